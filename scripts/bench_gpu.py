@@ -173,7 +173,7 @@ def pack_compiler(archive: Path, python: str) -> None:
     names = [str(each) for each in files if not left_out.intersection(each.parts)]
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as site:
-        copy_packages(Path(site), python, names, ["lark", "platformdirs", "interegular"])
+        copy_packages(Path(site), python, names, ["lark", "interegular"])
         # Machine code is smaller by the first filter.
         environment = {**os.environ, "XZ_OPT": "--x86 --lzma2=preset=9e,dict=192MiB"}
         command = ["tar", "-cJf", str(archive), "-C", site, "."]

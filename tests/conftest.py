@@ -66,6 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def environment() -> dict[str, str]:
+    """The variables of a process that imports the package of this one, outside of a checkout."""
+    import tvm_nnef
+
+    return {**os.environ, "PYTHONPATH": str(Path(tvm_nnef.__file__).parent.parent)}
+
+
+@pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tvm_nnef.build`` builds for CUDA."""
     import tvm_nnef

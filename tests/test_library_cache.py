@@ -270,15 +270,14 @@ assert "tvm" not in sys.modules, "the compiler was imported"
 
 
 def test_the_second_run_of_a_model_does_not_load_the_compiler(
-    entries: Path, tmp_path: Path
+    entries: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     digits = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
     assert main(["run", str(digits), "-q", "--no-cache"]) == 0
     assert not entries.exists()
     assert main(["run", str(digits), "-q"]) == 0
     command = [sys.executable, "-c", SECOND, str(digits)]
-    # Elsewhere, so that it is the installed package in both processes.
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
-    )
+    # Elsewhere, because Python looks into the current folder first.
+    options: dict[str, Any] = {"env": environment, "cwd": tmp_path, "timeout": 60}
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr

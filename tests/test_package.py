@@ -33,13 +33,24 @@ def test_any_public_name_may_be_the_first_one_used(name: str) -> None:
     subprocess.run([sys.executable, "-c", f"import tvm_nnef; tvm_nnef.{name}"], check=True)
 
 
+CHECKOUT = """
+import tvm_nnef.schedules, tvm_nnef.converters.tile
+from importlib.util import find_spec
+print(tvm_nnef.schedules.__file__, tvm_nnef.converters.tile.__file__, sep="\\n")
+other = [name for name in ("docs", "scripts", "tests") if find_spec(f"tvm_nnef.{name}")]
+assert not other, f"other folders of the checkout are packages: {other}"
+"""
+
+
 def test_a_checkout_works_where_nothing_is_installed() -> None:
     """Python finds the package in the current folder before an installed one."""
     root = Path(__file__).resolve().parent.parent
-    code = "import tvm_nnef.schedules as s, tvm_nnef.converters.onnx as c; print(s.__file__)"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", CHECKOUT]
     found = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
-    assert Path(found.strip()) == root / "schedules" / "__init__.py"
+    assert list(map(Path, found.splitlines())) == [
+        root / "schedules" / "__init__.py",
+        root / "converters" / "tile" / "__init__.py",
+    ]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -78,9 +78,9 @@ _HOMES = {
 }
 
 
-# In a checkout, converters and schedules stand beside this folder; an installation has them in it.
+# In a checkout, two packages are beside this one.
 if not (Path(__file__).parent / "schedules").is_dir():
-    __path__.append(str(Path(__file__).resolve().parent.parent))
+    importlib.import_module("tvm_nnef.checkout").find_outer_packages()
 
 
 def __getattr__(name: str) -> Any:

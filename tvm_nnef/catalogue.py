@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import Source
+from tvm_nnef.mapped_operators import MAPPED_OPERATORS
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.standard_library import IMPORTABLE, standard_operators
 from tvm_nnef.syntax import nodes
@@ -117,12 +118,10 @@ def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:
 
 def _lowering(definition: CheckedDefinition) -> str:
     """How an operator is executed: by a Relax operator where there is one, else by its body."""
-    from tvm_nnef.lower.ops import MAPPINGS
-
     body = "formula" if definition.is_lowered else "composition"
     if not definition.has_body:
         body = "intrinsic"
-    return f"mapped, {body}" if definition.qualified_name in MAPPINGS else body
+    return f"mapped, {body}" if definition.qualified_name in MAPPED_OPERATORS else body
 
 
 def parameter_text(parameter: nodes.Parameter) -> str:

@@ -59,7 +59,7 @@ def key_of(
     model: Model, target: object, options: Mapping[str, Any], *, checked: bool
 ) -> str | None:
     """The name of the entry for a model that is built with options; None if it is not kept."""
-    if not capacity() or options.get("lowerings"):
+    if not capacity() or store.folder() is None or options.get("lowerings"):
         return None
     try:
         parts = [
@@ -119,7 +119,9 @@ def keep(key: str, built: Executable) -> Executable:
 
 
 def _folder() -> Path:
-    return store.folder() / "libraries"
+    folder = store.folder()
+    assert folder is not None, "there is no key without a folder"
+    return folder / "libraries"
 
 
 def _is_trusted(folder: Path) -> bool:

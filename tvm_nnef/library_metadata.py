@@ -13,7 +13,6 @@ from typing import Any
 from tvm_nnef import host_machine
 from tvm_nnef.diagnostics import TargetError, error
 from tvm_nnef.graph.machine_types import DTYPES
-from tvm_nnef.tvm_support import runtime
 
 FUNCTION = "metadata"
 """The name of the function in a library that returns its metadata."""
@@ -70,6 +69,8 @@ def _machine(architecture: str, system: str) -> str:
 
 
 def _check_versions(metadata: Mapping[str, Any]) -> None:
+    from tvm_nnef.tvm_support import runtime
+
     written = metadata["versions"]
     if (found := metadata.get("format")) != FORMAT:
         by = f"tvm_nnef {written['tvm_nnef']} wrote it"

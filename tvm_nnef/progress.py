@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from importlib.util import find_spec
 
 Report = Callable[[str, int, int], None]
 """Gets the name of the step that begins (a pass, a node), its number from 0, and their number."""
@@ -22,12 +21,14 @@ def progress_reported(title: str = "building") -> Iterator[Report]:
 
     ``title`` says in lines what is done.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(console, title)
+    if not sys.stderr.isatty() or find_spec("rich") is None:
+        yield _lines(title)
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description:10}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title)
 
         def report(name: str, number: int, total: int) -> None:
@@ -36,7 +37,7 @@ def progress_reported(title: str = "building") -> Iterator[Report]:
         yield report
 
 
-def _lines(console: Console, title: str) -> Report:
+def _lines(title: str) -> Report:
     start = last = time.monotonic()
 
     def report(name: str, number: int, total: int) -> None:
@@ -45,6 +46,7 @@ def _lines(console: Console, title: str) -> Report:
         if now - last > PATIENCE:
             last = now
             seconds = now - start
-            console.print(f"{title}: {name} ({number + 1} of {total}, after {seconds:.0f} s)")
+            done = f"{number + 1} of {total}, after {seconds:.0f} s"
+            print(f"{title}: {name} ({done})", file=sys.stderr, flush=True)
 
     return report

@@ -30,6 +30,7 @@ from tvm_nnef.converters.common.detection import (
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.dtypes import split_dtypes
+from tvm_nnef.requirements import needed_for
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
 from tvm_nnef.storage.names import (
@@ -98,13 +99,8 @@ class Format:
 
     def load(self, module: str) -> ModuleType:
         """A module of the format; raises NnefError if a package that it needs is not installed."""
-        try:
+        with needed_for(f"a model of {self.title}"):
             return importlib.import_module(module)
-        except ModuleNotFoundError as cause:
-            if cause.name is None or cause.name.startswith("tvm_nnef"):
-                raise
-            message = f"{self.title} models need the package '{cause.name}'"
-            raise error(message, hint=f"pip install 'tvm-nnef[{self.extra}]'") from cause
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:
         """The converted model. Raises NnefError for options that the format does not have."""

@@ -17,6 +17,7 @@ import onnx
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
 from tvm_nnef.diagnostics import error
+from tvm_nnef.requirements import needed_for
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _IR_VERSION = 10
@@ -93,12 +94,8 @@ def _executed(
 
 
 def _runtime() -> Any:
-    try:
+    with needed_for("the route 'onnxruntime'"):
         import onnxruntime
-    except ModuleNotFoundError as cause:
-        hint = "pip install 'tvm-nnef[onnx]'"
-        message = "the route 'onnxruntime' needs the package 'onnxruntime'"
-        raise error(message, hint=hint) from cause
     return onnxruntime
 
 

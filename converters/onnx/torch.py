@@ -16,6 +16,7 @@ from tvm_nnef.converters.onnx.main import convert as convert_onnx
 from tvm_nnef.converters.onnx.registry import Custom
 from tvm_nnef.diagnostics import error
 from tvm_nnef.model import Model
+from tvm_nnef.requirements import needed_for
 
 
 def convert(
@@ -87,12 +88,9 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
 
 def _exporter() -> Any:
     """The package ``torch``. Raises NnefError if what its exporter needs is not installed."""
-    try:
+    with needed_for("a PyTorch model"):
         importlib.import_module("onnxscript")
         return importlib.import_module("torch")
-    except ModuleNotFoundError as cause:
-        message = f"PyTorch models need the package '{cause.name}'"
-        raise error(message, hint=f"pip install {cause.name}") from cause
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 from tvm_nnef.catalogue import Entry, page, standard_entries
 from tvm_nnef.cli import main
 from tvm_nnef.lower.ops import MAPPINGS
+from tvm_nnef.mapped_operators import MAPPED_OPERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "operators.md"
@@ -45,7 +46,7 @@ def test_every_operator_is_on_the_page_with_a_comment(entries: dict[str, Entry])
 def test_what_maps_is_listed_as_mapped(entries: dict[str, Entry]) -> None:
     listed = {name for name, entry in entries.items() if entry.lowering.startswith("mapped")}
     assert listed == set(MAPPINGS) & set(entries)
-    assert listed
+    assert set(MAPPINGS) == MAPPED_OPERATORS
 
 
 def test_what_has_no_body_is_listed_as_intrinsic(entries: dict[str, Entry]) -> None:
@@ -79,6 +80,20 @@ def test_a_module_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert "linalg.matmul" in names
     assert {name.partition(".")[0] for name in names} == {"linalg"}
+
+
+def test_a_terminal_shows_long_signatures_below_themselves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["ops", "linalg"]) == 0
+    whole = capsys.readouterr().out.splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["ops", "linalg"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > len(whole) and max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(whole).split())
 
 
 def test_the_importable_module_of_xla_is_listed_by_name(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.cli import main
+from tvm_nnef.cli.env import VARIABLES
 from tvm_nnef.cli.terminal import is_coloured
 from tvm_nnef.diagnostics import Diagnostic
 
@@ -147,6 +149,12 @@ def test_env_names_versions_the_cpu_and_targets(capsys: pytest.CaptureFixture[st
         for name, value in part.items():
             assert name in text
             assert value in text
+
+
+def test_the_documented_environment_variables_are_those_that_env_prints() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "environment.md").read_text(encoding="utf-8")
+    table = text.partition("## Environment variables")[2]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == VARIABLES
 
 
 @pytest.mark.parametrize(

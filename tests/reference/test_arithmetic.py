@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import get_args
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
 from tvm_nnef.reference.arithmetic import (
-    BFLOAT16,
     BINARY,
     CONTRACTIONS,
     UNARY,
@@ -22,6 +22,8 @@ from tvm_nnef.reference.arithmetic import (
     kind_of,
     null,
 )
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 INT32 = np.dtype("int32")
 

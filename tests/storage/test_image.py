@@ -127,5 +127,5 @@ def test_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_missing_pillow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(NnefError, match="needs the package Pillow"):
+    with pytest.raises(NnefError, match="needs the package 'pillow'"):
         load_image(tmp_path / "x.png", (2, 3), ImageInput("HW"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,35 @@ def test_nothing_half_written_stays(cache_folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "replace", fail)
     assert parse_cached(TEXT) == parse(TEXT)
     assert list(cache_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "variables", "expected"),
+    [
+        ("linux", {}, "/home/me/.cache/tvm_nnef"),
+        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/tvm_nnef"),
+        ("linux", {"XDG_CACHE_HOME": "x"}, "/home/me/.cache/tvm_nnef"),
+        ("darwin", {}, "/home/me/Library/Caches/tvm_nnef"),
+        ("win32", {}, "/home/me/AppData/Local/tvm_nnef/Cache"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/tvm_nnef/Cache"),
+    ],
+)
+def test_the_cache_folder_is_where_the_system_keeps_such(
+    system: str, variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # The folder of the other tests.
+    monkeypatch.setattr(sys, "platform", system)
+    for name, value in {"HOME": "/home/me", "XDG_CACHE_HOME": "", "LOCALAPPDATA": ""}.items():
+        monkeypatch.setenv(name, variables.get(name, value))
+    assert store.folder() == Path(expected)
+
+
+def test_without_a_home_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(Path, "home", absent)
+    store.write("name", b"data")
+    assert (store.folder(), store.read("name")) == (None, None)

@@ -25,6 +25,7 @@ from types import FrameType
 from tvm_nnef.cli.arguments import make_parser
 from tvm_nnef.cli.terminal import logged, rendered_error
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.requirements import needed_for
 
 _SHORT = ("check", "env", "ops", "show")
 """Commands that only read: nearly all objects they make live until they end."""
@@ -104,8 +105,9 @@ def _run(options: argparse.Namespace) -> int:
         gc.disable()  # A tenth of their time went into searching for garbage; there is none.
     try:
         # One module a command, so that `check` and `ops` start without TVM.
-        command = importlib.import_module(f"tvm_nnef.cli.{options.command}")
-        return int(command.run(options))
+        with needed_for(f"'tvm-nnef {options.command}'"):
+            command = importlib.import_module(f"tvm_nnef.cli.{options.command}")
+            return int(command.run(options))
     finally:
         gc.enable()
 

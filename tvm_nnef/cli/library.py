@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.cli.refusal import refuse_given
 from tvm_nnef.library_kind import is_library
-from tvm_nnef.runtime import Executable, load
 from tvm_nnef.storage.metadata import Metadata, read_metadata
+
+if TYPE_CHECKING:
+    from tvm_nnef.runtime import Executable
 
 _OF_MODELS = (
     *("graph", "attr", "type", "shape", "dtype", "bound", "dialect", "search_path", "format"),
@@ -26,6 +28,8 @@ def load_library(options: argparse.Namespace) -> Executable | None:
     if not is_library(options.model):
         return None
     refuse_options_of_models(options)
+    from tvm_nnef.runtime import load
+
     executable = load(options.model)
     threads: Any = getattr(options, "threads", None)
     if isinstance(threads, int):

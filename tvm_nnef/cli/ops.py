@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tvm_nnef.catalogue import Entry, importable_entries, own_entries, standard_entries
 from tvm_nnef.cli.arguments import load_options
+from tvm_nnef.cli.terminal import is_coloured
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import load_model
+
+_NARROWEST = 20
+"""A column of signatures with fewer characters is not worth its line breaks."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,16 +91,13 @@ def _describe(entry: Entry) -> None:
 
 def _list(entries: Sequence[Entry]) -> None:
     """In columns; on a terminal, long signatures go on below themselves."""
-    console = Console(highlight=False)
-    if console.is_terminal:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for entry in entries:
-            table.add_row(*map(Text, (entry.qualified_name, entry.lowering, entry.signature)))
-        console.print(table)
-        return
     width = max((len(entry.qualified_name) for entry in entries), default=0)
+    bold, plain = ("\033[1m", "\033[0m") if is_coloured(sys.stdout) else ("", "")
+    indent = width + 23
+    rest = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 0
     for entry in entries:
-        print(f"{entry.qualified_name:<{width}}  {entry.lowering:<19}  {entry.signature}")
+        lines = [entry.signature]
+        if rest >= _NARROWEST:
+            lines = textwrap.wrap(entry.signature, rest, break_on_hyphens=False)
+        signature = f"\n{'':{indent}}".join(lines)
+        print(f"{bold}{entry.qualified_name:<{width}}{plain}  {entry.lowering:<19}  {signature}")

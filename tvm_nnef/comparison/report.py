@@ -12,6 +12,7 @@ from tvm_nnef.comparison.differences import Difference
 from tvm_nnef.comparison.source import Origin
 from tvm_nnef.diagnostics import Diagnostic, Note, Span
 from tvm_nnef.graph.nodes import Node, Tensor, operator_name
+from tvm_nnef.requirements import needed_for
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -252,6 +253,7 @@ class Report:
     def __repr__(self) -> str:
         return f"<Report: {self.summary()}>"
 
+    @needed_for("printing a report")
     def __str__(self) -> str:
         from rich.console import Console
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,15 +38,20 @@ def converted(array: NDArray[Any], tensor: Tensor, dtype: str, title: str) -> ND
 
 def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
     wide = "int64" if tensor.type == "int" else "float64"
-    if tensor.type == "int":
-        most = f"{np.iinfo(dtype).max}"
-    else:
-        most = f"{float(ml_dtypes.finfo(dtype).max):.6g}"  # type: ignore[no-untyped-call]
+    most = f"{np.iinfo(dtype).max}" if tensor.type == "int" else f"{_largest(dtype):.6g}"
     hint = f"{dtype} holds numbers up to {most}"
     if dtype != wide:
         hint += f"; machine_types={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
     message = f"{title}: there are values that {dtype} cannot hold, such as {value}"
     return error(message, tensor.span, hint=hint)
+
+
+def _largest(dtype: str) -> float:
+    if dtype != "bfloat16":
+        return float(np.finfo(dtype).max)
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 def shape_hint(

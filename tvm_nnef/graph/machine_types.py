@@ -23,6 +23,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     tensors,
 )
+from tvm_nnef.requirements import needed_for
 
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "float64"), "real"),
@@ -63,6 +64,9 @@ def assign(
     problems = [*_wrong_defaults(defaults), *(problem for _, problem in wrong_names(graph, named))]
     if problems:
         raise NnefError(problems)
+    if "bfloat16" in (*defaults.values(), *named.values()):
+        with needed_for("the dtype bfloat16"):
+            import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" from now on.
     types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}
     standard = {**DEFAULTS, **defaults}
     for port in graph.inputs:

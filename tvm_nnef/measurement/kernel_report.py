@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-
 from tvm_nnef.measurement.work import Work
+from tvm_nnef.requirements import needed_for
+
+with needed_for("the table of kernels"):
+    from rich.console import Console, JustifyMethod
+    from rich.table import Table
 
 NOT_TIMED = "The kernels were not timed: this machine does not run code for the target."
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.requirements import needed_for
 
 _HINT = "give the ONNX model that this one was converted from"
 
@@ -83,11 +84,8 @@ def open_session(path: Path, threads: int) -> Session:
     """The session of an ONNX file; NnefError where it is not installed or refuses the model."""
     if not path.is_file():
         raise error("there is no such file", hint="give the path of a .onnx file", file=str(path))
-    try:
+    with needed_for("running the ONNX model"):
         import onnxruntime
-    except ModuleNotFoundError:
-        hint = "pip install 'tvm-nnef[onnx]'"
-        raise error("ONNX Runtime is not installed", hint=hint) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,15 +18,13 @@ from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
 
 Array: TypeAlias = NDArray[Any]
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-"""The type that NumPy itself lacks: with it, ``np.dtype("bfloat16")`` is known."""
+_KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
     """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
-    if dtype == BFLOAT16:
-        return "real"
-    return {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(dtype.kind, "")
+    # NumPy takes bfloat16, which is of another package, for no number.
+    return _KINDS.get(dtype.kind) or ("real" if dtype.name == "bfloat16" else "")
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.requirements import needed_for
 from tvm_nnef.storage.metadata import ImageInput
 
 if TYPE_CHECKING:
@@ -73,14 +74,8 @@ def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, 
 
 def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
     """Pixels from 0 to 255, shape ``(height, width, channels)``."""
-    try:
+    with needed_for("reading an image", file):
         from PIL import Image, ImageOps
-    except ImportError as cause:
-        raise error(
-            "reading an image needs the package Pillow",
-            hint="pip install Pillow, or pass a '.npy' file",
-            file=file,
-        ) from cause
     size = (extents["W"], extents["H"])
     try:
         with warnings.catch_warnings():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from tvm_nnef.requirements import needed_for
 from tvm_nnef.symbolic.simplification import analyzer, decided, is_zero, simplified, wide
 
 if TYPE_CHECKING:
@@ -39,8 +40,12 @@ def is_condition(value: object) -> bool:
 
 
 def symbol(name: str) -> PrimExpr:
-    """A new symbol of type int64; two symbols of one name are different."""
-    from tvm import tirx
+    """A new symbol of type int64; two symbols of one name are different.
+
+    Raises NnefError if TVM is not installed.
+    """
+    with needed_for(f"the dynamic dimension '{name}'"):
+        from tvm import tirx
 
     return tirx.Var(name, "int64")
 

@@ -9,15 +9,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 
-def folder() -> Path:
-    """The folder in which this package keeps what it can make again."""
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("tvm_nnef", appauthor=False))
+def folder() -> Path | None:
+    """The folder in which this package keeps what it can make again; None without a home folder."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():  # By the XDG specification, other paths are ignored.
+        return given / "tvm_nnef"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData/Local", "tvm_nnef", "Cache")
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "tvm_nnef"
 
 
 def key_of(*parts: str | bytes) -> str:
@@ -32,17 +40,19 @@ def key_of(*parts: str | bytes) -> str:
 
 def read(name: str) -> bytes | None:
     """The bytes kept under a file name, or None."""
+    place = folder()
     try:
-        return (folder() / name).read_bytes()
-    except (OSError, RuntimeError):
+        return None if place is None else (place / name).read_bytes()
+    except OSError:
         return None
 
 
 def write(name: str, data: bytes) -> None:
     """Keep bytes under a file name, whole or not at all."""
-    # RuntimeError: no home folder can be found. A cache that cannot be written is no cache.
-    with contextlib.suppress(OSError, RuntimeError):
-        place = folder()
+    place = folder()
+    if place is None:
+        return
+    with contextlib.suppress(OSError):  # A cache that cannot be written is no cache.
         place.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
         try:

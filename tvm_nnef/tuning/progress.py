@@ -6,12 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
+from tvm_nnef.requirements import needed_for
 from tvm_nnef.tuning.report import State, Told, TuningReport
+
+with needed_for("the progress of tuning"):
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Table
 
 PATIENCE = 2.0
 """Seconds from one line to the next."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
@@ -236,10 +237,7 @@ def _on(device: Any, tensor: Any) -> Any:
 
 def array_of(tensor: Any) -> Array:
     """A copy of a tensor of any device, as a NumPy array."""
-    dtype = str(tensor.dtype)
-    if dtype == "bfloat16":
-        import ml_dtypes  # noqa: F401  NumPy knows the name then.
-    return copy_to(np.empty(tensor.shape, dtype), tensor)
+    return copy_to(np.empty(tensor.shape, str(tensor.dtype)), tensor)
 
 
 def copy_to(array: Array, tensor: Any) -> Array:
