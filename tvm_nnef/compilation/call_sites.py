@@ -14,11 +14,12 @@ are found again by what they call and read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from tvm_nnef.compilation.work_estimate import WorkEstimate, kernel_of
@@ -55,6 +56,30 @@ class CallSites:
         kept = {number for each in variables if (number := self._number(each)) is not None}
         found = {n: self._found(function, kept, estimate) for n, function in functions.items()}
         return self._renamed(mod, found)
+
+    def shared(self, share: Callable[[Module], Module]) -> Callable[[Module], Module]:
+        """A pass that computes common subexpressions once, at their first variables."""
+
+        def run(mod: Module) -> Module:
+            mod = self.number(mod)
+            groups = [each for f in _functions(mod).values() for each in _equal_variables(f)]
+            made = share(mod)
+            kept = {str(b.var.name) for f in _functions(made).values() for b in _bindings(f)}
+            sites = {}
+            for first, *others in groups:
+                gone = [each for each in others if str(each.name) not in kept]
+                every = [self._weights(each) for each in (first, *gone)]
+                sites[str(first.name)] = _scaled(_sum(every), 1 / len(every))
+            found = {
+                name: {
+                    binding.var: sites.get(str(binding.var.name), self._weights(binding.var))
+                    for binding in _bindings(function)
+                }
+                for name, function in _functions(made).items()
+            }
+            return self._renamed(made, found)
+
+        return run
 
     def grouped(self, group: Callable[[Module], Module]) -> Callable[[Module], Module]:
         """A pass that puts calls of kernels into functions, which others call in their place."""
@@ -272,6 +297,19 @@ def _key(value: Any, same: Mapping[Any, Any]) -> tuple[Any, ...]:
         for each in _leaves(value)
     )
     return (type(value), operator, getattr(value, "index", None), *leaves)
+
+
+def _equal_variables(function: relax.Function) -> Iterable[list[Any]]:
+    """The variables of a function that are bound to the same value, with each other."""
+    groups: dict[Any, list[Any]] = {}
+    same: dict[Any, Any] = {}
+    for binding in _bindings(function):
+        attributes = getattr(binding.value, "attrs", None)
+        key = (*_key(binding.value, same), tvm_ffi.structural_hash(attributes))
+        group = groups.setdefault(key, [])
+        group.append(binding.var)
+        same[binding.var] = group[0]
+    return groups.values()
 
 
 def _scaled(weights: Weights, factor: float) -> Weights:

@@ -40,7 +40,7 @@ from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
-from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.graph.simplify import share_subexpressions, simplify_calls
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support import build
@@ -116,7 +116,8 @@ def passes(
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
-            ("simplify", simplify),
+            ("simplify", simplify_calls),
+            ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
