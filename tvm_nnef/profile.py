@@ -139,16 +139,23 @@ class Profile:
                 mark = "~" if each.is_estimate else ""
                 operator = f"{each.operator} ({each.source})" if each.source else each.operator
                 name = "  " * depth + each.name.removeprefix(prefix)
-                yield (name, operator, mark + _milliseconds(each.seconds), self._share(each))
+                yield (
+                    name,
+                    operator,
+                    mark + _milliseconds(each.seconds),
+                    self._share(each.seconds),
+                )
                 yield from rows(each.name, depth + 1)
 
         yield from rows(None, 0)
-        overhead = OperationTime("overhead", "", self.overhead)
-        yield ("overhead", "", _milliseconds(self.overhead), self._share(overhead))
+        others = sum(kernel.seconds for kernel in self.kernels if not kernel.operations)
+        rest = (("other kernels", others), ("overhead", self.overhead))
+        for title, seconds in rest[0 if others else 1 :]:
+            yield (title, "", _milliseconds(seconds), self._share(seconds))
         yield ("total", "", _milliseconds(self.total), "")
 
-    def _share(self, operation: OperationTime) -> str:
-        return f"{operation.seconds / self.total:.1%}" if self.total else ""
+    def _share(self, seconds: float) -> str:
+        return f"{seconds / self.total:.1%}" if self.total else ""
 
     def _notes(self) -> list[str]:
         """What the table does not show: shared kernels, and operations without a time."""

@@ -34,6 +34,8 @@ Weights: TypeAlias = "dict[int, float]"
 
 _VARIABLES = (relax.Var, relax.DataflowVar)
 
+_LEAST_SHARE = 1e-8
+
 _NUMBERED = re.compile(r"op(\d+)_")
 
 
@@ -55,6 +57,7 @@ class CallSites:
         variables = [each.var for f in functions.values() for each in _bindings(f)]
         kept = {number for each in variables if (number := self._number(each)) is not None}
         found = {n: self._found(function, kept, estimate) for n, function in functions.items()}
+        _add_callers(functions, found)
         return self._renamed(mod, found)
 
     def shared(self, share: Callable[[Module], Module]) -> Callable[[Module], Module]:
@@ -231,8 +234,9 @@ class CallSites:
         for function in functions.values():
             for binding in _bindings(function):
                 number, called = self._number(binding.var), _called(binding.value, functions)
-                is_group = called is None or _is_group(called)
-                inner = [] if is_group else [each.var for each in _bindings(called)]
+                inner: list[Any] = []
+                if called is not None and not _is_group(called):
+                    inner = [each.var for each in _bindings(called)]
                 read = {self._number(each) for each in (*_variables(binding.value), *inner)}
                 if number is not None:
                     self.reads[number] = {each for each in read if each is not None}
@@ -299,6 +303,26 @@ def _key(value: Any, same: Mapping[Any, Any]) -> tuple[Any, ...]:
     return (type(value), operator, getattr(value, "index", None), *leaves)
 
 
+def _add_callers(
+    functions: Mapping[str, relax.Function], found: Mapping[str, dict[Any, Weights]]
+) -> None:
+    """Lets variables of unknown origin belong to the call of the function that they are in."""
+    calls = [
+        (found[name], binding.var, found[str(binding.value.op.name_hint)])
+        for name, function in functions.items()
+        for binding in _bindings(function)
+        if _called(binding.value, functions) is not None
+    ]
+    is_stable = False
+    while not is_stable:
+        is_stable = True
+        for outer, variable, inner in calls:
+            unknown = [each for each, weights in inner.items() if not weights]
+            if outer[variable] and unknown:
+                inner.update(dict.fromkeys(unknown, outer[variable]))
+                is_stable = False
+
+
 def _equal_variables(function: relax.Function) -> Iterable[list[Any]]:
     """The variables of a function that are bound to the same value, with each other."""
     groups: dict[Any, list[Any]] = {}
@@ -331,4 +355,6 @@ def _shares(weights: Weights) -> Weights:
 
 
 def _rounded(shares: Weights) -> list[tuple[int, float]]:
-    return [(number, float(f"{share:.4g}")) for number, share in sorted(shares.items())]
+    """Shares to four digits, without those of expressions that need no kernel."""
+    found = [(each, float(f"{share:.4g}")) for each, share in sorted(shares.items())]
+    return [(each, share) for each, share in found if share > _LEAST_SHARE]

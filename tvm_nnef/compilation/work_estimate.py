@@ -17,6 +17,10 @@ from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import CALL, Module, PrimFunction
 
 
+NOTHING = 1e-9
+"""The work of an expression that needs no kernel, such as the call of a function."""
+
+
 class WorkEstimate:
     """The work of calls in a module; dynamic dimensions have their largest sizes."""
 
@@ -29,15 +33,15 @@ class WorkEstimate:
             self._bounds |= {str(name): int(value) for name, value in bounds.items()}
 
     def __call__(self, value: Any) -> float:
-        """The work of a call of a kernel or an operator; 1 at least, as for anything else."""
+        """The work of a call of a kernel or an operator; next to nothing for anything else."""
         name = kernel_of(value)
         if name and name not in self._known:
             self._known[name] = self._of_kernel(self._functions.get(name))
         if name:
             return self._known[name]
         operator = str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
-        if not isinstance(value, CALL) or not compat.is_tensor(value):
-            return 1.0
+        if not operator or not isinstance(value, CALL) or not compat.is_tensor(value):
+            return NOTHING
         return self._product(value.ty.shape) * self._product(_REDUCED.get(operator, _none)(value))
 
     def _of_kernel(self, function: PrimFunction | None) -> float:

@@ -205,8 +205,7 @@ class Walk:
             if name not in self.known:
                 self.known[name] = symbol
                 if name in self.bounds and not isinstance(node, Loop):
-                    bound = self.bounds[name]
-                    require(self.builder, bound_check(tensor, symbol, bound, node.span))
+                    require(self.builder, bound_check(tensor, symbol, self.bounds[name], node.span))
                 self._check()
 
     def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:

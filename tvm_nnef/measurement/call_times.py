@@ -71,7 +71,7 @@ class _Recorder:
     calls: Mapping[str, Sequence[Any]]
     entry: str
     cost: float = float("inf")
-    runs: list[Counter[_Call]] = field(default_factory=list)
+    runs: list[dict[_Call, float]] = field(default_factory=list)
     counts: Counter[_Call] = field(default_factory=Counter)
     _positions: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     _frames: list[tuple[str, Counter[str]]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _Recorder:
 
     def begin(self) -> None:
         """Begins with another run."""
-        self.runs.append(Counter())
+        self.runs.append({})
         self.counts.clear()
         self._starts.clear()
         self._frames[:] = [(self.entry, Counter())]
@@ -109,13 +109,13 @@ class _Recorder:
             call = (function, numbers[seen[name] % len(numbers)])
             seen[name] += 1
             self.counts[call] += 1
-            self.runs[-1][call] += seconds
+            self.runs[-1][call] = self.runs[-1].get(call, 0.0) + seconds
         return 0
 
     def medians(self) -> Iterator[tuple[_Call, float, int]]:
         """The median seconds of each call in a run, and how often it is called, in order."""
         for call, count in self.counts.items():
-            seconds = float(np.median([run[call] for run in self.runs]))
+            seconds = float(np.median([run.get(call, 0.0) for run in self.runs]))
             yield call, max(0.0, seconds - count * self.cost), count
 
 
