@@ -16,7 +16,6 @@ from tvm_nnef.measurement.work import extent_value
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import CALL, Module, PrimFunction
 
-
 NOTHING = 1e-9
 """The work of an expression that needs no kernel, such as the call of a function."""
 
