@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tvm_nnef.files import load_image, read_tensor, write_tensor
     from tvm_nnef.importers import from_onnx
     from tvm_nnef.model import Model, check, load_model, save_model
+    from tvm_nnef.profile import Profile
     from tvm_nnef.runtime import Executable, load
     from tvm_nnef.version import __version__
 
@@ -36,6 +37,7 @@ __all__ = [
     "ModelError",
     "NnefError",
     "Outputs",
+    "Profile",
     "Report",
     "TargetError",
     "UnsupportedError",
@@ -74,6 +76,7 @@ _HOMES = {
     "tvm_nnef.files": ("load_image", "read_tensor", "write_tensor"),
     "tvm_nnef.importers": ("from_onnx",),
     "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
+    "tvm_nnef.profile": ("Profile",),
     "tvm_nnef.runtime": ("Executable", "load"),
 }
 

@@ -160,6 +160,7 @@ def from_nnef(
         keep_params_in_input=keep_params_in_input,
         lowerings=lowerings,
         checked=checked,
+        sources=loaded.metadata.source_operations or loaded.metadata.source_names,
     )
     return _with_description(module, loaded.metadata)
 
@@ -212,9 +213,8 @@ def build(
     there. That holds for models (not modules) and the CPU, and neither for builds with
     ``lowerings`` or a ``database`` nor for those that report on the build.
 
-    Raises NnefError for an unknown target, for everything that is wrong with the model, for a
-    number of threads below 1, for a database that is none, or is for another target or version of
-    TVM, and for CUDA graphs on another target.
+    Raises NnefError for an unknown target, for what is wrong with the model, for fewer threads than
+    1, for a database of another target or version of TVM, and for CUDA graphs on another target.
     """
     from tvm_nnef import library_cache
     from tvm_nnef.tvm_support.threads import checked_threads

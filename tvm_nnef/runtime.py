@@ -9,12 +9,9 @@ import copy
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.check_failure import CheckFailure
@@ -24,6 +21,8 @@ from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.library_file import CompiledFiles, LibraryFile, read_library, write_library
 from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
+from tvm_nnef.measurement.timing import Timing as Timing
+from tvm_nnef.measurement.timing import timed
 from tvm_nnef.output_buffers import Buffers, OutputBuffers
 from tvm_nnef.ports import PackInfo, PortInfo, port_info, signature, tensor_info
 from tvm_nnef.ports import TensorInfo as TensorInfo
@@ -34,16 +33,8 @@ from tvm_nnef.tvm_support import runtime
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long runs took, in seconds."""
-
-    median: float
-    minimum: float
-    mean: float
-    runs: int
-
+if TYPE_CHECKING:
+    from tvm_nnef.profile import Profile
 
 _REMEMBERED = 1024
 """Checks of so many sizes of inputs are remembered: they take longer than a small model."""
@@ -268,11 +259,26 @@ class Executable:
 
         Random inputs have the largest extents that there can be. The state stays as it is.
         """
-        call = self.prepared(*inputs)
-        for _ in range(warmup):
-            call()
-        times = [_seconds(call) for _ in range(repeat)]
-        return Timing(float(np.median(times)), min(times), sum(times) / repeat, repeat)
+        return timed(self.prepared(*inputs), repeat, warmup)
+
+    def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
+        """Measure how long each operation of the model takes.
+
+        Inputs are given as in a call; they are random if there are none. The times are medians over
+        ``repeat`` runs, after ``warmup`` others. The state stays as it is.
+
+        Raises UnsupportedError for a model on a GPU, and NnefError for a library that was not built
+        from a model, or by a version that did not note its operations.
+        """
+        from tvm_nnef.measurement.call_times import check_profile, profiled
+
+        check_profile(self.metadata)
+        made = self.clone()
+        made.state.tensors = list(self.state.tensors)
+        given = inputs or named
+        names = [port.name for port in self.inputs]
+        run = made.prepared(*(ordered_inputs(names, inputs, named) if given else ()))
+        return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write a library that :func:`load` and C++ programs read.
@@ -390,9 +396,3 @@ def loaded(file: LibraryFile, path: str) -> Executable:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
         raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start

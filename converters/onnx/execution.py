@@ -6,7 +6,7 @@ node gives each. Nothing is converted, and nothing is compared here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from tvm_nnef.converters.common.types import Array
-from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
+from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.diagnostics import error
 from tvm_nnef.requirements import needed_for
 
@@ -52,19 +52,7 @@ class OnnxExecution:
 def open_execution(source: Source) -> OnnxExecution:
     """A model that can be executed. Raises NnefError for one that cannot be read."""
     model = read(source)
-    return OnnxExecution(model, dict(_makers(model)))
-
-
-def _makers(model: OnnxModel) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The name of each value between nodes, with the node's name and its operator.
-
-    A node without a name is called by its number. Nodes inside of branches and loops are left out,
-    those of the model's functions are not.
-    """
-    for number, node in enumerate(model.proto.graph.node):
-        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        for name in filter(None, node.output):
-            yield name, (node.name or f"number {number}", operator)
+    return OnnxExecution(model, dict(makers(model)))
 
 
 def _executed(

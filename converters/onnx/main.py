@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.onnx.conversion import convert_graph
-from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
+from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
@@ -41,7 +42,7 @@ def convert(
     ``converters`` are a user's own: functions by operator (``"domain::Name"``), or what
     :func:`~tvm_nnef.converters.onnx.operator` marks. Blocks of operations that repeat become
     operators of the model's own, unless ``outline`` is false. The model keeps names, machine types
-    and the names in the source (``metadata``).
+    and the names of tensors and nodes in the source (``metadata``).
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.
     """
@@ -50,7 +51,7 @@ def convert(
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
     graph = convert_graph(model, table, shapes, named, bounds)
     given = model.proto.graph.name or "G"
-    return assemble_graph(
+    made = assemble_graph(
         graph,
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
@@ -59,6 +60,10 @@ def convert(
         scope=model.scope,
         outline=outline,
     )
+    nodes = {value: f"{operator} {name}" for value, (name, operator) in makers(model)}
+    names = made.metadata.source_names.items()
+    operations = {ours: nodes[name] for ours, name in names if name in nodes}
+    return replace(made, metadata=replace(made.metadata, source_operations=operations))
 
 
 def _header(model: OnnxModel) -> str:

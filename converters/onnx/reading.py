@@ -314,3 +314,15 @@ def _wrong(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
             yield f"'{name}' is an input, and a node gives it again", hint
     if not graph.output:
         yield "the graph has no outputs, so that nothing is computed", "declare its outputs"
+
+
+def makers(model: OnnxModel) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The name of each value between nodes, with the node's name and its operator.
+
+    A node without a name is called by its number. Nodes inside of branches and loops are left out,
+    those of the model's functions are not.
+    """
+    for number, node in enumerate(model.proto.graph.node):
+        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        for name in filter(None, node.output):
+            yield name, (node.name or f"number {number}", operator)

@@ -35,11 +35,15 @@ Rewrite: TypeAlias = "Callable[[Operands, CALL], RelaxExpression | None]"
 
 
 class Operands:
-    """Looks through variables at what they are bound to, and counts the uses of old ones."""
+    """Looks through variables at what they are bound to, and counts the uses of old ones.
+
+    ``name`` is that of the variable whose value is rewritten; new variables are called like it.
+    """
 
     def __init__(self, builder: BlockBuilder, function: relax.Function | None = None) -> None:
         """Takes the builder of the new function, and the old one if uses are asked for."""
         self.builder = builder
+        self.name = ""
         self._function = function
 
     def definition(self, expression: RelaxExpression) -> RelaxExpression:
@@ -77,7 +81,7 @@ class Operands:
 
     def emit(self, expression: RelaxExpression) -> RelaxExpression:
         """The expression bound to a variable, with its type."""
-        return self.builder.emit(expression)
+        return self.builder.emit(expression, self.name)
 
     def is_used_once(self, variable: RelaxExpression) -> bool:
         """Whether a variable has one use; those that a rewrite has made have one."""
@@ -140,6 +144,10 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         self.operands = Operands(self.builder_, function)
         visited: relax.Function = self.visit_expr(function)
         return visited
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self.operands.name = str(binding.var.name)
+        super().visit_var_binding_(binding)
 
     def visit_call_(self, call: CALL) -> RelaxExpression:
         visited: CALL = super().visit_call_(call)

@@ -35,8 +35,18 @@ from tvm_nnef.tvm_support.compat import (
 
 def simplify(mod: Module) -> Module:
     """The module in simpler terms, constants folded."""
+    return share_subexpressions(simplify_calls(mod))
+
+
+def simplify_calls(mod: Module) -> Module:
+    """The module in simpler terms, constants folded; common subexpressions stay."""
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, _rewrite))
-    shared = relax.transform.EliminateCommonSubexpr()(canonical)
+    return relax.transform.DeadCodeElimination()(canonical)
+
+
+def share_subexpressions(mod: Module) -> Module:
+    """The module with each common subexpression computed once."""
+    shared = relax.transform.EliminateCommonSubexpr()(mod)
     return relax.transform.DeadCodeElimination()(shared)
 
 

@@ -34,6 +34,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]))
         inputs=st.dictionaries(NAMES, IMAGES, max_size=3),
         machine_types=st.dictionaries(NAMES, st.sampled_from(MACHINE_TYPES)),
         source_names=st.dictionaries(NAMES, NAMES),
+        source_operations=st.dictionaries(NAMES, NAMES),
     )
 )
 def test_what_is_written_is_read_again_unchanged(metadata: Metadata) -> None:
@@ -53,12 +54,14 @@ def test_an_empty_object_has_the_defaults() -> None:
 def test_every_key_is_read() -> None:
     text = """{"labels": ["a", "b"],
         "inputs": {"x": {"layout": "NHWC", "scale": [1, 2, 3], "mean": 4, "invert": true}},
-        "machine_types": {"main.G.x": "uint8"}, "source_names": {"main.G.x": "x:0"}}"""
+        "machine_types": {"main.G.x": "uint8"}, "source_names": {"main.G.x": "x:0"},
+        "source_operations": {"main.G.x": "Conv n"}}"""
     assert read_metadata(text.encode(), "model.json") == Metadata(
         labels=("a", "b"),
         inputs={"x": ImageInput("NHWC", (1.0, 2.0, 3.0), (4.0,), True)},
         machine_types={"main.G.x": "uint8"},
         source_names={"main.G.x": "x:0"},
+        source_operations={"main.G.x": "Conv n"},
     )
 
 

@@ -166,6 +166,12 @@ def _run(parser: argparse._ActionsContainer) -> None:
         action="store_true",
         help="compile bounds checks: an index outside of a tensor is an error",
     )
+    parser.add_argument(
+        "--profile", action="store_true", help="print how long each operation of the model takes"
+    )
+    parser.add_argument(
+        "--profile-json", metavar="FILE", help="write the times of the operations as JSON"
+    )
 
 
 def _show(parser: argparse._ActionsContainer) -> None:

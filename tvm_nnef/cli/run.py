@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,16 @@ from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.diagnostics import error, plural, printable
 from tvm_nnef.ports import PortInfo, TensorInfo
+from tvm_nnef.profile import Profile
+from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.metadata import Metadata
-from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
+from tvm_nnef.storage.output import (
+    STANDARD_OUTPUT,
+    check_output,
+    check_outputs,
+    is_stream,
+    write_file,
+)
 from tvm_nnef.variables import check_variables
 
 MAX_PRINTED = 64
@@ -29,25 +38,41 @@ MAX_PRINTED = 64
 def run(options: argparse.Namespace) -> int:
     """Run the model and print its outputs, as classes if ``model.json`` has labels."""
     _check_files(options)
+    _check_profile(options)
     executable = load_library(options)
     if executable is not None:
         metadata, shapes = model_metadata(executable), _shapes(executable.outputs)
         labels = _labels(options, metadata, shapes)
         _check_count(options.output, list(shapes))
         inputs = read_inputs(metadata.inputs, executable.signature, options)
-        outputs = executable(*inputs)
+        outputs, profile = _run_executable(executable, inputs, options)
     else:
-        outputs, labels = _run_model(options)
+        outputs, labels, profile = _run_model(options)
     arrays = dict(_named_arrays(outputs))
     written = _write(options.output, arrays)
-    text = sys.stderr if STANDARD_OUTPUT in options.output else sys.stdout
+    to_stdout = STANDARD_OUTPUT in (*options.output, options.profile_json)
+    text = sys.stderr if to_stdout else sys.stdout
     for name in (each for each in arrays if each not in written):
         print(_described(name, arrays[name], labels, options.top), file=text)
+    if profile is not None and options.profile:
+        print(profile, file=text)
+    if profile is not None and options.profile_json is not None:
+        content = json.dumps(profile.to_json(), indent=2) + "\n"
+        write_file(options.profile_json, content.encode())
     return 0
 
 
-def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str]]:
-    """The outputs of a model that is not built yet, and the names of classes."""
+def _run_executable(
+    executable: Executable, inputs: Sequence[Any], options: argparse.Namespace
+) -> tuple[Outputs, Profile | None]:
+    """The outputs, and the profile if one is wanted, which begins with the same state."""
+    wanted = options.profile or options.profile_json is not None
+    profile = executable.profile(*inputs) if wanted else None
+    return executable(*inputs), profile
+
+
+def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Profile | None]:
+    """The outputs of a model that is not built yet, the names of classes, and a profile."""
     model, composing, _ = read_model(options)
     graph = compose(model, **composing)
     shapes = {name: tensor.shape for name, tensor in flat_tensors(graph.outputs)}
@@ -56,7 +81,7 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str]]:
     _check_count(options.output, list(shapes))
     if options.route == "reference":
         check_variables(model, graph)
-        return evaluate(graph, *inputs, variables=model.variables), labels
+        return evaluate(graph, *inputs, variables=model.variables), labels, None
     executable = build(
         model,
         options.target,
@@ -67,7 +92,19 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str]]:
         checked=options.checked,
         **composing,
     )
-    return executable(*inputs), labels
+    outputs, profile = _run_executable(executable, inputs, options)
+    return outputs, labels, profile
+
+
+def _check_profile(options: argparse.Namespace) -> None:
+    """Raises NnefError for a profile that cannot be made or written."""
+    if options.profile_json is not None:
+        check_output(options.profile_json, [options.model, *options.output])
+    elif not options.profile:
+        return
+    if options.route == "reference":
+        hint = "profile the compiled model: --route mapped"
+        raise error("the reference evaluator has no kernels to profile", hint=hint)
 
 
 def _shapes(ports: Sequence[PortInfo]) -> dict[str, Sequence[Any]]:

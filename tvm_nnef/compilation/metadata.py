@@ -35,6 +35,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import tvm
 from tvm import relax
 
 from tvm_nnef.compilation.target import native
@@ -43,7 +44,7 @@ from tvm_nnef.host_machine import architecture_of, checkable_features, present_f
 from tvm_nnef.library_metadata import FORMAT, FUNCTION
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
-from tvm_nnef.tvm_support import build, compat, runtime
+from tvm_nnef.tvm_support import build, compat, runtime, traversal
 from tvm_nnef.tvm_support.compat import Module, Target
 from tvm_nnef.version import __version__
 
@@ -61,6 +62,24 @@ def with_metadata(mod: Module, target: Target, code_forms: Sequence[str] = ()) -
     with builder.function(FUNCTION, []):
         builder.emit_func_output(compat.string(text))
     return builder.get()
+
+
+def with_members(mod: Module, members: Mapping[str, Any]) -> Module:
+    """The module whose metadata, if it has some, have more members."""
+    found = [v for v in mod.get_global_vars() if str(v.name_hint) == FUNCTION]
+    if not found:
+        return mod
+    text = compat.string(json.dumps({**read_members(mod), **members}))
+    changed = traversal.mapped(mod[FUNCTION], (tvm.ir.StringImm, lambda _: text))
+    return compat.update_functions(mod, {FUNCTION: changed})
+
+
+def read_members(mod: Module) -> dict[str, Any]:
+    """The metadata that the function of a module returns."""
+    texts: list[str] = []
+    traversal.walk(mod[FUNCTION], (tvm.ir.StringImm, lambda node: texts.append(str(node.value))))
+    members: dict[str, Any] = json.loads(texts[0])
+    return members
 
 
 def describe(mod: Module, target: Target) -> dict[str, Any]:

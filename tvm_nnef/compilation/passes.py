@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from tvm import relax, s_tir, tirx
 
+from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
-from tvm_nnef.compilation.metadata import with_metadata
+from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
@@ -40,7 +41,7 @@ from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
-from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.graph.simplify import share_subexpressions, simplify_calls
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.graph.wrapped_elements import with_sealed_elements
 from tvm_nnef.schedules.machine import cpu_model
@@ -107,15 +108,18 @@ def passes(
     the parameter file hand them to the last one.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
+    sites = CallSites()
     is_cpu = str(target.kind.name) == "llvm"
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
             ("describe_interface", lambda mod: with_metadata(mod, target, code_forms)),
+            ("number_operations", sites.number),
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
-            ("simplify", simplify),
+            ("simplify", simplify_calls),
+            ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
@@ -125,6 +129,7 @@ def passes(
             ("dispatch_sampling", relax.backend.DispatchSampling()),
             ("legalize_operators", optimize.LegalizeOps({**LEGALIZATIONS})),
             ("dispatch_sorting", relax.backend.DispatchSortScan()),
+            ("number_calls", sites.number),
             ("form_dataflow", optimize.ConvertToDataflow()),
             ("simplify_shapes", with_plain_shapes),
             ("lift_work_on_weights", with_prepared_parameters),
@@ -133,7 +138,7 @@ def passes(
             ("remove_dead_code", optimize.DeadCodeElimination()),
             ("classify_kernels", optimize.AnnotateTIROpPattern()),
             ("classify_elementwise_kernels", annotate),
-            ("group_kernels", optimize.FuseOps()),
+            ("group_kernels", sites.grouped(optimize.FuseOps())),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", with_fused_reductions),
@@ -142,6 +147,7 @@ def passes(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
             ),
+            ("number_kernels", sites.number),
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
@@ -150,7 +156,9 @@ def passes(
         ],
         "bytecode": [
             ("remove_unused_calls", optimize.DeadCodeElimination()),
+            ("number_loops", sites.number),
             ("make_reshapes_views", optimize.RewriteDataflowReshape()),
+            ("describe_calls", lambda mod: with_members(mod, sites.described(mod))),
             ("leave_dataflow", optimize.ToNonDataflow()),
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),

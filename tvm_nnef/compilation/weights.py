@@ -15,6 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_nnef.compilation.metadata import read_members, with_members
 from tvm_nnef.library_metadata import FUNCTION
 from tvm_nnef.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
@@ -77,18 +78,11 @@ class ParameterFile:
                 "functions": sorted(name for name in changed if _is_public(changed[name])),
                 "tensors": list(map(_described, constants.values(), offsets)),
             }
-        return self._with_metadata(mod, described)
-
-    def _with_metadata(self, mod: Module, described: Mapping[str, Any] | None) -> Module:
-        function = _named_functions(mod).get(FUNCTION)
-        if function is None:
+        if FUNCTION not in functions:
             return mod
-        texts: list[str] = []
-        traversal.walk(function, (tvm.ir.StringImm, lambda node: texts.append(str(node.value))))
-        self.metadata = json.dumps({**json.loads(texts[0]), "weights": described})
-        text = compat.string(self.metadata)
-        changed = traversal.mapped(function, (tvm.ir.StringImm, lambda _: text))
-        return compat.update_functions(mod, {FUNCTION: changed})
+        mod = with_members(mod, {"weights": described})
+        self.metadata = json.dumps(read_members(mod))
+        return mod
 
 
 def _named_functions(mod: Module) -> dict[str, relax.Function]:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tvm import relax
@@ -41,6 +42,7 @@ from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import Names, port_items
+from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
 from tvm_nnef.symbolic import trees
@@ -57,13 +59,15 @@ def lower(
     keep_params_in_input: bool = False,
     lowerings: Mapping[str, UserLowering] | None = None,
     checked: bool = False,
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> Module:
     """The IRModule of a graph.
 
     ``machine_types`` gives the dtype of every tensor, ``variables`` the arrays by full name;
     ``lowerings`` maps qualified operator names to functions ``(builder, operation, operands)`` that
     are asked first. In a ``checked`` module an index from data that is out of bounds stays so, for
-    the bounds checks of a build; it becomes the nearest that is in bounds otherwise.
+    the bounds checks of a build; it becomes the nearest that is in bounds otherwise. ``sources``
+    are the operations that tensors of a converted model come from, by full name.
 
     Raises NnefError where a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
@@ -89,6 +93,7 @@ def lower(
     walk = Walk(
         builder, dict(values), weights, machine_types, route, lowerings or {},
         bounds=graph.bounds, known=known, checked=checked,
+        provenance=Provenance(sources),
     )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)

@@ -71,7 +71,7 @@ def choice_function(
 
 def items_of(call: RelaxExpression, count: int, walk: Scope) -> list[RelaxExpression]:
     """The items of the tuple that a call returns."""
-    pack = walk.builder.emit(call)
+    pack = walk.provenance.emitted(walk.builder, call)
     return [walk.builder.emit(relax.TupleGetItem(pack, number)) for number in range(count)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tvm_nnef.graph.nodes import Graph, Tensor
+from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
@@ -16,6 +17,10 @@ class Scope(Protocol):
     @property
     def builder(self) -> BlockBuilder:
         """The ``relax.BlockBuilder``."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """The operation that is being lowered."""
 
     @property
     def machine_types(self) -> Mapping[Tensor, str]:

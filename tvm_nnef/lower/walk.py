@@ -38,6 +38,7 @@ from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
+from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import Symbol, occurring, own
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -73,6 +74,7 @@ class Walk:
     known: dict[str, Symbol] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     checked: bool = False
+    provenance: Provenance = field(default_factory=Provenance)
 
     def inside(
         self,
@@ -93,15 +95,19 @@ class Walk:
         self.pending.extend(graph.checks)
         self._check()
         for node in graph.operations:
-            match node:
-                case If():
-                    self._results(node, "if", lower_if(node, self))
-                case Loop():
-                    self._results(node, "loop", lower_loop(node, self))
-                case Operation():
-                    self._operation(node)
+            with self.provenance.inside(node):
+                self._node(node)
         for variable, tensor in graph.updates:
             self.updated[variable] = self.value(tensor, self.machine_types[variable])
+
+    def _node(self, node: Node) -> None:
+        match node:
+            case If():
+                self._results(node, "if", lower_if(node, self))
+            case Loop():
+                self._results(node, "loop", lower_loop(node, self))
+            case Operation():
+                self._operation(node)
 
     def new_value(self, variable: Tensor) -> RelaxExpression:
         """What a variable has become: the old value where nothing has updated it."""
@@ -179,9 +185,9 @@ class Walk:
         if not from_user and operation.body is not None and not self._fits(operation, results):
             return False
         defines = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
-        title = operation.operator
+        options = {"from_user": from_user, "defines": defines}
         for tensor, value in results:
-            self._define(tensor, value, operation, title, from_user=from_user, defines=defines)
+            self._define(tensor, value, operation, operation.operator, **options)
         return True
 
     def _check(self) -> None:
@@ -199,8 +205,7 @@ class Walk:
             if name not in self.known:
                 self.known[name] = symbol
                 if name in self.bounds and not isinstance(node, Loop):
-                    bound = self.bounds[name]
-                    require(self.builder, bound_check(tensor, symbol, bound, node.span))
+                    require(self.builder, bound_check(tensor, symbol, self.bounds[name], node.span))
                 self._check()
 
     def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
@@ -249,7 +254,8 @@ class Walk:
         from_user: bool = False,
         defines: bool = False,
     ) -> None:
-        emitted = self.builder.emit(expression, name_hint=identifier(tensor.short_name))
+        hint = identifier(tensor.short_name)
+        emitted = self.provenance.emitted(self.builder, expression, hint)
         expected = self.machine_types[tensor]
         fit = _fit(emitted, tensor, expected)
         if fit is False:
@@ -289,15 +295,13 @@ class Walk:
             self.checked,
         )
         results = [fill.tensor for fill in formula.fills]
-        name = identifier(operation.operator)
-        call = self._called(formula, types, name)
+        call = self._called(formula, types, identifier(operation.operator))
         if len(results) == 1:
             self._define(results[0], call, operation, operation.operator)
             return
-        pack = self.builder.emit(call)
+        pack = self.provenance.emitted(self.builder, call)
         for number, tensor in enumerate(results):
-            item = relax.TupleGetItem(pack, number)
-            self._define(tensor, item, operation, operation.operator)
+            self._define(tensor, relax.TupleGetItem(pack, number), operation, operation.operator)
 
     def _called(self, formula: Formula, types: FormulaTypes, name: str) -> RelaxExpression:
         """The results of a formula, one tensor or a tuple."""

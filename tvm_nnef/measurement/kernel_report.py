@@ -20,10 +20,11 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel: the strategy that scheduled it its calls, its work, its time, its plan.
+    """A kernel: the strategy that scheduled it, its calls, its work, its time, its plan.
 
-    ``work`` and ``seconds`` are those of one call, None where extents are data-dependent; ``calls``
-    counts places in the model, so that what stands in a loop counts once.
+    ``operations`` are the names of the operations of the model that it computes. ``work`` and
+    ``seconds`` are those of one call, None where extents are data-dependent; ``calls`` counts
+    places in the model, so that what stands in a loop counts once.
     """
 
     name: str
@@ -32,6 +33,7 @@ class KernelRow:
     work: Work | None
     seconds: float | None
     plan: str = ""
+    operations: tuple[str, ...] = ()
 
     @property
     def total(self) -> float | None:
@@ -97,6 +99,7 @@ class KernelReport:
                 "seconds": row.seconds,
                 "share": self.share(row),
                 "plan": row.plan,
+                "operations": list(row.operations),
             }
             for row in self.rows
         ]
@@ -116,9 +119,12 @@ class KernelReport:
         return [*aligned, "", *self._plans(), self.summary()]
 
     def _plans(self) -> list[str]:
-        """A line for each kernel: its plan, and why the plan was taken; and an empty line."""
-        plans = [f"{row.name}: {row.plan}" for row in self.rows if row.plan]
-        return [*plans, ""] if plans else []
+        """For each kernel its plan, and why the plan was taken; its operations; an empty line."""
+        lines = []
+        for row in self.rows:
+            lines += [f"{row.name}: {row.plan}"] if row.plan else []
+            lines += [f"{row.name} computes {', '.join(row.operations)}"] if row.operations else []
+        return [*lines, ""] if lines else []
 
     def print(self) -> None:
         """Prints a table where standard output is a terminal, else lines."""

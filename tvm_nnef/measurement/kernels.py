@@ -6,6 +6,7 @@ and the sum over all kernels leaves out what the virtual machine needs between t
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ def kernel_report(
     if here:
         use_threads(threads)
         seconds = _timed(functions, library, bounds)
+    operations = operations_of(json.loads(library.metadata or "{}"))
     rows = [
         KernelRow(
             name=name,
@@ -61,11 +63,22 @@ def kernel_report(
             work=work_of(function, bounds),
             seconds=seconds.get(name),
             plan=reported[name].plan if name in reported else "",
+            operations=tuple(operations.get(name, ())),
         )
         for name, function in functions.items()
     ]
     rows.sort(key=lambda row: (-(row.total or 0.0), -(row.work.flop if row.work else 0), row.name))
     return KernelReport(tuple(rows), threads if here else None)
+
+
+def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
+    """The operations of the model in each kernel, by its name, as the metadata have them."""
+    found: dict[str, dict[str, None]] = {}
+    for calls in metadata.get("calls", {}).values():
+        for kernel, shares in calls:
+            names = (metadata["operations"][number]["name"] for number, _ in shares)
+            found.setdefault(kernel, {}).update(dict.fromkeys(names))
+    return found
 
 
 def calls_of(mod: Module) -> Counter[str]:

@@ -61,13 +61,15 @@ class Metadata:
 
     ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
     of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
-    machine type, and to its name in the model it was converted from.
+    machine type, and to its name in the model it was converted from; ``source_operations`` to the
+    operation there that computes it.
     """
 
     labels: tuple[str, ...] = ()
     inputs: Mapping[str, ImageInput] = field(default_factory=lambda: MappingProxyType({}))
     machine_types: Mapping[str, str] = field(default_factory=_empty)
     source_names: Mapping[str, str] = field(default_factory=_empty)
+    source_operations: Mapping[str, str] = field(default_factory=_empty)
     source: Source | None = field(default=None, compare=False, repr=False)
     """The text that it was read from."""
 
@@ -99,8 +101,9 @@ def write_metadata(metadata: Metadata) -> bytes:
         }
     if metadata.machine_types:
         content["machine_types"] = dict(sorted(metadata.machine_types.items()))
-    if metadata.source_names:
-        content["source_names"] = dict(sorted(metadata.source_names.items()))
+    for key in ("source_names", "source_operations"):
+        if names := getattr(metadata, key):
+            content[key] = dict(sorted(names.items()))
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -151,6 +154,7 @@ def _metadata(place: _Place) -> Metadata:
         "inputs": partial(_table, read=_image),
         "machine_types": partial(_table, read=_machine_type),
         "source_names": partial(_table, read=_text),
+        "source_operations": partial(_table, read=_text),
     }
     members = _known_members(place, tuple(readers))
     values = _each(members.items(), lambda key, member: readers[key](member))

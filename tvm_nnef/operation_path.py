@@ -1,0 +1,44 @@
+"""The operations of a Graph as a lowered module and a compiled library name them.
+
+Lowering writes the path of an operation, from the outermost composite to itself, into the spans of
+the Relax calls that it becomes; a build and a profile read it. Knows neither Graph nor TVM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class OperationName:
+    """An operation by the full name of its first result, its operator, and where it stands.
+
+    ``place`` is file, line and column of the invocation, ``source`` the operation of the model that
+    this one was converted from; both are empty if unknown.
+    """
+
+    name: str
+    operator: str
+    place: str = ""
+    source: str = ""
+
+
+OperationPath: TypeAlias = "tuple[OperationName, ...]"
+"""An operation, the last one, and the composites around it, the outermost first."""
+
+
+def path_text(path: Sequence[OperationName]) -> str:
+    """A path as text."""
+    return json.dumps([[each.name, each.operator, each.place, each.source] for each in path])
+
+
+def read_path(text: str) -> OperationPath:
+    """The path in a text; none if the text is something else."""
+    try:
+        found = json.loads(text)
+        return tuple(OperationName(*map(str, each)) for each in found)
+    except (ValueError, TypeError):
+        return ()
