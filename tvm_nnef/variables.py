@@ -15,7 +15,7 @@ from tvm_nnef.storage.names import variable_file_name
 if TYPE_CHECKING:
     import numpy as np
 
-    from tvm_nnef.graph.nodes import Graph
+    from tvm_nnef.graph.nodes import Graph, Tensor
     from tvm_nnef.storage.tensor_file import TensorHeader
 
 
@@ -106,29 +106,43 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
     that a caller gives and no variable has.
     """
     found = _unknown_variables(model, graph) if model.given_variables else []
+    unused = set(model.variables).difference(tensor.name for tensor in graph.variables)
     for tensor in graph.variables:
         if len(found) > MAX_REPORTED:
             break
-        file = variable_file_name(tensor.name)
-        if tensor.name not in model.variables:
-            hint = did_you_mean(tensor.name, model.variables) or (
-                f"it is read from '{file}' beside main.sknd"
-            )
-            message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
-            found.append(Diagnostic(message, tensor.span, hint))
-            continue
-        shape, dtype = _described(model.variables, tensor.name)
-        fault = None
-        if shape != tensor.shape:
-            fault = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
-        elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
-            fault = f"as {tensor.type}, but '{file}' holds items of {dtype}"
-        if fault:
-            hint = "correct the declaration, or write the file again"
-            message = f"variable '{tensor.name}' is declared {fault}"
-            found.append(Diagnostic(message, tensor.span, hint))
+        if tensor.name in model.variables:
+            found += _misfit(model, tensor)
+        else:
+            found.append(_without_value(model, tensor, unused))
     if found:
         raise NnefError(found)
+
+
+def _without_value(model: WithVariables, tensor: Tensor, unused: set[str]) -> Diagnostic:
+    """That a variable has no value; a name that nothing uses may be meant for it."""
+    file = variable_file_name(tensor.name)
+    missing, hint = f"{model.path} has no file '{file}'", "it is read from that file"
+    if model.given_variables:
+        missing = "'variables' does not have it"
+        hint = f"give it by its full name: variables={{'{tensor.name}': …}}"
+    message = f"variable '{tensor.name}' has no value: {missing}"
+    return Diagnostic(message, tensor.span, did_you_mean(tensor.name, unused) or hint)
+
+
+def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
+    """How the value of a variable differs from its declaration in shape or type, if it does."""
+    shape, dtype = _described(model.variables, tensor.name)
+    if shape != tensor.shape:
+        declared, found = f"with shape {list(tensor.shape)}", f"shape {list(shape)}"
+    elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
+        declared, found = f"as {tensor.type}", f"items of {dtype}"
+    else:
+        return
+    holder, hint = f"'{variable_file_name(tensor.name)}' holds", "write the file again"
+    if model.given_variables:
+        holder, hint = "the array given for it has", "give another array"
+    message = f"variable '{tensor.name}' is declared {declared}, but {holder} {found}"
+    yield Diagnostic(message, tensor.span, f"correct the declaration, or {hint}")
 
 
 def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
