@@ -199,6 +199,10 @@ def test_model_without_variable_files_is_noted(folder: Path) -> None:
         file.unlink()
     (found,) = check(folder)
     assert (found.severity, "has no variable files" in found.message) == ("note", True)
+    with pytest.raises(NnefError) as caught:
+        evaluate(folder, X)
+    (found,) = caught.value.diagnostics
+    assert (found.severity, "graph 'main.G' needs 2" in found.message) == ("error", True)
 
 
 def test_modules_are_looked_for_in_order(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean, plural
+from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
+    Diagnostic,
+    NnefError,
+    Severity,
+    did_you_mean,
+    plural,
+)
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import variable_file_name
@@ -105,6 +112,8 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
     That is every variable without a value, or with one of another shape or type, and every name
     that a caller gives and no variable has.
     """
+    if len(graph.variables) > 1 and not model.variables and not model.given_variables:
+        raise NnefError([without_files(model, graph)])
     found = _unknown_variables(model, graph) if model.given_variables else []
     unused = set(model.variables).difference(tensor.name for tensor in graph.variables)
     for tensor in graph.variables:
@@ -116,6 +125,17 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
             found.append(_without_value(model, tensor, unused))
     if found:
         raise NnefError(found)
+
+
+def without_files(model: WithVariables, graph: Graph, severity: Severity = "error") -> Diagnostic:
+    """That none of the variables of a graph has a file."""
+    count, first = len(graph.variables), graph.variables[0].name
+    message = f"the model has no variable files; graph '{graph.name}' needs {count}"
+    hint = (
+        f"write '{variable_file_name(first)}' and the others with tvm_nnef.write_tensor, "
+        "or give arrays to load_model(…, variables=…)"
+    )
+    return Diagnostic(message, hint=hint, severity=severity, file=model.path)
 
 
 def _without_value(model: WithVariables, tensor: Tensor, unused: set[str]) -> Diagnostic:

@@ -250,12 +250,19 @@ def _unknown_name(text: str, kind: str, name: str, known: Collection[str]) -> Nn
     return error(f"unknown target '{text}': LLVM knows no {kind} '{name}'", hint=hint)
 
 
+_COLLOQUIAL = {
+    "cpu": "'native' is this CPU, with all of its instructions",
+    "gpu": "'cuda' is an NVIDIA GPU, 'vulkan' any GPU with a Vulkan driver",
+}
+"""What names mean that are no targets of TVM, and that users try."""
+
+
 def _unknown(text: str, reason: str) -> NnefError:
     kinds = [str(kind) for kind in tvm.target.Target.list_kinds()]
     names = [NATIVE, *SHORT_NAMES, *kinds]
     known = f"give one of {', '.join([NATIVE, *SHORT_NAMES])}, or a target of TVM"
     first = text.split()[0] if text.split() else ""
-    hint = None if first in names else did_you_mean(first, names)
+    hint = None if first in names else _COLLOQUIAL.get(first) or did_you_mean(first, names)
     return error(f"unknown target '{text}': {reason}", hint=hint or known)
 
 
