@@ -131,10 +131,8 @@ def without_files(model: WithVariables, graph: Graph, severity: Severity = "erro
     """That none of the variables of a graph has a file."""
     count, first = len(graph.variables), graph.variables[0].name
     message = f"the model has no variable files; graph '{graph.name}' needs {count}"
-    hint = (
-        f"write '{variable_file_name(first)}' and the others with tvm_nnef.write_tensor, "
-        "or give arrays to load_model(…, variables=…)"
-    )
+    files = f"'{variable_file_name(first)}'{' and the others' if count > 1 else ''}"
+    hint = f"write {files} by tvm_nnef.write_tensor, or give arrays: load_model(…, variables=…)"
     return Diagnostic(message, hint=hint, severity=severity, file=model.path)
 
 
