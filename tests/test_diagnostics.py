@@ -146,6 +146,11 @@ def test_error_carries_all_diagnostics() -> None:
     assert all(not each.notes for each in problem.diagnostics)
 
 
+def test_a_diagnostic_is_printed_as_it_is_rendered() -> None:
+    found = Diagnostic("cause", span("«x»"), "hint")
+    assert str(found) == found.render()
+
+
 def test_error_survives_pickling() -> None:
     problem = error("cause", span("«x»"), hint="hint", notes=[Note("note")])
     again = pickle.loads(pickle.dumps(problem))

@@ -164,6 +164,7 @@ def other_shape(folder: Path) -> None:
 
 @pytest.mark.parametrize(("damage", "words"), [
     (missing, "variable 'main.G.y.b' has no value"),
+    (missing, "hint: it is read from that file"),
     (renamed, "did you mean 'main.G.z.b'?"),
     (other_shape, "declared with shape [2, 3], but 'main.G.y.b.dat' holds shape [3, 2]"),
 ])  # fmt: skip
@@ -186,7 +187,11 @@ def test_variables_take_the_place_of_files(folder: Path) -> None:
     np.testing.assert_array_equal(evaluate(folder, X, variables=given)[0], W + 1.0 + B)
     wrong = {**given, "main.G.w": [1.0]}
     (found,) = check(folder, variables=wrong)
-    assert "holds shape [1]" in found.message
+    assert "the array given for it has shape [1]" in found.message
+    del given["main.G.y.b"]
+    (found,) = check(folder, variables=given)
+    assert "'variables' does not have it" in found.message
+    assert found.hint == "give it by its full name: variables={'main.G.y.b': …}"
 
 
 def test_model_without_variable_files_is_noted(folder: Path) -> None:
@@ -194,6 +199,10 @@ def test_model_without_variable_files_is_noted(folder: Path) -> None:
         file.unlink()
     (found,) = check(folder)
     assert (found.severity, "has no variable files" in found.message) == ("note", True)
+    with pytest.raises(NnefError) as caught:
+        evaluate(folder, X)
+    (found,) = caught.value.diagnostics
+    assert (found.severity, "graph 'main.G' needs 2" in found.message) == ("error", True)
 
 
 def test_modules_are_looked_for_in_order(folder: Path, tmp_path: Path) -> None:

@@ -154,6 +154,10 @@ class Diagnostic:
         """The column behind the last character, from 1."""
         return self.span.source.position(self.span.end)[1] if self.span else None
 
+    def __str__(self) -> str:
+        """What :meth:`render` gives, so that a diagnostic can be printed."""
+        return self.render()
+
     def render(self, *, colour: bool = False) -> str:
         """The diagnostic as a person reads it: place, cause, source line with a caret, hint.
 

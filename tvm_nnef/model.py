@@ -39,7 +39,7 @@ from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.dialect import Ambiguity, detect
-from tvm_nnef.variables import Variables, check_variables, variable_bytes
+from tvm_nnef.variables import Variables, check_variables, variable_bytes, without_files
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -328,8 +328,7 @@ def _check_graph(
     # What model.json names may belong to any graph.
     found = check_metadata(graph, model.metadata) if len(model.graphs) == 1 else []
     if not model.variables and graph.variables:
-        message = f"the model has no variable files; graph '{name}' needs {len(graph.variables)}"
-        return [*found, Diagnostic(message, severity="note", file=model.path)]
+        return [*found, without_files(model, graph, "note")]
     try:
         check_variables(model, graph)
     except NnefError as problem:

@@ -7,7 +7,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean, plural
+from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
+    Diagnostic,
+    NnefError,
+    Severity,
+    did_you_mean,
+    plural,
+)
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import variable_file_name
@@ -15,7 +22,7 @@ from tvm_nnef.storage.names import variable_file_name
 if TYPE_CHECKING:
     import numpy as np
 
-    from tvm_nnef.graph.nodes import Graph
+    from tvm_nnef.graph.nodes import Graph, Tensor
     from tvm_nnef.storage.tensor_file import TensorHeader
 
 
@@ -105,32 +112,55 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
     That is every variable without a value, or with one of another shape or type, and every name
     that a caller gives and no variable has.
     """
+    if len(graph.variables) > 1 and not model.variables and not model.given_variables:
+        raise NnefError([without_files(model, graph)])
     found = _unknown_variables(model, graph) if model.given_variables else []
-    used = {tensor.name for tensor in graph.variables}
+    unused = set(model.variables).difference(tensor.name for tensor in graph.variables)
     for tensor in graph.variables:
         if len(found) > MAX_REPORTED:
             break
-        file = variable_file_name(tensor.name)
-        if tensor.name not in model.variables:
-            unused = (name for name in model.variables if name not in used)
-            hint = did_you_mean(tensor.name, unused) or (
-                f"it is read from '{file}' beside main.sknd"
-            )
-            message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
-            found.append(Diagnostic(message, tensor.span, hint))
-            continue
-        shape, dtype = _described(model.variables, tensor.name)
-        fault = None
-        if shape != tensor.shape:
-            fault = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
-        elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
-            fault = f"as {tensor.type}, but '{file}' holds items of {dtype}"
-        if fault:
-            hint = "correct the declaration, or write the file again"
-            message = f"variable '{tensor.name}' is declared {fault}"
-            found.append(Diagnostic(message, tensor.span, hint))
+        if tensor.name in model.variables:
+            found += _misfit(model, tensor)
+        else:
+            found.append(_without_value(model, tensor, unused))
     if found:
         raise NnefError(found)
+
+
+def without_files(model: WithVariables, graph: Graph, severity: Severity = "error") -> Diagnostic:
+    """That none of the variables of a graph has a file."""
+    count, first = len(graph.variables), graph.variables[0].name
+    message = f"the model has no variable files; graph '{graph.name}' needs {count}"
+    files = f"'{variable_file_name(first)}'{' and the others' if count > 1 else ''}"
+    hint = f"write {files} by tvm_nnef.write_tensor, or give arrays: load_model(…, variables=…)"
+    return Diagnostic(message, hint=hint, severity=severity, file=model.path)
+
+
+def _without_value(model: WithVariables, tensor: Tensor, unused: set[str]) -> Diagnostic:
+    """That a variable has no value; a name that nothing uses may be meant for it."""
+    file = variable_file_name(tensor.name)
+    missing, hint = f"{model.path} has no file '{file}'", "it is read from that file"
+    if model.given_variables:
+        missing = "'variables' does not have it"
+        hint = f"give it by its full name: variables={{'{tensor.name}': …}}"
+    message = f"variable '{tensor.name}' has no value: {missing}"
+    return Diagnostic(message, tensor.span, did_you_mean(tensor.name, unused) or hint)
+
+
+def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
+    """How the value of a variable differs from its declaration in shape or type, if it does."""
+    shape, dtype = _described(model.variables, tensor.name)
+    if shape != tensor.shape:
+        declared, found = f"with shape {list(tensor.shape)}", f"shape {list(shape)}"
+    elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
+        declared, found = f"as {tensor.type}", f"items of {dtype}"
+    else:
+        return
+    holder, hint = f"'{variable_file_name(tensor.name)}' holds", "write the file again"
+    if model.given_variables:
+        holder, hint = "the array given for it has", "give another array"
+    message = f"variable '{tensor.name}' is declared {declared}, but {holder} {found}"
+    yield Diagnostic(message, tensor.span, f"correct the declaration, or {hint}")
 
 
 def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:

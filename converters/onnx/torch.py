@@ -7,6 +7,8 @@ model. It needs ``torch`` and ``onnxscript``, which the exporter uses.
 from __future__ import annotations
 
 import importlib
+import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -78,7 +80,7 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     if dynamic_shapes is not None:
         options["dynamic_shapes"] = dynamic_shapes
     try:
-        with _evaluating(source if is_module else None):
+        with _evaluating(source if is_module else None), _quiet():
             return torch.onnx.export(source, **options).model_proto
     except Exception as problem:
         cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
@@ -104,3 +106,17 @@ def _evaluating(module: Any) -> Iterator[None]:
     finally:
         for part, is_training in modes:
             part.training = is_training
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A block in which PyTorch's exporter warns neither of packages nor of its own calls."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)

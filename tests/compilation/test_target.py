@@ -50,7 +50,8 @@ def test_tags_of_tvm():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("nativ", "did you mean 'native'"), ("x86-64-v5", "did you mean 'x86-64-v"),
+    [("cpu", "'native' is this CPU"), ("gpu", "'cuda' is an NVIDIA GPU"),
+     ("nativ", "did you mean 'native'"), ("x86-64-v5", "did you mean 'x86-64-v"),
      ("llvm -mcpux=1", "Unknown config option 'mcpux'"), ("llvm mcpu=1", "options are written"),
      ("{kind: llvm}", "no JSON object"), ({"mcpu": "x"}, "kind"), (7, "of type 'int'"), ("", "")],
 )  # fmt: skip

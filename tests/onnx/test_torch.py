@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +120,9 @@ def test_what_cannot_be_exported_is_an_error(case: str) -> None:
 
 def test_the_format_is_detected_from_the_object() -> None:
     assert formats.open_source(network()).format.name == "torch"
+
+
+def test_the_exporter_prints_nothing() -> None:
+    code = "import torch, tvm_nnef; tvm_nnef.convert(torch.nn.ReLU(), example_inputs=torch.ones(2))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout + found.stderr == ""
