@@ -25,7 +25,7 @@ _HEADER = struct.Struct("<8xI8I4xI")
 _VENDOR = int.from_bytes(b"RT", "little") << 16
 _HALVES, _PAIRS = _VENDOR | 0x3040, _VENDOR | 0x2040
 _ORDERS: Mapping[int, tuple[int, ...]] = MappingProxyType({_HALVES: (0, 2, 1), _PAIRS: (0, 1, 2)})
-"""How the numbers of a byte lie, by item type: 16 apart; or next to each other before tract 0.21.12.
+"""How the numbers of a byte lie, by item type: 16 apart, or adjacent before tract 0.21.12.
 
 They are the axes of blocks, bytes, and numbers in a byte, in the order of the tensor.
 """
