@@ -51,7 +51,7 @@ class Blocks:
         numbers = np.stack([blocks["numbers"] & 15, blocks["numbers"] >> 4], axis=-1)
         numbers = numbers.transpose(_ORDERS[self.item_type]).reshape(-1, _ITEMS)
         scales = blocks["scale"].astype(np.float32)[:, None]
-        return ((numbers.astype(np.float32) - 8) * scales).reshape(self.shape)
+        return np.asarray((numbers.astype(np.float32) - 8) * scales).reshape(self.shape)
 
 
 def blocks_of(head: bytes | memoryview) -> Blocks | None:

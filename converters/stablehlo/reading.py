@@ -90,8 +90,8 @@ def read(source: Any) -> HloModule:
     """The module of a source. Raises NnefError for what is none."""
     path, data, dimensions = _content(source)
     # What jax.export made in this process is sound; bytes may come from anywhere.
-    is_foreign = isinstance(data, bytes) and not hasattr(source, "mlir_module_serialized")
-    if is_foreign and (reason := unreadable(data)):
+    is_foreign = not hasattr(source, "mlir_module_serialized")
+    if isinstance(data, bytes) and is_foreign and (reason := unreadable(data)):
         hint = "the file is damaged: export it again, or give the module as text"
         raise error(f"this is not a StableHLO module: {reason}", hint=hint, file=path)
     context = make_ir_context()
