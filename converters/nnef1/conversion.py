@@ -190,7 +190,7 @@ class _State:
                 raise error(message, call.place, hint=hint_, notes=(note,))
         else:
             value = read_variable(
-                self.files, call, self.quantizers.get(name), self.checked.extended.integer_codes
+                self.files, call, self.quantizers.get(name), self.checked.extended.tract_items
             )
             self.stored[label.lower()] = (call, value)
         variable = self.builder.constant(value, source=label)

@@ -29,8 +29,8 @@ class Extended:
         The dtypes of inputs, as far as the document has them.
     scans
         What the operations that ``signatures`` has for ``tract_core_scan`` do.
-    integer_codes
-        Whether ``.dat`` files mark integers as quantized items.
+    tract_items
+        Whether ``.dat`` files may have items of tract: integers marked as quantized, and blocks.
     """
 
     document: nodes.Document
@@ -40,4 +40,4 @@ class Extended:
     bounds: Mapping[str, int] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
     scans: Mapping[str, Scan] = field(default_factory=dict)
-    integer_codes: bool = False
+    tract_items: bool = False

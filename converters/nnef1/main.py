@@ -76,7 +76,7 @@ def convert(
     ('g',)
     """
     model = read(source)
-    extension = extended(model.document, vendor)
+    extension = extended(model.document, vendor, model.container)
     checked = check(extension.document, extension)
     table = _table(checked, converters or {})
     graph, groups = convert_graph(

@@ -27,8 +27,10 @@ from tvm_nnef.converters.nnef1.fragments import (
     signatures,
 )
 from tvm_nnef.converters.nnef1.scan import Scans, rewritten
+from tvm_nnef.converters.nnef1.tract_calls import refusals, with_attributes
 from tvm_nnef.converters.nnef1.tract_operators import DTYPES, FUNCTIONS
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+from tvm_nnef.storage.container import Container
 
 REGISTRIES = ("tract_nnef", "tract_core", "tract_onnx", "tract_extra", "tract_transformers")
 """Registries of operations; those that are not in ``tract.nnef`` are refused where they occur."""
@@ -40,12 +42,15 @@ _LOWER_BOUND = re.compile(r">=?\s*[0-9]+")
 _ITEM_TYPES = {"real": "scalar", "int": "integer", "bool": "logical"}
 
 
-def extended(document: nodes.Document) -> Extended:
-    """The document without what is tract's own. Raises NnefError for what has no exact meaning."""
+def extended(document: nodes.Document, files: Container | None) -> Extended:
+    """The document without what is tract's own; ``files`` hold its variables.
+
+    Raises NnefError for what has no exact meaning.
+    """
     problems: list[Diagnostic] = []
     symbols: dict[str, nodes.Name] = {}
     bounds: dict[str, int] = {}
-    registries = set()
+    registries: set[str] = set()
     kept: list[nodes.Extension] = []
     for extension in document.extensions:
         match [each.name for each in extension.words]:
@@ -66,6 +71,8 @@ def extended(document: nodes.Document) -> Extended:
             case _:
                 kept.append(extension)
     implied = tuple(nodes.Name(document.span, each) for each in (FRAGMENTS, EXPRESSIONS))
+    problems += refusals(document, _operations(), registries)
+    document = with_attributes(document, _operations(), files)
     scans = Scans({})
     if "tract_core" in registries:
         document, scans = rewritten(document, problems)
@@ -84,7 +91,7 @@ def extended(document: nodes.Document) -> Extended:
             graph=replace(document.graph, body=body),
         ),
         {**known, **signatures(scans.declarations)},
-        FUNCTIONS, symbols, bounds, dtypes, scans.scans, integer_codes=True,
+        FUNCTIONS, symbols, bounds, dtypes, scans.scans, tract_items=True,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -14,9 +15,17 @@ from tvm_nnef.converters.common.symbolic import Extent, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1 import calls
 from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.convolution import conv, deconv
 from tvm_nnef.converters.nnef1.operators.layout import gather, section
-from tvm_nnef.converters.nnef1.operators.operation import Operation, OperatorFunction, in_range
+from tvm_nnef.converters.nnef1.operators.linear import product
+from tvm_nnef.converters.nnef1.operators.operation import (
+    Converted,
+    Operation,
+    OperatorFunction,
+    in_range,
+)
 from tvm_nnef.converters.nnef1.operators.reductions import reduced
 
 DTYPES: Mapping[str, str] = MappingProxyType(
@@ -26,6 +35,7 @@ DTYPES: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 """The dtypes of tract's datum types."""
 
+_REALS = ("f16", "f32", "f64")
 _REDUCTIONS: Mapping[str, str] = MappingProxyType(
     {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 )
@@ -252,7 +262,7 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
     equation, operands = _text("expr", operation).replace(" ", ""), operation.tensors("inputs")
     if _text("output", operation):
         raise Unconvertible("'output' asks for quantized results", "leave it empty")
-    if _text("acc", operation).lower() not in ("f16", "f32", "f64"):
+    if _text("acc", operation).lower() not in _REALS:
         raise Unconvertible("'acc' is not a real datum type", "write 'f32'")
     found, result = terms(equation, operands)
     for each, term in zip(operands, found, strict=True):
@@ -284,9 +294,55 @@ def _downsample(operation: Operation, builder: Builder) -> Tensor:
     return builder.call("math.iden", x) if found is x else found
 
 
+def _attention(operation: Operation, builder: Builder) -> Tensor:
+    """Means of values, weighted by the softmax of scaled products of queries and keys."""
+    q, k, v = operation.operands("q", "k", "v")
+    for name in ("datum_type", "acc_datum_type"):
+        if _text(name, operation).lower() not in _REALS:
+            raise Unconvertible(f"'{name}' is not a real datum type", "write 'f32'")
+    scores = product(q, k, False, True, builder)
+    rows, columns = scores.shape[-2:]
+    width = k.shape[-1]
+    # tract scales by a width that is known, if the document has no factor.
+    if not isinstance(width, int):
+        hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+        raise Unconvertible("its last dimension is known only at run time", hint)
+    factor = operation.real("scale") or width**-0.5
+    scores = builder.binary("math.mul", scores, builder.constant(factor, scores.dtype))
+    if not operation.is_number("mask", 0.0):
+        scores = builder.binary("math.add", scores, operation.tensor("mask"))
+    if operation.flag("is_causal"):
+        if rows != columns or not isinstance(rows, int):
+            reason = f"'is_causal' needs as many queries as keys, got {rows} and {columns}"
+            raise Unconvertible(reason, "give a mask instead", mismatch=True)
+        later = np.triu(np.full((rows, rows), -np.inf, np.float32), 1)
+        scores = builder.binary("math.add", scores, builder.constant(later, scores.dtype))
+    weights = builder.call("nn.softmax", scores, axes=[scores.rank - 1])
+    return product(weights, v, False, False, builder)
+
+
+_CONVOLUTIONS = {"conv": conv, "deconv": deconv}
+
+
+def _convolution(function: OperatorFunction, operation: Operation, builder: Builder) -> Converted:
+    """A convolution whose bias may be a vector of channels."""
+    given, bias = operation.call.arguments["bias"], operation.tensor("bias")
+    if not isinstance(given, calls.Tensor) or bias.rank != 1:
+        return function(operation, builder)
+    row = builder.reshape(bias, (1, *bias.shape))
+    if row.value is not None:
+        row.source = bias.source
+    operands = (
+        each for each in operation.call.arguments.values() if isinstance(each, calls.Tensor)
+    )
+    scope = {each.label: operation.scope[each.label] for each in operands} | {given.label: row}
+    return function(replace(operation, scope=scope), builder)
+
+
 FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
     # tract rounds the number of elements up, as Python does.
     "slice": partial(section, rounded_up=True),
+    **{name: partial(_convolution, each.function) for name, each in _CONVOLUTIONS.items()},
     "tract_core_cast": _cast,
     "tract_core_broadcast": _broadcast,
     "tract_core_erf": partial(_plain, "nn.erf"),
@@ -314,5 +370,6 @@ FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
     "tract_core_scatter_nd": _scatter_nd,
     "tract_core_einsum": _einsum,
     "tract_core_downsample": _downsample,
+    "tract_transformers_sdpa": _attention,
 })  # fmt: skip
 """The functions of operations without a body, and of those that tract defines otherwise."""

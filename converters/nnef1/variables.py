@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_nnef.converters.nnef1.blocks import blocks_of
 from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error
 from tvm_nnef.storage.container import Container
@@ -58,13 +59,13 @@ def check_label(call: Call) -> str:
 
 
 def read_variable(
-    files: Container | None, call: Call, quantizer: Call | None, integer_codes: bool = False
+    files: Container | None, call: Call, quantizer: Call | None, tract_items: bool = False
 ) -> Array:
     """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
-    ``quantizer`` is what ``graph.quant`` says of it; ``integer_codes`` admits items marked as
-    quantized for integers. Raises NnefError for a file that is missing,
-    damaged, or not what the graph declares.
+    ``quantizer`` is what ``graph.quant`` says of it; ``tract_items`` admits integers marked
+    as quantized, and blocks. Raises NnefError for a file that is missing, damaged, or not what the
+    graph declares.
     """
     label = check_label(call)
     if files is None:
@@ -73,14 +74,18 @@ def read_variable(
     name = _file_name(files, label, call)
     place = files.place(name)
     try:
-        header = read_tensor_header(files.read(name, HEADER_SIZE), place)
+        head = files.read(name, HEADER_SIZE)
+        blocks = blocks_of(head) if call.item_type == "scalar" else None
+        if blocks is not None and not tract_items:
+            hint = "convert with vendor='tract' (--vendor tract)"
+            raise error(f"{place} has blocks of 4-bit numbers of tract", call.place, hint=hint)
+        if blocks is not None:
+            _check_shape(blocks.shape, label, call, place)
+            return blocks.read(files.read(name), place)
+        header = read_tensor_header(head, place)
         check_size(header, files.size(name), place)
-        if header.shape != call.arguments["shape"]:
-            declared = list(call.arguments["shape"])  # type: ignore[arg-type]
-            message = f"the variable '{label}' has the shape {declared}, its file {place} has "
-            hint = "correct the graph or the file"
-            raise error(f"{message}{list(header.shape)}", call.place, hint=hint)
-        if not (integer_codes and call.item_type == "integer" and header.item_type in _QUANTIZED):
+        _check_shape(header.shape, label, call, place)
+        if not (tract_items and call.item_type == "integer" and header.item_type in _QUANTIZED):
             _check_type(header.item_type, call, place)
         tensor = read_tensor(files.read(name), place)
     except NnefError as problem:
@@ -102,6 +107,14 @@ def _file_name(files: Container, label: str, call: Call) -> str:
     stored = [name for name in names if name.endswith(".dat")]
     hint = did_you_mean(wanted, stored) or f"the values are expected in '{files.place(wanted)}'"
     raise error(f"the variable '{label}' has no file '{wanted}'", call.place, hint=hint)
+
+
+def _check_shape(shape: tuple[int, ...], label: str, call: Call, place: str) -> None:
+    if shape != call.arguments["shape"]:
+        declared = list(call.arguments["shape"])  # type: ignore[arg-type]
+        message = f"the variable '{label}' has the shape {declared}, its file {place} has "
+        hint = "correct the graph or the file"
+        raise error(f"{message}{list(shape)}", call.place, hint=hint)
 
 
 def _check_type(item_type: ItemType, call: Call, place: str) -> None:

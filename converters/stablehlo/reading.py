@@ -18,6 +18,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from tvm_nnef.converters.common.names import UniqueNames
+from tvm_nnef.converters.stablehlo.bytecode import unreadable
 from tvm_nnef.diagnostics import error
 
 BYTECODE = b"ML\xefR"
@@ -88,6 +89,11 @@ class HloModule:
 def read(source: Any) -> HloModule:
     """The module of a source. Raises NnefError for what is none."""
     path, data, dimensions = _content(source)
+    # What jax.export made in this process is sound; bytes may come from anywhere.
+    is_foreign = not hasattr(source, "mlir_module_serialized")
+    if isinstance(data, bytes) and is_foreign and (reason := unreadable(data)):
+        hint = "the file is damaged: export it again, or give the module as text"
+        raise error(f"this is not a StableHLO module: {reason}", hint=hint, file=path)
     context = make_ir_context()
     try:
         with context:
@@ -105,14 +111,11 @@ def read(source: Any) -> HloModule:
 
 def input_names(module: HloModule) -> list[str]:
     """The names of the inputs: those of the Python function where the module tells them."""
-    found: list[str] = []
-    inside = _names_inside(module)
-    for number, argument in enumerate(module.main.arguments):
-        name = location_name(argument.location) or inside.get(argument) or f"arg{number}"
-        while name in found:
-            name += "_2"
-        found.append(name)
-    return found
+    names, inside = UniqueNames(), _names_inside(module)
+    return [
+        names.name(location_name(argument.location) or inside.get(argument) or f"arg{number}")
+        for number, argument in enumerate(module.main.arguments)
+    ]
 
 
 def _names_inside(module: HloModule) -> dict[Any, str]:
@@ -147,12 +150,13 @@ def result_names(module: HloModule) -> list[str]:
     ends = main.regions[0].blocks[0].operations
     count = len(ends[len(ends) - 1].operands)
     attributes = main.attributes.get("res_attrs", None)
+    names = UniqueNames()
     found: list[str] = []
     for number in range(count):
         name = f"result_{number}"
         if attributes is not None and "jax.result_info" in attributes[number]:
             name = str(attributes[number]["jax.result_info"].value) or "result"
-        found.append(name if name not in found else f"{name}_{number}")
+        found.append(names.name(name))
     return found
 
 

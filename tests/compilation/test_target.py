@@ -50,7 +50,7 @@ def test_tags_of_tvm():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("cpu", "'native' is this CPU"), ("gpu", "'cuda' is an NVIDIA GPU"),
+    [("cpu", "'native' is the CPU"), ("gpu", "'cuda' or 'vulkan'"),
      ("nativ", "did you mean 'native'"), ("x86-64-v5", "did you mean 'x86-64-v"),
      ("llvm -mcpux=1", "Unknown config option 'mcpux'"), ("llvm mcpu=1", "options are written"),
      ("{kind: llvm}", "no JSON object"), ({"mcpu": "x"}, "kind"), (7, "of type 'int'"), ("", "")],

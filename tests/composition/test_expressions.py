@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.graph import formula
+from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import parse_expression
 
 NAMES: dict[str, Any] = {
@@ -420,3 +421,13 @@ def test_slices_are_those_of_python(items: list[int], data: st.DataObject) -> No
 def test_long_packs_are_compared_in_linear_time(value: Callable[..., Any]) -> None:
     assert value("[0:200000] != ..") is True
     assert value("([0:200000] in [0:100000]) && ..") is False
+
+
+def test_an_item_of_a_pack_is_found_without_a_search() -> None:
+    class Pack(tuple[Tensor, ...]):
+        def __iter__(self) -> Any:
+            raise AssertionError("every item is looked at")
+
+    tensors = tuple(Tensor(f"x{i}", "real", (4,), "input") for i in range(3))
+    found = known(parse_expression("xs[1]"), Environment({"xs": Pack(tensors)}, {}))
+    assert found is tensors[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,7 @@ CASES = {
     ),
     "tract_core_bitnot(tract_core_cast(x * 9.0, to = 'i64'))": ~(X * 9).astype(np.int64),
     "reshape(x, shape = [N, 8])": X.reshape(3, 8),
+    "softmax(x, 1)": special.softmax(X, 1),
     "reshape(x, shape = [N * 2, 4])": X.reshape(6, 4),
     "reshape(x, shape = [shape_of(x)[0], -1])": X.reshape(3, 8),
 }
@@ -248,7 +250,14 @@ FAULTS = {
     "extension": (("tract_symbol N", "tract_symbool N"), "cannot be converted", 3),
     "assertion": (("N<=16", "N*2<=M"), "assertion cannot be kept", 4),
     "bound": (("extension tract_assert N<=16;", ""), "shape of input 'x' is not known", None),
-    "operation": (("neg(x)", "tract_core_stft(x)"), "no operation or fragment", 15),
+    "operation": (("neg(x)", "tract_core_xyz(x)"), "no operation or fragment", 15),
+    "complex": (("neg(x)", "tract_core_stft(x)"), "cannot be converted: .*complex numbers", 15),
+    "state": (("neg(x)", "tract_core_delay(x, 0, 1, 0)"), "cannot be converted: it keeps a", 15),
+    "no registry": (
+        ("neg(x)", "tract_onnx_erf(x)"),
+        "not name the registry of 'tract_onnx_erf'",
+        15,
+    ),
     "datum type": (("'f32'", "'tdim'"), "datum type cannot be converted", 12),
     "dimension": (("[N, 4, 2]", "[N + 1, 4, 2]"), "computed from 'N'", 12),
     "shape": (("neg(x)", "reshape(x, shape = [N, 7])"), "cannot be reshaped", 15),
@@ -336,3 +345,110 @@ def test_integers_that_tract_marks_as_quantized(tmp_path: Path) -> None:
     (tmp_path / "v.dat").write_bytes(write_tensor(stored))
     model = tvm_nnef.convert(tmp_path, vendor="tract")
     np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], X[[2, 0]])
+
+
+def stored(folder: Path, text: str, **variables: np.ndarray) -> Path:
+    (folder / "graph.nnef").write_text(text)
+    for name, value in variables.items():
+        (folder / f"{name}.dat").write_bytes(write_tensor(value))
+    return folder
+
+
+def test_a_variable_of_rank_0_is_an_attribute(tmp_path: Path) -> None:
+    text = document("tract_core_rms_norm(x, axis = 2, eps = e)").replace(
+        "  y =", "  e = variable<scalar>(shape = [], label = 'e');\n  y ="
+    )
+    folder = stored(tmp_path, text, e=np.float32(0.1))
+    model = tvm_nnef.convert(folder, vendor="tract")
+    expected = X / np.sqrt((X**2).mean(2, keepdims=True) + 0.1)
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, X)[0], expected, rtol=1e-5)
+
+
+def test_the_bias_of_a_convolution_is_a_vector(tmp_path: Path) -> None:
+    text = document("conv(x, w, b)").replace(
+        "  y =",
+        "  w = variable<scalar>(shape = [2, 4, 1], label = 'w');\n"
+        "  b = variable<scalar>(shape = [2], label = 'b');\n  y =",
+    )
+    w, b = np.arange(8, dtype=np.float32).reshape(2, 4, 1), np.float32([10, 20])
+    model = tvm_nnef.convert(stored(tmp_path, text, w=w, b=b), vendor="tract")
+    expected = np.einsum("ncx,oc->nox", X, w[:, :, 0]) + b[:, None]
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, X)[0], expected, rtol=1e-5)
+
+
+ATTENTION = "tract_transformers_sdpa(x, x, x{}, datum_type = 'f32', acc_datum_type = 'f32'{})"
+
+
+@pytest.mark.parametrize("variant", ["plain", "causal", "scaled", "masked"])
+def test_attention(variant: str) -> None:
+    mask, given, scale = np.zeros((4, 4), "f"), ("", ", is_causal = false"), 2**-0.5
+    if variant == "causal":
+        mask, given = np.triu(np.full((4, 4), -np.inf, "f"), 1), ("", ", is_causal = true")
+    if variant == "scaled":
+        scale, given = 0.25, ("", ", is_causal = false, scale = 0.25")
+    if variant == "masked":
+        mask = np.float32([0, 1, 2, 3])
+        given = (", [[[0.0, 1.0, 2.0, 3.0]]]", ", is_causal = false")
+    text = document(ATTENTION.format(*given)).replace("tract_core;", "tract_transformers;", 1)
+    if variant == "masked":
+        text = text.replace(given[0], ", m").replace(
+            "  y =", "  m = constant(shape = [1, 1, 4], value = [0.0, 1.0, 2.0, 3.0]);\n  y ="
+        )
+    model = tvm_nnef.convert(text, vendor="tract")
+    weights = special.softmax(X @ X.swapaxes(1, 2) * np.float32(scale) + mask, -1)
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, X)[0], weights @ X, rtol=1e-5)
+
+
+def block_file(
+    shape: tuple[int, ...], numbers: np.ndarray, scales: np.ndarray, order: str
+) -> bytes:
+    """A tensor file as tract writes blocks: 32 numbers of 4 bits after a float16."""
+    data = b""
+    for row, scale in zip(numbers.reshape(-1, 32).tolist(), scales.tolist(), strict=True):
+        low, high = (row[:16], row[16:]) if order == "halves" else (row[::2], row[1::2])
+        pairs = zip(low, high, strict=True)
+        data += struct.pack("<e", scale) + bytes(a | b << 4 for a, b in pairs)
+    item_type = 0x3040 if order == "halves" else 0x2040
+    extents = (*shape, *[0] * (8 - len(shape)))
+    head = struct.pack("<2s2BII8IIHH", b"\x4e\xef", 1, 0, len(data), len(shape), *extents,
+                       0xFFFFFFFF, item_type, 0x5452)  # fmt: skip
+    return head.ljust(128, b"\0") + data
+
+
+BLOCKS = document("x * v").replace(
+    "  y =", "  v = variable<scalar>(shape = [1, 4, 16], label = 'v');\n  y ="
+).replace("4, 2]", "4, 16]")  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["halves", "pairs"])
+def test_blocks_of_small_numbers(order: str, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(3).integers(0, 16, 64)
+    scales = np.array([0.25, -1.5], np.float16)
+    (tmp_path / "graph.nnef").write_text(BLOCKS)
+    (tmp_path / "v.dat").write_bytes(block_file((1, 4, 16), numbers, scales, order))
+    model = tvm_nnef.convert(tmp_path, vendor="tract")
+    expected = ((numbers - 8) * np.repeat(scales, 32)).reshape(1, 4, 16)
+    found = tvm_nnef.evaluate(model, np.ones((1, 4, 16), np.float32))[0]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_damaged_blocks(tmp_path: Path) -> None:
+    (tmp_path / "graph.nnef").write_text(BLOCKS)
+    good = block_file((1, 4, 16), np.zeros(64, int), np.zeros(2), "halves")
+    (tmp_path / "v.dat").write_bytes(good[:-1])
+    with pytest.raises(NnefError, match="64 numbers in blocks of 32 need 164 bytes, got 163"):
+        tvm_nnef.convert(tmp_path, vendor="tract")
+    other = block_file((4, 16), np.zeros(64, int), np.zeros(2), "halves")
+    (tmp_path / "v.dat").write_bytes(other)
+    with pytest.raises(NnefError, match=r"shape \[1, 4, 16\], its file .* has \[4, 16\]"):
+        tvm_nnef.convert(tmp_path, vendor="tract")
+
+
+def test_blocks_need_the_option(tmp_path: Path) -> None:
+    text = "version 1.0; graph g(x) -> (y) { x = external(shape = [64]); " \
+        "v = variable<scalar>(shape = [64], label = 'v'); y = mul(x, v); }"  # fmt: skip
+    (tmp_path / "graph.nnef").write_text(text)
+    (tmp_path / "v.dat").write_bytes(block_file((64,), np.zeros(64, int), np.zeros(2), "halves"))
+    with pytest.raises(NnefError, match="blocks of 4-bit numbers") as caught:
+        tvm_nnef.convert(tmp_path)
+    assert "--vendor tract" in (caught.value.diagnostics[0].hint or "")

@@ -61,6 +61,40 @@ def test_one_replica_joins_with_nobody() -> None:
     np.testing.assert_array_equal(found, [1, 2])
 
 
+COLLECTIVES = {
+    "all_gather": "all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>",
+    "all_to_all": "split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 1 : i64, "
+    "replica_groups = dense<0> : tensor<1x1xi64>",
+    "collective_broadcast": "replica_groups = dense<0> : tensor<1x1xi64>",
+    "collective_permute": "source_target_pairs = dense<0> : tensor<1x2xi64>",
+}
+
+
+def collective(name: str, attributes: str) -> str:
+    type_ = "(tensor<2xf32>) -> tensor<2xf32>"
+    return module(f'  %0 = "stablehlo.{name}"(%a) {{{attributes}}} : {type_}')
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_of_one_replica_keep_their_operand(name: str) -> None:
+    model = tvm_nnef.load_model(collective(name, COLLECTIVES[name]))
+    (found,) = tvm_nnef.evaluate(model, np.array([1, 2], np.float32))
+    np.testing.assert_array_equal(found, [1, 2])
+
+
+def test_a_replica_that_is_sent_nothing_gets_zeros() -> None:
+    pairs = "source_target_pairs = dense<> : tensor<0x2xi64>"
+    model = tvm_nnef.load_model(collective("collective_permute", pairs))
+    (found,) = tvm_nnef.evaluate(model, np.array([1, 2], np.float32))
+    np.testing.assert_array_equal(found, [0, 0])
+
+
+def test_replicas_that_send_to_each_other_are_refused() -> None:
+    pairs = "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"
+    with pytest.raises(tvm_nnef.NnefError, match="sends between 2 replicas"):
+        tvm_nnef.load_model(collective("collective_permute", pairs))
+
+
 def test_a_custom_call_is_converted_by_a_function_of_the_user() -> None:
     def doubled(operation: Any, builder: Any) -> Any:
         return builder.binary("math.mul", operation.inputs[0], 2.0)

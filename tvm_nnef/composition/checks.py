@@ -5,7 +5,7 @@ Enters a definition whose attributes and inputs are bound; its environment gets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
@@ -30,28 +30,11 @@ from tvm_nnef.syntax import nodes
 
 def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
     """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
-    outputs = {parameter.name.name for parameter in definition.outputs}
-    helpers = {name for using in definition.usings for name in target_names(using.target)}
-    early = [check for check in definition.assertions if not _mentions(check, outputs)]
-    needed = [(_names(check) | _named(check.message)) & helpers for check in early]
-    waiting = dict(enumerate(early))
-    users: dict[str, list[int]] = {name: [] for name in helpers}
-    for index, names in enumerate(needed):
-        for name in names:
-            users[name].append(index)
-
-    def check_ready(candidates: Iterable[int]) -> None:
-        ready = sorted(index for index in candidates if index in waiting and not needed[index])
-        _check_assertions([waiting.pop(index) for index in ready], env, place, definition)
-
-    check_ready(range(len(early)))
-    for using in definition.usings:
+    first, *later = definition.check_order.after_usings
+    _check_assertions(first, env, place, definition)
+    for using, ready in zip(definition.usings, later, strict=True):
         env.names.update(decompose(using.target, known(using.value, env), env, using.span))
-        known_now = target_names(using.target)
-        affected = {index for name in known_now for index in users[name]}
-        for index in affected:
-            needed[index] -= set(known_now)
-        check_ready(affected)
+        _check_assertions(ready, env, place, definition)
 
 
 def helper_values(definition: CheckedDefinition, env: Environment) -> dict[str, Attribute]:
@@ -68,17 +51,7 @@ def _is_attribute(value: Value) -> bool:
 
 def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
     """Checks the assertions that read outputs, once ``env`` knows them."""
-    outputs = {parameter.name.name for parameter in definition.outputs}
-    checks = [check for check in definition.assertions if _mentions(check, outputs)]
-    _check_assertions(checks, env, place, definition)
-
-
-def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
-    return not names.isdisjoint(_names(check))
-
-
-def _names(check: nodes.Assertion) -> set[str]:
-    return _named(check.condition)
+    _check_assertions(definition.check_order.of_outputs, env, place, definition)
 
 
 def _named(node: nodes.Expression | None) -> set[str]:

@@ -35,15 +35,14 @@ def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.
 
     ``names`` are those that are known in front of the outputs.
     """
-    written = {
-        name.name for lowering in definition.lowerings for name in used_names(lowering.target)
-    }
     for parameter in definition.outputs:
         for extent in parameter.type.shape or ():
-            match extent.value:
-                case nodes.Identifier(name) if name in written and name not in names:
-                    if extent.bound is not None:
-                        return extent
+            if extent.bound is None or not isinstance(extent.value, nodes.Identifier):
+                continue
+            name = extent.value.name
+            targets = (lowering.target for lowering in definition.lowerings)
+            if name not in names and any(name == used.name for used in used_names(tuple(targets))):
+                return extent
     return None
 
 

@@ -262,7 +262,8 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
 
 def _is_access(node: nodes.Subscript, target: Value) -> bool:
     """Whether a subscript reads a tensor, rather than choosing tensors out of a pack."""
-    return is_tensors(target) and not (isinstance(target, tuple) and _is_single(node))
+    # A pack is not searched for each of its items.
+    return not (isinstance(target, tuple) and _is_single(node)) and is_tensors(target)
 
 
 def _is_single(node: nodes.Subscript) -> bool:

@@ -157,13 +157,19 @@ def _unrolled(iteration: nodes.IterationCount | None, env: Environment) -> Itera
 
 def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
     """The index symbols that choose tensors out of packs: their loops are unrolled."""
+    packs = {
+        name
+        for name, value in env.names.items()
+        if isinstance(value, tuple) and value and isinstance(value[0], Tensor)
+    }
+    if not packs:
+        return packs
     symbols = {bound.index.name for bound in lowering.bounds if bound.index.name not in env.names}
     parts = (lowering.target, lowering.value, lowering.locals, lowering.condition)
     found: set[str] = set()
     for subscript in nodes_of(nodes.Subscript, parts):
         target = subscript.target
-        pack = isinstance(target, nodes.Identifier) and env.names.get(target.name)
-        if not (isinstance(pack, tuple) and pack and isinstance(pack[0], Tensor)):
+        if not (isinstance(target, nodes.Identifier) and target.name in packs):
             continue
         single = len(subscript.items) == 1 and not subscript.trailing_comma
         if single and not isinstance(subscript.items[0], nodes.Expand | nodes.Range):

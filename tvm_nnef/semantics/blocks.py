@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics.binding import bind_inputs
+from tvm_nnef.semantics.check_order import order_checks
 from tvm_nnef.semantics.names import Report
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.properties import DYNAMIC, PACKS
@@ -29,17 +30,21 @@ def sort_blocks(
     attributes = _statements(node, "attrib", nodes.Parameter)
     inputs = _statements(node, "input", nodes.Parameter)
     binding = bind_inputs(attributes, inputs)
+    outputs = _statements(node, "output", nodes.Parameter)
+    usings = _statements(node, "using", nodes.Using)
+    assertions = _statements(node, "assert", nodes.Assertion)
     return CheckedDefinition(
         module,
         node,
         dtypes=_statements(node, "dtype", nodes.DtypeDefinition),
         attributes=attributes,
         inputs=inputs,
-        outputs=_statements(node, "output", nodes.Parameter),
+        outputs=outputs,
         constants=_statements(node, "constant", nodes.Parameter),
         variables=_statements(node, "variable", nodes.Parameter),
-        usings=_statements(node, "using", nodes.Using),
-        assertions=_statements(node, "assert", nodes.Assertion),
+        usings=usings,
+        assertions=assertions,
+        check_order=order_checks(usings, assertions, outputs),
         lowerings=_statements(node, "lower", nodes.Lowering),
         components=_statements(node, "compose", nodes.Component),
         updates=_statements(node, "update", nodes.Component),

@@ -24,6 +24,18 @@ PackRole: TypeAlias = Literal["stack", "concat", "unstack", "split"]
 
 
 @dataclass(frozen=True, slots=True)
+class CheckOrder:
+    """When the assertions of a definition are checked, as soon as their symbols are known (2.9).
+
+    ``after_usings`` holds those that are known before the first ``@using``, then those that each
+    of them completes; ``of_outputs`` those that read outputs.
+    """
+
+    after_usings: tuple[tuple[nodes.Assertion, ...], ...] = ((),)
+    of_outputs: tuple[nodes.Assertion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedDefinition:
     """An operator or a graph, its statements by block; ``()`` where a block is absent.
 
@@ -52,6 +64,7 @@ class CheckedDefinition:
     deferred: frozenset[str] = frozenset()
     dynamic: frozenset[str] = frozenset()
     pack_role: PackRole | None = None
+    check_order: CheckOrder = CheckOrder()
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.registry import operation
 
+_ONE_DEVICE = "export the function for one device"
 _IDENTITIES = frozenset(
     ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
      "AllocateBuffer", "MoveToDevice", "MoveToHost")
@@ -27,17 +28,26 @@ def no_stream(each: Operation, builder: Builder) -> Tensor:
 
 
 @operation("all_reduce", "cross-replica-sum", "all_gather", "all_to_all", "reduce_scatter",
-           "collective_permute", "collective_broadcast")  # fmt: skip
+           "collective_broadcast")  # fmt: skip
 def collective(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """Among one replica the operands themselves; among more there is no meaning here."""
-    group = each.attribute(
-        "replica_groups" if each.has("replica_groups") else "source_target_pairs"
-    )
-    widest = max(np.array(group).shape[-1:], default=1)
-    if widest > 1 or each.op.operation.name.endswith("permute"):
-        hint = "export the function for one device"
-        raise Unconvertible(f"it joins {widest} replicas, and a model runs on one device", hint)
+    widest = max(np.array(each.attribute("replica_groups")).shape[-1:], default=1)
+    if widest > 1:
+        raise Unconvertible(
+            f"it joins {widest} replicas, and a model runs on one device", _ONE_DEVICE
+        )
     return each.inputs
+
+
+@operation("collective_permute")
+def permuted(each: Operation, builder: Builder) -> Tensor:
+    """What the only replica sends to itself; zeros if it sends nothing."""
+    pairs = np.array(each.attribute("source_target_pairs"))
+    if pairs.any():
+        text = f"it sends between {pairs.max() + 1} replicas, and a model runs on one device"
+        raise Unconvertible(text, _ONE_DEVICE)
+    (x,) = each.inputs
+    return x if pairs.size else builder.expand(builder.constant(0, x.dtype), x.shape)
 
 
 @operation("partition_id", "replica_id")

@@ -1,0 +1,40 @@
+"""When the assertions of a definition are checked (2.9): a fact of its text, not of an invocation.
+
+Enters: its helper symbols, assertions and outputs. Leaves: :class:`CheckOrder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef.semantics.names import used_names
+from tvm_nnef.semantics.program import CheckOrder
+from tvm_nnef.semantics.targets import target_names
+from tvm_nnef.syntax import nodes
+
+
+def order_checks(
+    usings: Sequence[nodes.Using],
+    assertions: Sequence[nodes.Assertion],
+    outputs: Sequence[nodes.Parameter],
+) -> CheckOrder:
+    """Each assertion after the last ``@using`` whose names its condition or message reads."""
+    completed = {
+        name.name: number
+        for number, using in enumerate(usings, 1)
+        for name in target_names((using.target,))
+    }
+    declared = {parameter.name.name for parameter in outputs}
+    after: list[list[nodes.Assertion]] = [[] for _ in range(len(usings) + 1)]
+    of_outputs: list[nodes.Assertion] = []
+    for assertion in assertions:
+        if not declared.isdisjoint(_names(assertion.condition)):
+            of_outputs.append(assertion)
+            continue
+        read = _names(assertion.condition) | _names(assertion.message)
+        after[max((completed.get(name, 0) for name in read), default=0)].append(assertion)
+    return CheckOrder(tuple(map(tuple, after)), tuple(of_outputs))
+
+
+def _names(node: nodes.Expression | None) -> set[str]:
+    return {identifier.name for identifier in used_names(node)}
