@@ -43,7 +43,7 @@ class Case:
 
 
 def model(seeds: list[int]) -> Case:
-    """A model that applies the operators of some seeds, each to tensors of its own."""
+    """A model that applies the operators of some seeds, each to its own tensors."""
     text, variables, arrays, lines = "import math;\n", {}, [], []
     declared: dict[str, list[str]] = {"input": [], "variable": [], "output": []}
     for seed in seeds:

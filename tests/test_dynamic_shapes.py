@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
     "reduction": on_rows("z = math.mean_reduce{axes=[1]}(x);", lambda x: x.mean(1, keepdims=True)),
     "reduction over the symbol": on_rows("z = math.sum_reduce{axes=[0]}(x);",
                                          lambda x: x.sum(0, keepdims=True)),
-    "greatest over the symbol": on_rows(
+    "largest over the symbol": on_rows(
         "z = math.max_reduce{axes=[0]}(x);",
         lambda x: x.max(0, keepdims=True, initial=-np.inf)),
     "broadcasting of what agrees": on_rows(

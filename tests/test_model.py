@@ -42,7 +42,7 @@ X = np.ones((2, 3), np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model folder with a module of its own, two variables and metadata."""
+    """A model folder with its own module, two variables and metadata."""
     path = tmp_path / "model"
     path.mkdir()
     (path / "main.sknd").write_text(MAIN, encoding="utf-8")
@@ -299,7 +299,7 @@ def test_model_json_is_compared_with_the_graph(net: Path) -> None:
     labels, image, kind, name = (each.message for each in found)
     assert "2 labels" in labels and "3 classes" in labels
     assert "has no input 'image'" in image
-    assert "'int8' is no machine type" in kind
+    assert "'int8' is not a dtype" in kind
     assert "'main.G.z'" in name
 
 

@@ -309,7 +309,7 @@ def test_a_copy_is_listed_alike(mine: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["ops", "nn.linear"]) == 0
     standard = capsys.readouterr().out
     assert own.splitlines()[0] == "# mine.linear: formula"
-    # The copy has left the comment behind.
+    # The copy does not have the comment.
     assert own.splitlines()[1:] == [
         line for line in standard.splitlines()[1:] if not line.startswith("#")
     ]

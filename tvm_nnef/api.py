@@ -148,7 +148,7 @@ def from_nnef(
     operators where they are the same thing. ``compose_options`` are those of :func:`compose`.
     With ``keep_params_in_input`` variables become parameters, as in TVM's own importers
     (``relax.frontend.detach_params``); ``lowerings`` maps an operator's qualified name to a
-    function ``(builder, operation, operands)`` that takes the place of ours. ``checked`` leaves
+    function ``(builder, operation, operands)`` that replaces ours. ``checked`` leaves
     indices from data as they are, for ``build(checked=True)``; they are clamped otherwise.
 
     Raises NnefError for everything that is wrong with the model or with what was given.
@@ -341,7 +341,7 @@ def compare(
     it is built as a whole (unless that is what the source's library gave).
 
     Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
-    machine type: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
+    dtype: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
     is what the rounding of one operation, a sum of thousands of terms included, stays below
     (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
     depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the

@@ -27,8 +27,8 @@ What `import`ing a standard module gives to a model, and how each operator is co
 
 - **mapped**: by the Relax operators that are the same thing (`tvm_nnef/lower/ops`), where types and
   attributes allow; else, and always with `route="formula"`, by its body:
-- **formula**: index notation (`@lower`) that becomes a kernel of its own;
-- **composition**: other operators (`@compose`), which take its place;
+- **formula**: index notation (`@lower`) that becomes its own kernel;
+- **composition**: other operators (`@compose`), which replace it;
 - **intrinsic**: no body can say it; each route has code for it.
 
 `tvm-nnef ops NAME` prints an operator with its text. The same operators in the dialect of Khronos's

@@ -28,7 +28,7 @@ class CheckFailure:
     def of(cls, problem: BaseException) -> CheckFailure | None:
         """The failure that an error of TVM reports; None for another error.
 
-        The message may come in parts, and TVM writes text of its own around the list.
+        The message may come in parts, and TVM writes its own text around the list.
         """
         text = str(problem)
         start = text.find(f'["{MARK}"')

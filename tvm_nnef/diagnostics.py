@@ -149,7 +149,7 @@ class Diagnostic:
 
     @property
     def end_column(self) -> int | None:
-        """The column behind the last character, from 1."""
+        """The column after the last character, from 1."""
         return self.span.source.position(self.span.end)[1] if self.span else None
 
     def render(self, *, colour: bool = False) -> str:

@@ -37,7 +37,7 @@ def greatest(dtype: Any) -> PrimExpression:
 
 
 def is_number(x: PrimExpression) -> PrimExpression:
-    """Whether a real is no NaN; TVM does not vectorize its own isnan."""
+    """Whether a real is not NaN; TVM does not vectorize its own isnan."""
     return tirx.LE(x, tirx.const(float("inf"), dtype_of(x)))
 
 
@@ -64,7 +64,7 @@ def _extreme(
 
 
 def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
-    """The better one of two, but what is tested where it is no number."""
+    """The better one of two, but what is tested where it is not a number."""
     better = tirx.Select(is_better(tested, other), tested, other)
     return tirx.Select(is_number(tested), better, tested)
 

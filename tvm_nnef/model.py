@@ -141,7 +141,7 @@ def load_model(
     (:func:`tvm_nnef.convert`), or a Model, which is returned as it is. The format is detected from
     the content; ``format`` names it where that is ambiguous. ``convert_options`` are those of the
     conversion. Modules are looked for in the model, then in the folders of ``search_path``, then in
-    the standard library. ``variables`` (full name to array) takes the place of ``.dat`` files.
+    the standard library. ``variables`` (full name to array) replaces ``.dat`` files.
 
     Raises NnefError, whose ``diagnostics`` list everything found.
     """
@@ -291,7 +291,7 @@ def _without_body(model: Model) -> Iterator[Diagnostic]:
 
 
 def _to_compose(model: Model) -> Iterator[str]:
-    """The first graph, and the others that no graph invokes with attributes and shapes of its own.
+    """The first graph, and the others that no graph invokes with its own attributes and shapes.
 
     What is invoked is composed where it is.
     """

@@ -55,6 +55,6 @@ class State(Mapping[str, Array]):
 
     def _place(self, name: str) -> int:
         if name not in self._places:
-            message = f"'{name}' is no variable that @update changes"
+            message = f"'{name}' is not a variable that @update changes"
             raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
         return self._places[name]

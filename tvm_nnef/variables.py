@@ -42,7 +42,7 @@ class WithVariables(Protocol):
 class Variables(Mapping[str, Any]):
     """The variables of a model by full name, each read from its file when it is first asked for.
 
-    Values are NumPy arrays. Raises NnefError for a file that is no valid tensor file.
+    Values are NumPy arrays. Raises NnefError for a file that is not a valid tensor file.
     """
 
     def __init__(self, container: Container) -> None:
@@ -132,7 +132,7 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
 
 
 def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
-    """The names given that are no variables; those of the model's other graphs are left out."""
+    """The names given that are not variables; those of the model's other graphs are left out."""
     known = {tensor.name for tensor in graph.variables}
     others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
     unknown = [

@@ -1,6 +1,6 @@
 """Equal runs of steps to one operator, and an invocation of it for each run.
 
-Enters: runs that are wired alike. Leaves: the operator's steps on tensors of its own, which are
+Enters: runs that are wired alike. Leaves: the operator's steps on its own tensors, which are
 called after what the tensors of all runs have in common, and what each invocation takes and gives.
 Which runs are worth an operator is decided in ``outlining``; final names are given in ``naming``.
 """

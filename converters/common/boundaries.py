@@ -24,7 +24,7 @@ _SAMPLE = 8
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """What it costs to cut before each step, and behind the last; None where that may not be."""
+    """The cost of a cut before each step, and after the last; None if it is not allowed."""
 
     costs: Sequence[Cost | None]
 
@@ -46,9 +46,9 @@ class Boundaries:
             last = _cheapest(costs, range(length, length - length // 3 - 1, -1))
             ends = [(begin, end) for begin in first for end in last if begin < end]
         usable = [
-            (begin, end, _added(before, behind))
+            (begin, end, _added(before, after))
             for begin, end in ends
-            if (before := costs[begin]) and (behind := costs[end])
+            if (before := costs[begin]) and (after := costs[end])
         ]
         return min(usable, key=lambda each: each[2], default=None)
 
@@ -91,7 +91,7 @@ def _ends_node(unit: Sequence[Step]) -> bool:
 
 
 def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> list[int]:
-    """How many tensors that steps have made, or that are inputs, are read behind each cut."""
+    """How many tensors that steps have made, or that are inputs, are read after each cut."""
     change = [0] * (len(units) + 2)
     made = {id(each) for unit in units for step in unit for each in results(step)}
     read = {id(each): each for unit in units for step in unit for each in reads(step)}
@@ -112,26 +112,26 @@ def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> li
 def _without_weights(units: Sequence[Sequence[Step]]) -> list[int]:
     """1 for units that begin a node which reads no weights, else 0."""
     found: list[int] = []
-    behind = 1
+    after = 1
     for unit in reversed(units):
-        behind = 1 if _ends_node(unit) else behind
+        after = 1 if _ends_node(unit) else after
         weights = (
             isinstance(each, Tensor) and each.value is not None and bool(each.rank)
             for step in unit
             for each in reads(step)
         )
-        behind = 0 if any(weights) else behind
-        found.append(behind)
+        after = 0 if any(weights) else after
+        found.append(after)
     return found[::-1]
 
 
 def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
-    """How many parts the last name before a cut and the first one behind it have in common."""
+    """How many parts the last name before a cut and the first one after it have in common."""
     before = _filled(names)
-    behind = _filled(names[::-1])[::-1]
+    after = _filled(names[::-1])[::-1]
     return [
         _in_common(left, right) if left and right else 0
-        for left, right in zip(before, behind, strict=True)
+        for left, right in zip(before, after, strict=True)
     ]
 
 

@@ -13,7 +13,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Bound: TypeAlias = "int | Sequence[int | None]"
 Bounds: TypeAlias = "Mapping[str, Bound] | int"
-"""The name ``""`` stands for all that have no entry of their own."""
+"""The name ``""`` stands for all without an entry."""
 _LISTED = 8
 """Names that a hint lists."""
 

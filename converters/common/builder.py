@@ -148,7 +148,7 @@ class Builder:
         ])  # fmt: skip
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """The elements in another machine type; real to int drops the fraction."""
+        """The elements in another dtype; real to int drops the fraction."""
         if x.dtype == dtype:
             return x
         if x.value is not None and x.size <= 1 and x.kind == kind(dtype):
@@ -206,7 +206,7 @@ class Builder:
         )
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Tensors one behind the other along a dimension; empty ones are left out."""
+        """Tensors concatenated along a dimension; empty ones are left out."""
         axis %= parts[0].rank
         extent = sum(part.shape[axis] for part in parts)
         shape = (*parts[0].shape[:axis], extent, *parts[0].shape[axis + 1 :])

@@ -169,7 +169,7 @@ def _output(tensor: Tensor) -> nodes.Parameter:
 
 
 def _declared(extent: Extent) -> nodes.Extent:
-    """An extent of a declaration; an open one has a name, and its bound behind it."""
+    """An extent of a declaration; an open one has a name, and its bound after it."""
     if isinstance(extent, int):
         return nodes.Extent(_integer(extent), span=NOWHERE)
     bounds = [origin.bound for origin in extent.symbols.values()]

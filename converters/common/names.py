@@ -63,7 +63,7 @@ class UniqueNames:
 
 
 class Namer(UniqueNames):
-    """Gives each tensor an identifier of its own, as near to the wanted text as it can be."""
+    """Gives each tensor its own identifier, as near to the wanted text as it can be."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         """``taken`` are names to avoid besides those that the language reserves."""

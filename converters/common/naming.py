@@ -1,4 +1,4 @@
-"""Names for the tensors of a converted graph, and its machine types under these names."""
+"""Names for the tensors of a converted graph, and its dtypes under these names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:
 
 
 def own_operators(steps: Iterable[Step]) -> list[Operator]:
-    """The operators that stand for repeated blocks, each once and behind those it invokes."""
+    """The operators that stand for repeated blocks, each once and after those it invokes."""
     found: dict[Operator, None] = {}
     for step in steps:
         if isinstance(step, Invocation) and step.operator not in found:
@@ -106,7 +106,7 @@ def inner_blocks(step: Step) -> tuple[Block, ...]:
 
 
 def machine_types(graph: ConvertedGraph, variables: Sequence[Tensor]) -> dict[str, str]:
-    """The machine types to be prescribed, by name: those that inference could get wrong."""
+    """The dtypes to be prescribed, by name: those that inference could get wrong."""
     found = {
         tensor.name: tensor.dtype
         for tensor in (*graph.inputs, *variables)
@@ -131,7 +131,7 @@ def _made_types(steps: Sequence[Step]) -> dict[str, str]:
 def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """The names of all tensors that steps make, and their names in the source.
 
-    Those of a block have its label in front of them. ``actual`` are the steps whose tensors come
+    Those of a block have its label before them. ``actual`` are the steps whose tensors come
     from the source: the same ones, or those of a repetition.
     """
     return ((name, each.source) for name, each in made_tensors(steps, actual))

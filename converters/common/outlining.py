@@ -2,7 +2,7 @@
 
 A converted graph in, one that computes the same out, in which every repetition of a block is an
 :class:`~tvm_nnef.converters.common.tensors.Invocation`. Two runs of steps are the same block if
-their operators, attributes, machine types and ranks are the same and they are wired alike inside;
+their operators, attributes, dtypes and ranks are the same and they are wired alike inside;
 what comes from outside, weights included, becomes an input. Numbers of elements may differ. What
 the operator and its tensors are called, and how it is written, ``blocks`` and ``emission`` say.
 """
@@ -78,7 +78,7 @@ class _Sequence:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a run begins and ends among the units; those skipped are no part of it."""
+    """Where a run begins and ends among the units; those skipped are not part of it."""
 
     start: int
     end: int
@@ -234,14 +234,14 @@ def _with_loose(sequence: _Sequence, places: Sequence[_Place]) -> list[_Place]:
         before = _loose(sequence, word[::-1], range(place.start - 1, free - 1, -1))
         found += [place] if before is None else [before, place]
         free = place.end
-    behind = _loose(sequence, word, range(free, len(sequence.units)))
-    return found if behind is None else [*found, behind]
+    after = _loose(sequence, word, range(free, len(sequence.units)))
+    return found if after is None else [*found, after]
 
 
 def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Place | None:
     """The place where a word stands with other units between, from the first of the units on.
 
-    What is between must not read what the word makes: it is moved in front of it.
+    What is between must not read what the word makes: it is moved before it.
     """
     if len(units) <= len(word) or sequence.letters[units[0]] != word[0]:
         return None
@@ -299,7 +299,7 @@ def _gain(runs: Sequence[Run]) -> float:
 
 
 def _replaced(sequence: _Sequence, block: _Block) -> list[Step]:
-    """All steps, with invocations in place of the runs of a block."""
+    """All steps, with invocations instead of the runs of a block."""
     steps: list[Step] = []
     done = 0
     for place, invocation in zip(block.places, invocations(block.runs), strict=True):

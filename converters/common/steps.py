@@ -92,7 +92,7 @@ def _pruned(step: Step, read: set[int]) -> Step:
 
 
 def _wanted(results: Sequence[Result], read: set[int]) -> tuple[Result, ...]:
-    """Results with None in place of tensors that nobody reads."""
+    """Results with None instead of tensors that nobody reads."""
     unread = (isinstance(each, (Tensor, Pack)) and id(each) not in read for each in results)
     return tuple(None if skip else each for skip, each in zip(unread, results, strict=True))
 

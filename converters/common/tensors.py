@@ -146,7 +146,7 @@ class Operator:
 
 @dataclass(eq=False, slots=True)
 class Invocation:
-    """An invocation of such an operator, and the ``steps`` that it is in place of.
+    """An invocation of such an operator, and the ``steps`` that it is instead of.
 
     The steps are those of the operator, one for one, with the tensors of this repetition.
     ``wanted`` is what its label may be.
@@ -165,7 +165,7 @@ class Run:
     """Steps one after the other, some other run of which may be equal.
 
     ``read`` has what comes from outside, as often as it is read, ``given`` each tensor that the
-    steps make and somebody else reads, None in place of the others. ``wiring`` says of everything
+    steps make and somebody else reads, None instead of the others. ``wiring`` says of everything
     that is read which result of the run it is, -1 for what is none.
     """
 

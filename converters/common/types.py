@@ -40,12 +40,12 @@ class Type:
 
 
 def kind(dtype: str) -> ScalarType:
-    """``real``, ``int`` or ``bool``: what a model calls tensors of a machine type."""
+    """``real``, ``int`` or ``bool``: what a model calls tensors of a dtype."""
     return DTYPES[dtype]
 
 
 def is_default(dtype: str) -> bool:
-    """Whether a tensor has this machine type unless it is told otherwise."""
+    """Whether a tensor has this dtype unless it is told otherwise."""
     return dtype in DEFAULTS.values()
 
 

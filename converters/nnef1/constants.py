@@ -80,7 +80,7 @@ def _integer(sign: str, left: int, right: int) -> int:
     if sign == "^":
         if right < 0:
             hint = "cast the base: 'scalar(x) ^ -1.0'"
-            raise Undefined(f"an integer to the power of {right} is no integer", hint)
+            raise Undefined(f"an integer to the power of {right} is not an integer", hint)
         found: int | None = None if abs(left) > 1 and right > 63 else int(left**right)
     else:
         found = int(_ARITHMETIC[sign](left, right))
@@ -124,7 +124,7 @@ def cast(wanted: str, value: Value) -> Value:
     if wanted == "scalar":
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Undefined(f"{value} is no integer", "correct the scalar")
+        raise Undefined(f"{value} is not an integer", "correct the scalar")
     return _checked(math.floor(value))
 
 

@@ -272,7 +272,7 @@ def _check_extents(shape: Shape, call: Call, most: int) -> None:
 
 
 def _unexpected(problem: Exception, call: Call, scope: Mapping[str, Tensor]) -> NnefError:
-    """What is reported if a converter fails for a reason of its own."""
+    """What is reported if a converter fails with its own error."""
     if isinstance(problem, MemoryError):
         message = f"'{call.operation}' does not fit into memory"
         return error(message, call.place, hint="use smaller dimensions")

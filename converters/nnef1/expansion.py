@@ -115,7 +115,7 @@ def expand_call(
         expansion.invoke(signature, given, call.item_type, frame, label, call.place)
     )
     if value != Tensor(label):
-        message = f"'{call.operation}' does not compute a tensor of its own"
+        message = f"'{call.operation}' does not compute its own tensor"
         raise error(message, call.place, hint="use another quantization")
 
 

@@ -91,7 +91,7 @@ def _check_names(shape: nodes.Expression, names: Mapping[str, Value]) -> None:
         for node in inside:
             if isinstance(node, nodes.Name) and node.name in names:
                 message = f"a dimension of an input is computed from '{node.name}'"
-                hint = "give it a symbol of its own, as in 'extension tract_symbol N;'"
+                hint = "give it its own symbol, as in 'extension tract_symbol N;'"
                 raise error(message, item.span, hint=hint)
 
 

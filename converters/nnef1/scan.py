@@ -1,7 +1,7 @@
 """``tract_core_scan``: a fragment that is invoked for each part of tensors, with a state.
 
 An invocation names its fragment in a string and mixes tensors with numbers, which the types of
-NNEF 1 do not allow. It is rewritten to one of a declaration of its own, whose meaning is a
+NNEF 1 do not allow. It is rewritten to its own one declaration, whose meaning is a
 :class:`Scan`.
 """
 

@@ -73,7 +73,7 @@ def _is_inf(operation: Operation, builder: Builder) -> Tensor:
 def _gelu(operation: Operation, builder: Builder) -> Tensor:
     """GELU by a hyperbolic tangent."""
     if operation.flag("fast_impl"):
-        raise Unconvertible("'fast_impl' is an approximation of its own", "write it without")
+        raise Unconvertible("'fast_impl' is its own approximation", "write it without")
     return builder.call("nn.gelu", operation.tensor("x"), approximate="TANH")
 
 

@@ -43,7 +43,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def check_label(call: Call) -> str:
-    """The label of a ``variable``; raises NnefError for what is no label."""
+    """The label of a ``variable``; raises NnefError for what is not a label."""
     label = call.arguments["label"]
     assert isinstance(label, str)
     if not _LABEL.fullmatch(label):

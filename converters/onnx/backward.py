@@ -1,7 +1,7 @@
 """Shapes from the end: what a declared output says of the tensors that it is made of.
 
 A tensor whose shape data decide, such as a reduction over axes that arrive at run time, has no
-shape of its own in the model; but where only element-wise operators stand between it and an output
+its own shape in the model; but where only element-wise operators stand between it and an output
 that has one, it is known all the same.
 """
 

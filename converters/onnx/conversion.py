@@ -46,7 +46,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
-_ORDER = "correct the model: nodes stand behind those whose results they read"
+_ORDER = "correct the model: nodes stand after those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
 
 
@@ -334,7 +334,7 @@ def _apply(
             result.source = result.source or name
     for name in proto.output:
         if name and name not in scope and name in context.read:
-            hint = "remove what reads this result, or give a converter of your own (converters=)"
+            hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
 
 
@@ -357,7 +357,7 @@ def _subgraph(
     arguments: Sequence[Tensor],
     builder: Builder,
 ) -> list[Tensor]:
-    """The outputs of a subgraph for tensors in place of its inputs; it sees what is outside."""
+    """The outputs of a subgraph for tensors instead of its inputs; it sees what is outside."""
     known = {
         value.name: Type(argument.dtype, argument.shape)
         for value, argument in zip(graph.input, arguments, strict=True)

@@ -1,4 +1,4 @@
-"""Loops that append to a sequence in each step: a scan output in place of the sequence.
+"""Loops that append to a sequence in each step: a scan output instead of the sequence.
 
 A Loop node enters, the same loop without sequences leaves. Nothing is converted here.
 """

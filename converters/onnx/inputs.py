@@ -49,7 +49,7 @@ def _without_dtype(value: onnx.ValueInfoProto, path: str) -> Diagnostic | None:
     form = value.type.WhichOneof("value") or "nothing"
     if form != "tensor_type":
         message = f"input '{value.name}' is of kind {form}; only tensors can be converted"
-        hint = "give the tensors that it holds as inputs of their own, and join them in the model"
+        hint = "give the tensors that it holds as their own inputs, and join them in the model"
         return Diagnostic(message, hint=hint, file=path)
     if type_of(value.type).dtype is not None:
         return None

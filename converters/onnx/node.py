@@ -35,7 +35,7 @@ class Node:
 
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
-    the graph, tensors in place of its inputs, and the builder of the steps, and gives its outputs.
+    the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
     ``bounds`` is what the user says of the extents of each result that data decide.
     """
 
@@ -106,7 +106,7 @@ class Node:
         return next(filter(None, given), DEFAULT_BOUND)
 
     def dtype(self, position: int = 0) -> str:
-        """The machine type of a result, as the model declares it or ONNX infers it."""
+        """The dtype of a result, as the model declares it or ONNX infers it."""
         wanted = {self.integer(name) for name in ("to", "dtype", "output_dtype")} - {0}
         for number in wanted - set(DTYPE_OF):
             raise Unconvertible(
@@ -190,7 +190,7 @@ class Node:
 
 
 def converted_tensors(converted: object, function: object) -> list[Tensor | None]:
-    """What an operator function gave as a list; refuses what are no tensors."""
+    """What an operator function gave as a list; rejects values that are not tensors."""
     found = [converted] if isinstance(converted, Tensor) else converted
     if isinstance(found, Sequence) and all(isinstance(each, Tensor | None) for each in found):
         return list(found)
@@ -200,7 +200,7 @@ def converted_tensors(converted: object, function: object) -> list[Tensor | None
         if isinstance(found, (list, tuple))
         else type(found).__name__
     )
-    reason = f"its converter '{name}' gives {shown} in place of a tensor, or a list of tensors"
+    reason = f"its converter '{name}' gives {shown} instead of a tensor, or a list of tensors"
     raise Unconvertible(reason, "return what the builder gave")
 
 

@@ -25,7 +25,7 @@ _Function: TypeAlias = "Callable[[Sequence[Extents | None], _Attributes], Any]"
 
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Extents] | None:
-    """The results of a node as arrays of extents, None where it is no shape arithmetic."""
+    """The results of a node as arrays of extents, None where it is not shape arithmetic."""
     if is_shape_arithmetic(proto) and inputs and inputs[0] is not None:
         return [_shape(proto, inputs[0])]
     function = _FUNCTIONS.get(proto.op_type)

@@ -188,11 +188,11 @@ def _parse(data: bytes, path: str) -> onnx.ModelProto:
         proto.ParseFromString(data)
     except DecodeError as cause:
         hint = "give a .onnx file; where it is one, it is damaged or cut off"
-        raise error("this is no ONNX model", hint=hint, file=path) from cause
+        raise error("this is not an ONNX model", hint=hint, file=path) from cause
     if not proto.HasField("graph"):
         raise error("the ONNX model has no graph", hint="give a .onnx file", file=path)
     if not all(isinstance(text, str) for text in _texts(proto)):
-        raise error("the ONNX model has names that are no text", hint=_DAMAGED, file=path)
+        raise error("the ONNX model has names that are not text", hint=_DAMAGED, file=path)
     return proto
 
 

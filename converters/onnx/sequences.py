@@ -1,7 +1,7 @@
 """Sequences of tensors: they come apart while a model is converted.
 
 A sequence is a tuple of tensors here, from which nodes take and put together what they say, or one
-tensor with the items of a loop along its first dimension; it makes no step of its own. What else a
+tensor with the items of a loop along its first dimension; it adds no step. What else a
 run decides on is refused.
 """
 

@@ -232,7 +232,7 @@ def _region(
     builder: Builder,
     scalars: bool = False,
 ) -> list[Tensor]:
-    """The results of a region, or of a function by name, for tensors in place of its arguments."""
+    """The results of a region, or of a function by name, for tensors instead of its arguments."""
     if depth >= _DEEPEST:
         raise Unconvertible(f"calls are nested deeper than {_DEEPEST}", "remove the recursion")
     inner: Scope

@@ -30,7 +30,7 @@ _DTYPES: Mapping[str, str] = {
 class Operation:
     """An operation whose operands are converted.
 
-    ``run`` converts a region (or a function by name) for tensors in place of its arguments. In the
+    ``run`` converts a region (or a function by name) for tensors instead of its arguments. In the
     region of a reduction these are tensors where the region has scalars: all of its operations
     are element-wise. ``broadcasts`` has what broadcast tensors are made of, for operators that
     broadcast by themselves.

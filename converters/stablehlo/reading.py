@@ -130,7 +130,7 @@ def _names_inside(module: HloModule) -> dict[Any, str]:
 
 
 def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
-    """The operations of ``main`` with their results and a name of its own for each."""
+    """The operations of ``main`` with their results and its own name for each."""
     names = UniqueNames((*input_names(module), *result_names(module)))
     for op in module.main.regions[0].blocks[0].operations:
         kind = op.operation.name
@@ -240,7 +240,7 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
     handler = context.attach_diagnostic_handler(lambda _: True)
     try:
         return stablehlo.deserialize_portable_artifact(context, data)
-    except Exception:  # bytecode that is no portable artifact is read as such
+    except Exception:  # bytecode that is not a portable artifact is read as such
         pass
     finally:
         handler.detach()

@@ -127,5 +127,5 @@ def _tightest(system: Iterable[Inequality], value: Callable[[Dim], int]) -> list
 def _too_many() -> Mistake:
     return Mistake(
         "the ranges of the index variables are too expensive to derive",
-        "give each index a constraint of its own, such as 'j < 2'",
+        "give each index its own constraint, such as 'j < 2'",
     )

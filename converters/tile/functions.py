@@ -1,4 +1,4 @@
-"""Python functions that are traced: called once, with tensors in place of arrays."""
+"""Python functions that are traced: called once, with tensors instead of arrays."""
 
 from __future__ import annotations
 

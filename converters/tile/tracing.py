@@ -211,7 +211,7 @@ class Access:
         if len(accesses) != len(operands):
             raise Mistake(
                 "a contraction reads elements such as I[i, j], and combines at most two of them",
-                "compute element-wise operations in statements of their own",
+                "compute element-wise operations in their own statements",
             )
         sign = combined.function if combined is not None else ""
         output.contraction = Contraction(operator, self.subscripts, accesses, sign, here())
@@ -238,7 +238,7 @@ class Access:
     def _unsupported(self, *_: object) -> NoReturn:
         raise Mistake(
             "elements are combined by '*' or '+' in a contraction",
-            "compute other element-wise operations in statements of their own",
+            "compute other element-wise operations in their own statements",
         )
 
     __rmul__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _unsupported

@@ -208,7 +208,7 @@ def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bo
 def _without_loads(
     expression: PrimExpression, stage: Stage, name: tirx.Var | None = None
 ) -> PrimExpression:
-    """The expression with the value of a stage, or its name, in place of loads of its buffer."""
+    """The expression with the value of a stage, or its name, instead of loads of its buffer."""
     buffer = stage.buffer
     if name is not None:
         return with_loads(expression, buffer, lambda load: name)

@@ -69,7 +69,7 @@ def call_te(
 ) -> RelaxExpression:
     """A call of a new PrimFunc, whose tensors ``function(symbols, *tensors)`` makes.
 
-    A PrimFunc has symbols of its own: ``symbols`` are these, by those of the Relax function.
+    A PrimFunc has its own symbols: ``symbols`` are these, by those of the Relax function.
     """
 
     def made(*tensors: te.Tensor) -> te.Tensor | list[te.Tensor]:

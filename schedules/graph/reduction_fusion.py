@@ -192,7 +192,7 @@ def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
 
 
 def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
-    """The stage with other buffers in place of some."""
+    """The stage with other buffers instead of some."""
 
     def moved(load: BUFFER_LOAD) -> BUFFER_LOAD:
         source = buffers.get(load.source)

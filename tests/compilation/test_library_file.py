@@ -94,7 +94,7 @@ def test_equal_libraries_give_equal_archives(executable: Executable, tmp_path: P
 
 
 def damaged(library: Path, folder: Path) -> dict[str, Path]:
-    """Files made of a library: cut off, with flipped bits, with more behind, and others."""
+    """Files made of a library: cut off, with flipped bits, with more after, and others."""
     data, made = library.read_bytes(), dict[str, bytes]()
     made |= {f"cut {n}": data[: len(data) * n // 32] for n in range(32)}
     made |= {"without the last byte": data[:-1], "with one more": data + b"\0"}

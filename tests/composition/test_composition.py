@@ -377,7 +377,7 @@ def test_tensor_names_are_unique(composed: Composed) -> None:
     assert all(isinstance(t, Tensor) for op in graph.operations for t in op.results)
 
 
-# A graph invoked by a branch is the root of a scope of its own, and may leave shapes open.
+# A graph invoked by a branch is its own root scope, and may leave shapes open.
 @pytest.mark.parametrize(("call", "scope"), [("Sub(x)", "main.Sub"), ("l: Sub(x)", "main.G.l")])
 def test_subgraph(composed: Composed, call: str, scope: str) -> None:
     graph = composed(

@@ -388,7 +388,7 @@ print(int(found[-1].min()), int(found[-1].max()), grown)
 
 
 def test_100_000_steps_take_little_stack_and_memory(tmp_path):
-    # In a folder of its own, where the installed package is found and not the checkout.
+    # In its own folder, where the installed package is found and not the checkout.
     command = [sys.executable, "-c", COSTS]
     run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     least, most, grown = run.stdout.split()

@@ -198,12 +198,12 @@ def test_packed_steps_that_read_what_the_steps_before_wrote(make):
     first = Statement(
         loops(i=3, j=9), tuple(Store(each, at(N, M), "=", Load(x, at(N, M))) for each in (a, b))
     )
-    behind = at(N, Binary("add", M, integer(1)))
+    after = at(N, Binary("add", M, integer(1)))
     step = Statement(
         loops(i=3, j=8),
         (
-            Store(a, behind, "+=", Load(b, at(N, M))),
-            Store(b, behind, "+=", Binary("mul", real(0.5), Load(a, at(N, M)))),
+            Store(a, after, "+=", Load(b, at(N, M))),
+            Store(b, after, "+=", Binary("mul", real(0.5), Load(a, at(N, M)))),
         ),
     )
     check(make, Formula((Fill(a, real(0.0)), Fill(b, real(0.0))), (first, step)))

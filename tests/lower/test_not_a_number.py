@@ -1,4 +1,4 @@
-"""Comparisons of what is no number, plain and negated, alone and fused: as IEEE 754 has them.
+"""Comparisons of NaN, plain and negated, alone and fused: as IEEE 754 has them.
 
 TVM takes ``not x < y`` for ``y <= x``, ``x == x`` for true and ``x - x`` for zero; no formula, and
 no mapping, may come out as such.

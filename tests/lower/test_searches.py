@@ -26,7 +26,7 @@ ROW, PAIR = "y: int[s];", "y: int[1]..(2);"
 STEP = "y[i] = 0, i < s; y[i] := j, i < s, j < z |"
 
 SEARCHES = {
-    "greatest": (ROW, f"{STEP} x[i, j] > x[i, y[i]];"),
+    "largest": (ROW, f"{STEP} x[i, j] > x[i, y[i]];"),
     "least": (ROW, f"{STEP} x[i, j] < x[i, y[i]];"),
     "turned round": (ROW, f"{STEP} x[i, y[i]] < x[i, j];"),
     "of an expression": (ROW, f"{STEP} `abs`(x[i, j]) * w[j] > `abs`(x[i, y[i]]) * w[y[i]];"),

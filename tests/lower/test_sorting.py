@@ -38,7 +38,7 @@ def test_first_places(length, count, largest, dtype):
     found = runtime_tensor(np.zeros((1, ROWS, count), "int32"))
     compile_kernel(kernel, resolve("native"))(runtime_tensor(data[None]), found)
     keys = np.where(np.isnan(data), np.inf, -data if largest else data)
-    # What is no number comes behind all that are.
+    # NaN comes after all numbers.
     expected = np.stack(
         [np.lexsort((key, np.isnan(row))) for key, row in zip(keys, data, strict=True)]
     )

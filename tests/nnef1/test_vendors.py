@@ -194,7 +194,7 @@ def test_rotary_embedding() -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("tract_core_gelu_approx(x, fast_impl = true)", "approximation of its own"),
+        ("tract_core_gelu_approx(x, fast_impl = true)", "its own approximation"),
         ("tract_core_range(0, 4, 0)", "'step' is 0"),
         ("tract_core_range(0, 4, N)", "'step' is known only at run time"),
         ("tract_core_einsum([x], expr = 'aab->b', acc = 'f32')", "repeats a dimension"),

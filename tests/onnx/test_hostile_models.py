@@ -1,4 +1,4 @@
-"""What is no model, or a damaged or a hostile one: a diagnostic that tells what, never a traceback.
+"""What is not a model, or a damaged or a hostile one: a diagnostic that tells what, never a traceback.
 
 The files of a model may come from anywhere: nothing outside of its folder may be read.
 """
@@ -48,7 +48,7 @@ FILES: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "an archive": (lambda _: b"PK\x03\x04" + b"\0" * 60, "no ONNX model"),
     "half a model": (lambda proto: proto.SerializeToString()[:-40], "no ONNX model"),
     "no UTF-8": (lambda proto: proto.SerializeToString().replace(b"product", b"pro\xffuct"),
-                 "names that are no text"),
+                 "names that are not text"),
     "a model without a graph": (lambda _: onnx.ModelProto(ir_version=8).SerializeToString(),
                                 "has no graph"),
 }  # fmt: skip
@@ -160,7 +160,7 @@ def test_damaged_models(product: Any, name: str) -> None:
 
 @pytest.fixture
 def external(product: Any, tmp_path: Path) -> Callable[..., Path]:
-    """The model in a folder of its own, its weight wherever the entries say."""
+    """The model in its own folder, its weight wherever the entries say."""
     folder = tmp_path / "model"
     (folder / "sub").mkdir(parents=True)
     for file in (folder / "w.bin", folder / "sub" / "w.bin", tmp_path / "secret.bin"):
@@ -195,7 +195,7 @@ EXTERNAL: dict[str, tuple[dict[str, object], str]] = {
     "backslashes": ({"location": "..\\secret.bin"}, "no name of a file"),
     "no location": ({}, "no name of a file"),
     "a zero": ({"location": "a\0b"}, "no name of a file"),
-    "a folder": ({"location": "sub"}, "is no plain file"),
+    "a folder": ({"location": "sub"}, "is not a plain file"),
     "not there": ({"location": "v.bin"}, "is not there"),
     "beyond the end": ({"location": "w.bin", "offset": 9}, "has 56 bytes, but it needs 48 from 9"),
     "negative offset": ({"location": "w.bin", "offset": -8}, "its offset in the file is '-8'"),

@@ -76,7 +76,7 @@ def both(make_model: Any) -> Callable[..., tuple[Any, Any]]:
 
 
 def layer(number: int, read: str, width: int = 4) -> tuple[list[Any], dict[str, np.ndarray], str]:
-    """Five nodes with two weights of their own, as torch names them; what it gives."""
+    """Five nodes with their own two weights, as torch names them; what it gives."""
     path, weights = f"/net/layer.{number}", f"net.layer.{number}"
     nodes = [
         node("MatMul", [read, f"{weights}.up.weight"], [f"{path}/up/MatMul_output_0"]),

@@ -27,7 +27,7 @@ def wrong_in_five_ways(make_model: Any) -> Any:
     proto = make_model(
         [
             node("Frobnicate", ["x"], ["a"], name="unknown"),
-            node("Neg", ["a"], ["b"], name="behind"),
+            node("Neg", ["a"], ["b"], name="after"),
             node("Whiten", ["x"], ["c"], name="foreign", domain="own"),
             node("StringNormalizer", ["words"], ["d"], name="text"),
             node("ImageDecoder", ["x"], ["e"], name="image"),
@@ -58,7 +58,7 @@ def test_all_that_is_wrong_is_told_at_once(
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(wrong_in_five_ways)
     found = [(each.message, each.hint or "") for each in caught.value.diagnostics]
-    assert len(found) == len(TOLD), "neither 'behind' nor 'text', whose inputs are not there"
+    assert len(found) == len(TOLD), "neither 'after' nor 'text', whose inputs are not there"
     for (message, hint), (words, advice) in zip(found, TOLD, strict=True):
         assert words in message
         assert advice in hint
@@ -127,8 +127,8 @@ def _refuses(source: Node, _: Builder) -> Any:
 WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
     "raises": (_raises, "its converter fails with KeyError: 'Scale'", "test_refusals.py:"),
     "refuses": (_refuses, "factors of 3 are not known", "give another one"),
-    "nothing": (lambda node, _: None, "gives NoneType in place of a tensor", "return what"),
-    "a number": (lambda node, _: [1.0], "gives float in place of a tensor", "return what"),
+    "nothing": (lambda node, _: None, "gives NoneType instead of a tensor", "return what"),
+    "a number": (lambda node, _: [1.0], "gives float instead of a tensor", "return what"),
     "missing input": (lambda node, _: node.input(1), "input 1 is missing", "not valid ONNX"),
     "no arguments": (lambda: None, "its converter fails with TypeError", "failed in"),
 }
@@ -157,7 +157,7 @@ def test_a_wrong_converter_may_be_in_a_file_of_any_name(scale: Any, tmp_path: Pa
 
 def test_what_is_no_converter(scale: Any) -> None:
     for converters in ({"own.domain::Scale": 3}, [_scale]):
-        with pytest.raises(NnefError, match="is no converter"):
+        with pytest.raises(NnefError, match="is not a converter"):
             tvm_nnef.convert(scale, converters=converters)
 
 

@@ -64,7 +64,7 @@ def test_inputs_that_are_no_tensors() -> None:
     )
     with pytest.raises(NnefError, match="only tensors can be converted") as caught:
         tvm_nnef.convert(onnx.helper.make_model(graph))
-    assert "inputs of their own" in (caught.value.diagnostics[0].hint or "")
+    assert "their own inputs" in (caught.value.diagnostics[0].hint or "")
 
 
 def test_optionals_that_are_known() -> None:

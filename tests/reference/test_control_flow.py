@@ -343,7 +343,7 @@ def test_memory_does_not_grow_with_the_number_of_steps():
         return found
 
     # Python's own caches fill in the first thousand steps, and somewhat later in old versions. A
-    # step that left a single array behind would cost 3000 times 100 bytes or more.
+    # step that kept a single array alive would cost 3000 times 100 bytes or more.
     assert peak(4_000) - peak(1_000) < 150_000
 
 

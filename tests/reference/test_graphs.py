@@ -1,4 +1,4 @@
-"""Graphs built by hand: order, packs, null, constants, composites, machine types, errors."""
+"""Graphs built by hand: order, packs, null, constants, composites, dtypes, errors."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ SHAPES = {
     "one column": ((67, 1), [0]),
     "planes": ((2, 9, 7, 11), [1]),
     "short rows of two axes": ((3, 9, 2, 3), [2, 3]),
-    "two axes behind": ((4, 9, 16), [1, 2]),
+    "two axes after": ((4, 9, 16), [1, 2]),
     "two axes between": ((2, 3, 5, 19), [1, 2]),
     "all": ((7, 13), [0, 1]),
     "long": ((1, 100003), [1]),
@@ -89,7 +89,7 @@ TYPES = ("float64", "float16", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16
 
 
 def check(kernels, cases, target="native"):
-    """Builds searches by name, as shape, axes, dtype, whether for the greatest, result dtype."""
+    """Builds searches by name, as shape, axes, dtype, whether for the largest, result dtype."""
     built = {
         name: (search(axes, largest, result), [(shape, dtype)])
         for name, (shape, axes, dtype, largest, result) in cases.items()
@@ -237,7 +237,7 @@ NOWHERE = (1 << 31) - 1
 
 
 def pairs(data, order, null):
-    """The places of the greatest values of rows and these, by some order of places of equals."""
+    """The places of the largest values of rows and these, by some order of places of equals."""
 
     def combine(a, b):
         keep = tirx.Or(a[1] > b[1], tirx.And(tirx.EQ(a[1], b[1]), order(a[0], b[0])))

@@ -214,7 +214,7 @@ def gathered(axis):
 
 
 def guarded(x):
-    """Copies of parts of rows, chosen by conditions at places that are no multiples of anything."""
+    """Copies of parts of rows, chosen by conditions at places that are not multiples of anything."""
     rows, columns = map(int, x.shape)
 
     def element(i, j):
@@ -252,7 +252,7 @@ def sampled(limited, combine):
 
 
 def two_windows(channels, height, width):
-    """A formula: the greatest elements and the sums of powers of windows, mixed."""
+    """A formula: the largest elements and the sums of powers of windows, mixed."""
 
     def function(x):
         steps = [te.reduce_axis((0, 2), name) for name in "abcd"]
@@ -264,7 +264,7 @@ def two_windows(channels, height, width):
 
             return te.compute(shape, element, name=name)
 
-        greatest = part(te.max, lambda e: e, *steps[:2], "greatest")
+        greatest = part(te.max, lambda e: e, *steps[:2], "largest")
         total = part(te.sum, te.exp, *steps[2:], "total")
         return te.compute(shape, lambda *i: greatest(*i) * 0.25 + total(*i) * 0.75)
 
@@ -446,7 +446,7 @@ TABLE = {
             pooling("max", 3, 2, padding=1), mixed(BATCHES, CHANNELS, WIDE)),
     },
     ROWS: {
-        "greatest of rows": (arg_reductions(1), PAIRS),
+        "largest of rows": (arg_reductions(1), PAIRS),
         **{
             name: (of(function), PAIRS)
             for name, function in {
@@ -502,11 +502,11 @@ TABLE = {
     SAMPLING: {
         "guarded": (sampled(False, te.sum), GRIDS),
         "limited": (sampled(True, te.sum), GRIDS),
-        "greatest": (sampled(True, te.max), GRIDS),
+        "largest": (sampled(True, te.max), GRIDS),
     },
     PARTS: {
         "least of columns": (arg_reductions(0, largest=False), PAIRS),
-        "greatest in the middle": (arg_reductions(1), VOLUMES),
+        "largest in the middle": (arg_reductions(1), VOLUMES),
         "two kinds of windows": (two_windows, mixed(SHORT, SHORT, SIZES)),
         "softmax along another axis": (middle_softmax, mixed(SHORT, SIZES, SIZES)),
         "two results": (two_results, PAIRS),

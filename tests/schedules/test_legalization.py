@@ -1,4 +1,4 @@
-"""Relax operators whose kernels are made here: infinities and what is no number."""
+"""Relax operators whose kernels are made here: infinities and NaN."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def pools() -> list[tuple[str, Any, Any, dict[str, Any]]]:
 def greatest(
     x: Any, pool_size: Any, strides: Any = (), dilation: Any = (), padding: Any = ()
 ) -> Any:
-    """The greatest element of each window of the dimensions behind the first two."""
+    """The largest element of each window of the dimensions after the first two."""
     d = len(pool_size)
     strides, dilation = strides or [1] * d, dilation or [1] * d
     padding = padding or [0] * 2 * d

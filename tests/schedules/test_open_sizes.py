@@ -35,7 +35,7 @@ def pooled(x, size, stride, padding):
 
 
 def network(emit, x):
-    """Results of all kinds of tiles: channels last and in front, one formula behind the other."""
+    """Results of all kinds of tiles: channels last and in front, one formula after the other."""
     dense = emit(relax.op.nn.relu(emit(conv(x, 20, 3, 2, 1))))
     apart = emit(relax.op.nn.relu(emit(conv(dense, 20, 5, 2, 2, groups=20))))
     return [
@@ -93,7 +93,7 @@ MEANS = [
 
 
 def mean(x, size, stride, dilation, padding, ceil_mode, every):
-    """The means of windows, of what is no padding, or with zeros for it; by definition."""
+    """The means of windows, of what is not padding, or with zeros for it; by definition."""
     count = []
     for axis in (0, 1):
         reach = x.shape[2 + axis] + padding[axis] + padding[2 + axis]

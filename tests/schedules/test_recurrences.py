@@ -179,7 +179,7 @@ CASES = {
 
 
 def model(cases: dict[str, Case], kind: str, *, dynamic: bool = False) -> Any:
-    """One model of all cases, each with an output of its own."""
+    """One model of all cases, each with its own output."""
     operators, ports, lines = "", {}, []
     for number, case in enumerate(cases.values()):
         rank = len(case.shape)

@@ -143,7 +143,7 @@ def softmax_formula(x):
     """Softmax as a formula says it, with the exponentials written twice."""
     rows, columns = (int(extent) for extent in x.shape)
     step, again = (te.reduce_axis((0, columns), name) for name in "kl")
-    greatest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="greatest")
+    greatest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="largest")
     total = te.compute(
         (rows,), lambda i: te.sum(te.exp(x[i, again] - greatest[i]), axis=again), name="total"
     )

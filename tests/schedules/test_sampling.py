@@ -40,7 +40,7 @@ def sampled(guarded, combine):
 CASES = {
     "guarded": (1, te.sum, (3, 5, 6), (4, 131)),
     "limited": (0, te.sum, (2, 3, 4), (3, 7)),
-    "greatest": (1, te.max, (1, 4, 4), (1, 3)),
+    "largest": (1, te.max, (1, 4, 4), (1, 3)),
 }
 
 

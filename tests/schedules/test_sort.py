@@ -22,7 +22,7 @@ KINDS = 7
 
 
 def rows(length: int, dtype: str) -> np.ndarray:
-    """Random numbers, few different ones, rising, falling, equal ones, the greatest and least."""
+    """Random numbers, few different ones, rising, falling, equal ones, the largest and least."""
     generator = np.random.default_rng(length)
     whole, rising = "int" in dtype, np.arange(length)
     least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-np.inf, np.inf)

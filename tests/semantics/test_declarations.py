@@ -37,7 +37,7 @@ INVALID = [
     ("operator op { @attrib { a: int = «[1]»; } %s", "is a pack, but 'a' is a single", "a: int.."),
     ("operator op { @attrib { a: int..(2) = «[1]»; } %s", "has 1 items, but 'a' has 2", None),
     ("operator op { @attrib { a: «integer»; } %s", "unknown type 'integer'", "int"),
-    ("operator op { @attrib { a: «num»; } %s", "'num' is no concrete type", "T: num;"),
+    ("operator op { @attrib { a: «num»; } %s", "'num' is not a concrete type", "T: num;"),
     ("operator op { @attrib { a: int; «a»: real; } %s", "'a' is already declared", "rename"),
     ("operator op { @attrib { a: int; } @input { «a»: real[]; } %s", "already declared", None),
     ("operator op { @attrib { a: int = «b» + 1; } %s", "'b' is not defined", None),

@@ -130,7 +130,7 @@ def test_examples_of_the_document(name: str) -> None:
 
 
 def test_the_compiled_examples_of_the_document() -> None:
-    """All in one graph, with names of their own: one compilation instead of many."""
+    """All in one graph, with their own names: one compilation instead of many."""
     inputs, outputs, bodies, feeds = [], [], [], []
     for number, (call, arrays, expected) in enumerate(EXAMPLES.values()):
         given = [np.asarray(each) for each in arrays]

@@ -63,7 +63,7 @@ def declared_input(name: str, value: Any) -> str:
 
 
 def machine_value(value: Any, types: Mapping[str, str] = MACHINE_TYPES) -> Any:
-    """The arrays as the machine types have them."""
+    """The arrays as the dtypes have them."""
     if isinstance(value, (list, tuple)):
         return type(value)(machine_value(item, types) for item in value)
     return np.asarray(value, types[type_name(value)])
@@ -278,7 +278,7 @@ def agree() -> Callable[..., None]:
     """Run cases on every route; all results agree with what is expected, and with each other.
 
     ``machine_types`` are those of real, int and bool where they are not the default ones;
-    ``tolerance`` is relative and absolute, for reals; ``head`` stands in front of the text, a line
+    ``tolerance`` is relative and absolute, for reals; ``head`` stands before the text, a line
     that tells the dialect.
     """
 
@@ -313,7 +313,7 @@ def agree() -> Callable[..., None]:
 
 @pytest.fixture
 def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
-    """The cases, each with what the evaluator gives in place of what has the types of it."""
+    """The cases, each with what the evaluator gives instead of what has the types of it."""
 
     def filled(cases: Sequence[Case]) -> list[Case]:
         family = Family.of(cases)
@@ -333,7 +333,7 @@ def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
 def judge() -> Callable[..., None]:
     """Run a family on a route and compare each result with what its row expects.
 
-    ``head`` stands in front of the text, a line that tells the dialect.
+    ``head`` stands before the text, a line that tells the dialect.
     """
 
     def check(inputs: Inputs, rows: Rows, route: str, head: str = "") -> None:

@@ -21,7 +21,7 @@ Case = tuple[str, dict[str, Any], list[Any], Any]
 
 def first(x: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     """The k largest (or smallest) elements and their indices; of equal ones the first is first."""
-    # NumPy puts what is no number last as well
+    # NumPy puts NaN last as well
     order = np.argsort(-x if largest else x, axis, kind="stable")
     places = np.take(order, np.arange(min(k, x.shape[axis])), axis)
     return np.take_along_axis(x, places, axis), places.astype(np.int32)
@@ -169,7 +169,7 @@ def test_boxes_at_the_edge(agree: Any) -> None:
                 {},
                 operands,
                 # the first class takes the best box, then what does not overlap; in the second
-                # what is no number comes last
+                # NaN comes last
                 np.array([[0, 0, 4], [0, 0, 2], [0, 0, 3], [0, 1, 0], [0, 1, 3], [0, 1, 2]]),
             ),
             (operator, {"max_outputs_per_class": 0}, operands, none),

@@ -212,7 +212,7 @@ RESULTS: dict[str, Any] = {
 }
 """What has the types of the results; those of the others are one real tensor."""
 ELSEWHERE = {"layer": "test_layer.py", "rand": "test_rand.py"}
-"""Operators with variables or numbers of their own; those tests cover attributes and halves too."""
+"""Operators with their own variables or inputs; those tests cover attributes and halves too."""
 
 
 def test_every_operator_has_a_row_with_every_attribute_off_its_default() -> None:

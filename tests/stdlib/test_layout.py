@@ -148,7 +148,7 @@ JOINING = {
         [
             ("layout.stack{axis=0}([x, x])", np.stack([X, X])),
             ("layout.stack{axis=3}([x, x])", np.stack([X, X], 3)),
-            # a negative axis counts in the inputs: -1 is in front of their last dimension
+            # a negative axis counts in the inputs: -1 is before their last dimension
             ("layout.stack{axis=-1}([x, x])", np.stack([X, X], 2)),
             (
                 "layout.stack{axis=1, squeeze=true}([left, single, left])",
@@ -242,7 +242,7 @@ def joined_from_blocks(parts: list[Any]) -> Any:
 
 
 def pixels_to_depth(x: Any, blocks_first: bool) -> Any:
-    """Every pixel of blocks of 2 by 3, as a picture of its own, in the order of the channels."""
+    """Every pixel of blocks of 2 by 3, as its own picture, in the order of the channels."""
     pictures = [x[:, :, row::2, column::3] for row in range(2) for column in range(3)]
     return np.stack(pictures, 1 if blocks_first else 2).reshape(2, 24, 2, 2)
 

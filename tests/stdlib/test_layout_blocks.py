@@ -73,7 +73,7 @@ def batches() -> Iterator[Case]:
 
 
 def depths(axis: int = 1, operators: Sequence[str] = ("space_to_depth", "depth_to_space")) -> Any:
-    """Positions of blocks in front of, or behind, the channels (or the batch, as the tools do)."""
+    """Positions of blocks before, or after, the channels (or the batch, as the tools do)."""
     for (small, block), blocks_first in itertools.product(BLOCKS, (True, False)):
         x = large(small, block)
         y = np.stack(pixels(x, block), axis if blocks_first else axis + 1)

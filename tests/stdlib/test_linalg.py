@@ -81,7 +81,7 @@ def product(a: Any, b: Any, c: Any, left: bool, right: bool) -> Any:
 
 
 BATCHES = [
-    # dimensions in front of A, B and C
+    # dimensions before A, B and C
     ((), (), ()), ((2,), (), (1,)), ((), (3,), ()), ((1,), (3,), (3,)), ((2, 1), (3,), (2, 3)),
     ((2, 1, 1), (1, 3, 1), (1,)), ((0,), (1,), ()), ((2, 1, 1, 2), (2, 3, 1), (2, 1, 2)),
 ]  # fmt: skip

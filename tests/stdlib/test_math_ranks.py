@@ -53,7 +53,7 @@ LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def broadcast() -> Iterator[Case]:
-    """Each shape with its last dimensions, and with 1 in place of every other extent."""
+    """Each shape with its last dimensions, and with 1 instead of every other extent."""
     for shape in SHAPES:
         tail = shape[len(shape) // 2 :]
         thin = tuple(1 if n % 2 else extent for n, extent in enumerate(shape))
@@ -72,7 +72,7 @@ def broadcast() -> Iterator[Case]:
 
 
 def aligned() -> Iterator[Case]:
-    """The second operand at the left end, behind one dimension, in front of one."""
+    """The second operand at the left end, after one dimension, before one."""
     for shape in SHAPES[2:]:
         x = real(shape)
         for align, part in ((0, shape[:2]), (1, shape[1:2]), (-1, shape[-2:-1])):

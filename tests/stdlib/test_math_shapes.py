@@ -289,7 +289,7 @@ def test_cumulative_sums(agree: Any) -> None:
             cases.append(
                 ("math.cumsum", attributes, [x], np.flip(total, axis) if reverse else total)
             )
-    # exclusive sums are no differences
+    # exclusive sums are not differences
     x = np.array([1, INF, 2], np.float32)
     cases.append(
         ("math.cumsum", {"axis": 0, "exclusive": True}, [x], np.array([0, 1, INF], np.float32))

@@ -29,7 +29,7 @@ def automatic(
 ) -> tuple[list[int], list[int]]:
     """Padding in front and extents of the output where `padding` is left out.
 
-    As many windows as stride fit in the extent; an odd rest of the total padding goes behind with
+    As many windows as stride fit in the extent; an odd rest of the total padding goes after with
     UPPER, in front with LOWER.
     """
     front, output = [], []
@@ -361,7 +361,7 @@ def poolings(name: str, kind: str, more: str = "") -> list[tuple[str, Any]]:
 
 
 POOLING = {
-    "greatest in windows": ({"p": P}, poolings("max_pool", "max")),
+    "largest in windows": ({"p": P}, poolings("max_pool", "max")),
     "sum over windows": ({"p": P}, poolings("sum_pool", "sum")),
     "mean over windows": (
         {"p": P},

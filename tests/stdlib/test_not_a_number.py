@@ -19,7 +19,7 @@ def real(*shape: int) -> Any:
 
 
 def lost(*shape: int) -> Any:
-    """Reals of which one in each of the first rows is no number."""
+    """Reals of which one in each of the first rows is not a number."""
     x = real(*shape)
     rows = x.reshape(-1, shape[-1])
     for row, value in enumerate(SPECIAL):

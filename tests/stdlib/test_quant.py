@@ -26,7 +26,7 @@ def half_away(x: Any) -> Any:
 
 
 def limits(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
-    """The least and the greatest code."""
+    """The least and the largest code."""
     if not signed:
         return 0, 2**bits - 1
     return -(2 ** (bits - 1)) + int(symmetric), 2 ** (bits - 1) - 1
@@ -119,7 +119,7 @@ def test_every_operator_is_judged(uncovered: Any) -> None:
 
 
 def test_large_and_special_inputs_are_limited(agree: Any) -> None:
-    """What an int cannot hold is limited too; what is no number stays so."""
+    """What an int cannot hold is limited too; NaN stays so."""
     inf, nan = float("inf"), float("nan")
     x = np.array(
         [[3e38, -3e38, 1e10, -1e10, inf, -inf, nan, 0.0, 2.5, -2.5, 0.5, -0.5]], np.float32

@@ -1,4 +1,4 @@
-"""Images to input arrays: layout, scale, size, and what is no image."""
+"""Images to input arrays: layout, scale, size, and what is not an image."""
 
 from __future__ import annotations
 

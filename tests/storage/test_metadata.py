@@ -115,10 +115,10 @@ FAULTS = {
         "'inputs.x.invert' must be true or false",
         "",
     ),
-    "machine type": (
+    "dtype": (
         '{"machine_types": {"a": "bool", "b": "float31"}}',
         '"float31"',
-        "'machine_types.b' must be a machine type",
+        "'machine_types.b' must be a dtype",
         "did you mean 'float3",
     ),
     "source name": ('{"source_names": {"a": null}}', "null", "must be a text", ""),

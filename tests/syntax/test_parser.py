@@ -26,7 +26,7 @@ EXPRESSIONS = {
     "\"{x ? '{' : 'b'}\"": None,  # an unclosed brace in a nested string
     r'"{x ? "': None,
     "\"{f{a='}'}(x)}\"": None,
-    # names: reserved words are whole words, and `is` is one only behind an expression
+    # names: reserved words are whole words, and `is` is one only after an expression
     "inside": "inside",
     "integer": "integer",
     "is": "is",

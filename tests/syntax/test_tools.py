@@ -211,7 +211,7 @@ def test_an_expression_error_says(
 MODULE_ERRORS = [
     ("import a, b.c;", 11, "'b.c' cannot be imported", "by its own name"),
     ("operator f { @lower { y[] <= x; } }", 27, "unexpected '<='", "'<?=' and '>?='"),
-    ("operator f { @lower { a = x, y[] = a; } }", 25, "unexpected '='", "behind 'with'"),
+    ("operator f { @lower { a = x, y[] = a; } }", 25, "unexpected '='", "after 'with'"),
     ("operator f { @lower { with a = x, y[] = a; } }", 36, "unexpected '['", None),
     ("operator f { @lower { y[] -= x; } }", 27, "unexpected '-'", None),
     ("operator f { @compose { y = unroll..(n) g(); } }", 29, "begins with 'unroll'", "'do'"),

@@ -118,7 +118,7 @@ def entry(**changes: Any) -> str:
         (entry(strategy_seconds=-1), "more than 0"),
         (entry(strategy_seconds=float("nan")), "more than 0"),
         (entry(traces=[{"seconds": 1, "trace": 7}]), "a list of steps"),
-        (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is no step"),
+        (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is not a step"),
         (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "no step"),
         (entry(chosen=[[["Annotate", ["b0", "x"], ["pragma_import_llvm"], []]], []]), "annotation"),
         (entry(chosen=[[["Annotate", ["l1", 2**30], [UNROLL], []]], []]), "annotation"),

@@ -20,7 +20,7 @@ TOLERANCES: Mapping[str, float] = {
     "float16": 1e-2,
     "bfloat16": 6e-2,
 }
-"""The relative tolerance of a machine type; a type that is not here has to be equal.
+"""The relative tolerance of a dtype; a type that is not here has to be equal.
 
 One operation rounds each of its steps by half a unit in the last place (6e-8 for float32), and two
 routes that are both right add in another order and approximate transcendental functions with
@@ -37,7 +37,7 @@ place of the range, and not of e.
 """
 
 _SENTINEL = 1e18
-"""Elements from here on, beside smaller ones, stand for infinity (a mask): they are no scale."""
+"""Elements from here on, beside smaller ones, stand for infinity (a mask): they do not set the scale."""
 
 
 @dataclass(frozen=True, slots=True)

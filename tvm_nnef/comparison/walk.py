@@ -1,10 +1,10 @@
 """The walk that compares: node by node in the order of the Graph, until one differs.
 
-Enters: a Graph with machine types, arrays of its inputs, the runners of two routes. Leaves: a
+Enters: a Graph with dtypes, arrays of its inputs, the runners of two routes. Leaves: a
 :class:`Report`. How a node is executed stands in ``comparison/routes.py``, when two arrays agree in
 ``comparison/differences.py``.
 
-Each node is executed as a graph of its own. Unless ``chained``, the second route gets the operands
+Each node is executed as its own graph. Unless ``chained``, the second route gets the operands
 that the first has computed, or, where one route executes the model as a whole, what that one has
 found. So a difference is the fault of the node where it appears, and of
 nothing before it: rounding cannot accumulate from one node to the next, nor grow at a threshold,
@@ -241,7 +241,7 @@ def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tenso
 
 
 def _last_use(level: Graph) -> dict[Tensor, int]:
-    """The position of the last node that reads a tensor, behind all for what the graph gives."""
+    """The position of the last node that reads a tensor, after all nodes for results of the graph."""
     last = {
         tensor: position
         for position, node in enumerate(level.operations)

@@ -218,7 +218,7 @@ def _lowering(
         ("lower_blocks", stir.LowerOpaqueBlock()),
         ("make_divisors_positive", _on_functions(with_positive_divisors)),
         ("flatten_buffers", flattened),
-        # CUDA has conversions of its own.
+        # CUDA has its own conversions.
         *_if(
             str(target.kind.name) != "cuda",
             ("round_to_bfloat16", _on_functions(with_rounded_bfloat16)),

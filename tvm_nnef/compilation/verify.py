@@ -168,7 +168,7 @@ def _unscheduled(function: PrimFunction, checked: bool) -> Callable[..., object]
 
 
 def _copies(arguments: Sequence[Any]) -> list[Any]:
-    """The arguments with memory of their own."""
+    """The arguments with their own memory."""
     return [
         compat.runtime_tensor(each.numpy()) if hasattr(each, "numpy") else each
         for each in arguments

@@ -276,7 +276,7 @@ class Composer:
         if scope is None and inner.variables:
             name = definition.qualified_name
             message = f"an invocation of '{name}' needs a label for its variables"
-            hint = "write a label in front of it, as in 'layer1: operator(x)'"
+            hint = "write a label before it, as in 'layer1: operator(x)'"
             raise error(message, call.span, hint=hint)
         frame.variables += inner.variables
         frame.operations.append(

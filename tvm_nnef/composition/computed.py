@@ -19,7 +19,7 @@ OPERATOR = "value"
 
 
 def needs_run(value: Item, shape: tuple[Dimension, ...]) -> bool:
-    """Whether a uniform tensor is no constant: its value or its shape waits for a run."""
+    """Whether a uniform tensor is not a constant: its value or its shape waits for a run."""
     return is_scalar(value) or is_symbolic(value) or not all(map(is_static, shape))
 
 

@@ -102,7 +102,7 @@ def _most(
 
 def _not_plain(node: nodes.Loop) -> NnefError:
     if node.unroll:
-        hint = "write 'do' in place of 'unroll'"
+        hint = "write 'do' instead of 'unroll'"
         return error("only a loop of known length can be unrolled", node.span, hint=hint)
     message = "a loop of data-dependent length scans packs of tensors of one shape"
     hint = "bring the items to one shape, as by layout.pad, or give the loop a fixed count"
@@ -140,7 +140,7 @@ def _unrolled(
         outputs.append(values[len(carried) :])
     if len(frame.variables) > own_variables and not node.unroll:
         message = "variables inside a loop over tensors of different shapes are not supported"
-        raise error(message, node.body.span, hint="write 'unroll' in place of 'do'")
+        raise error(message, node.body.span, hint="write 'unroll' instead of 'do'")
     columns = len(outputs[0]) if outputs else len(targets) - len(carried)
     packs = (tuple(row[column] for row in outputs) for column in range(columns))
     return (*carried.values(), *packs)

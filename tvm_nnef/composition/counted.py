@@ -1,7 +1,7 @@
 """Formulas that count what they write: ``y[k] = x[i], i < n | x[i] > 0`` (section 2.12).
 
 ``k`` is a data-dependent extent of the output (``y: real[k|n]``). Each step that writes puts
-its value behind those written before, and in the end ``k`` is how many there were. Such an
+its value after those written before, and in the end ``k`` is how many there were. Such an
 operator becomes a graph: a formula that fills a buffer of the size of the bound and counts, and
 for each output the front part of its buffer.
 """
@@ -33,7 +33,7 @@ FRONT = "front"
 def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.Extent | None:
     """The extent that the formula of an operator counts, where there is one.
 
-    ``names`` are those that are known in front of the outputs.
+    ``names`` are those known before the outputs.
     """
     written = {
         name.name for lowering in definition.lowerings for name in used_names(lowering.target)
@@ -56,14 +56,14 @@ def check_counted(
     """
     if definition.is_lowered and symbols > (counted is not None):
         span = definition.outputs[0].span
-        hint = "write behind what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
+        hint = "write after what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
         raise error("a data-dependent extent that the formula does not count", span, hint=hint)
 
 
 def lowered_part(
     definition: CheckedDefinition, frame: Frame, results: tuple[Operand, ...], formula: Formula
 ) -> Operation:
-    """The formula of an operator as an operation of its own, beside those in front of it."""
+    """The formula of an operator as its own operation, beside those before it."""
     read = dict.fromkeys(
         load.tensor for statement in formula.statements for load in loads(statement)
     )
@@ -115,7 +115,7 @@ def counted_body(
 
 
 def _counting(formula: Formula, count: Tensor) -> Formula:
-    """The formula with a step of the counter in each statement that writes behind the others."""
+    """The formula with a step of the counter in each statement that writes after the others."""
     here = Load(count, ())
 
     def stepped(statement: Statement) -> Statement:

@@ -58,7 +58,7 @@ def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | S
     if pack is None:
         return declared_shape(parameter.type.shape or (), env, parameter.name.name)
     if pack.length is None:
-        hint = "write it behind the dots, as in '..(n)'"
+        hint = "write it after the dots, as in '..(n)'"
         message = f"the length of the pack '{parameter.name.name}' is missing"
         raise error(message, parameter.span, hint=hint)
     length = count(known(pack.length, env), "a pack length", pack.length.span)

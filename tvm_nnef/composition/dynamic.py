@@ -66,7 +66,7 @@ def _symbols(
     """The symbols of an extent that is given by its bound alone, one or those of a pack."""
     if extent.bound is None:
         message = "a data-dependent extent needs an upper bound"
-        raise error(message, extent.span, hint="write it behind the extent, as in '~|100'")
+        raise error(message, extent.span, hint="write it after the extent, as in '~|100'")
     limits = _limits(extent, extent.bound, env)
     if isinstance(extent.value, nodes.Identifier):
         name, first = extent.value.name, item or 0
@@ -89,7 +89,7 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
         length = count(known(extent.pack.length, env), "a number of dimensions", extent.pack.span)
     if not isinstance(limit, tuple):
         if extent.pack is not None and length is None:
-            hint = "write it behind the dots, as in '~|100..(2)'"
+            hint = "write it after the dots, as in '~|100..(2)'"
             raise error("the number of these dimensions is not known", extent.span, hint=hint)
         limit = (limit,) * (1 if length is None else length)
     elif extent.pack is None or length not in (None, len(limit)):

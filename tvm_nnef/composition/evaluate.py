@@ -141,7 +141,7 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
     arguments = node.arguments or ()
     plain = not node.attributes and not node.generics and node.label is None
     if name not in env.types or not plain or len(arguments) > 1:
-        hint = "give its result a name in a component of its own"
+        hint = "give its result a name in its own component"
         raise error(f"'{name}' is invoked inside an expression", node.span, hint=hint)
     argument = arguments[0] if arguments else None
     if isinstance(argument, nodes.Omitted):

@@ -1,4 +1,4 @@
-"""``@quantize``: quantization operators put behind the tensors that they are named for (2.14)."""
+"""``@quantize``: quantization operators put after the tensors that they are named for (2.14)."""
 
 from __future__ import annotations
 

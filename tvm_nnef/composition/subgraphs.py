@@ -1,6 +1,6 @@
 """Data-dependent branches and loops, as nodes of the graph (section 2.10.1).
 
-A body is composed once, in a frame of its own, and closed: what it reads from outside becomes its
+A body is composed once, in its own frame, and closed: what it reads from outside becomes its
 inputs.
 """
 
@@ -184,7 +184,7 @@ def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
     All stacked to one tensor where the number of steps is known only at run time.
     """
     if not isinstance(item, Tensor):
-        hint = "give the tensors of a pack as results of their own, or stack them by layout.stack"
+        hint = "give the tensors of a pack as their own results, or stack them by layout.stack"
         message = f"each step must give a single tensor, found {describe(item)}"
         raise error(message, span, hint=hint)
     if plan.steps is not None:

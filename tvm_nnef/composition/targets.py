@@ -100,7 +100,7 @@ def _split(
     flexible = [index for index, length in enumerate(lengths) if length is None]
     rest = len(value) - sum(length or 0 for length in lengths)
     if len(flexible) > 1:
-        hint = "write lengths behind '..', for all but one"
+        hint = "write lengths after '..', for all but one"
         raise error("more than one part of the list has no length", span, hint=hint)
     if rest < 0 or (rest > 0 and not flexible):
         hint = hints.parts(len(value) - rest, bool(flexible))

@@ -1,4 +1,4 @@
-"""Machine types: from a Graph to the dtype of every tensor of it, in one pass.
+"""Dtypes: from a Graph to the dtype of every tensor of it, in one pass.
 
 A model says real, int and bool; here each Tensor gets the name of a dtype (design law 11). Nothing
 is converted here, and nothing depends on the values of tensors.
@@ -117,7 +117,7 @@ def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
 def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
     for kind, dtype in defaults.items():
         if kind not in DEFAULTS:
-            message = f"'{kind}' is no type of a model; those are real, int and bool"
+            message = f"'{kind}' is not a type of a model; those are real, int and bool"
             yield Diagnostic(message, hint=did_you_mean(kind, DEFAULTS) or "give real, int or bool")
         elif DTYPES.get(dtype) != kind:
             yield _unfit(dtype, kind, f"the type {kind}")
@@ -134,7 +134,7 @@ def _wrong_names(
 ) -> Iterator[tuple[str, Diagnostic]]:
     for name, dtype in named.items():
         if name not in known:
-            message = f"a machine type is given for '{name}', but no tensor has this name"
+            message = f"a dtype is given for '{name}', but no tensor has this name"
             yield name, Diagnostic(message, hint=did_you_mean(name, known) or _listed(known))
             continue
         for tensor in known[name]:
@@ -155,9 +155,9 @@ _LISTED = 8
 def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
     if dtype not in DTYPES:
         hint = did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}"
-        return Diagnostic(f"unknown machine type '{dtype}'", hint=hint)
+        return Diagnostic(f"unknown dtype '{dtype}'", hint=hint)
     fitting = ", ".join(name for name, described in DTYPES.items() if described == kind)
-    return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
+    return Diagnostic(f"'{dtype}' is not a dtype for {subject}", hint=f"use one of {fitting}")
 
 
 def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:

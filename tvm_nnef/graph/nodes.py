@@ -332,7 +332,7 @@ def part_of_graph(node: Node, whole: Collection[str] = ()) -> Graph | None:
 
 
 def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
-    """The nodes of a graph, and in place of parts of it (:func:`part_of_graph`) theirs."""
+    """The nodes of a graph, and instead of parts of it (:func:`part_of_graph`) theirs."""
     for node in graph.operations:
         body = part_of_graph(node, whole)
         if body is None:

@@ -114,7 +114,7 @@ def _statement(
 def _store(store: Store, results: frozenset[Tensor], scope: _Scope) -> Iterator[str]:
     title = f"the store into '{store.tensor.name}'"
     if store.tensor not in results:
-        yield f"{title}, which is no result"
+        yield f"{title}, which is not a result"
     if store.tensor.type not in _STORES[store.operator]:
         yield f"{title} is {store.operator} on {store.tensor.type}"
     yield from _access(store.tensor, store.subscripts, scope)

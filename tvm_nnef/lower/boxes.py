@@ -45,7 +45,7 @@ def boxes_apart(
     each class from the best one on. ``chosen``, an int32 ``[batch, class, width]``, becomes the
     first boxes, ``width`` at most, whose intersection over union with those before them does not
     exceed ``overlap``, and whose score exceeds ``score``; ``counts``, an int64, is how many
-    they are. No box is looked at behind the last one that is chosen, or can be.
+    they are. No box is looked at after the last one that is chosen, or can be.
     """
     boxes = buffer("boxes", (None, None, 4), boxes_type)
     scores = buffer("scores", (*boxes.shape[:1], None, boxes.shape[1]), scores_type)

@@ -35,7 +35,7 @@ def is_pure(graph: Graph, known: Container[str]) -> bool:
 
 
 def defines_symbols(graph: Graph, known: Container[str]) -> bool:
-    """Whether a graph has data-dependent dimensions of its own."""
+    """Whether a graph has its own data-dependent dimensions."""
     shapes = (extent for tensor in every_tensor(graph) for extent in tensor.shape)
     return any(str(symbol.name) not in known for symbol in occurring(shapes))
 

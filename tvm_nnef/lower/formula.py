@@ -74,7 +74,7 @@ _MOST_STATEMENTS = 1 << 7
 
 @dataclass(frozen=True, slots=True)
 class FormulaTypes:
-    """Machine types of the tensors of a formula, its compute types, and its large lookups.
+    """Dtypes of the tensors of a formula, its compute types, and its large lookups.
 
     ``is_finite`` tells whether the elements of a tensor are known to be finite numbers; ``bounds``
     has the largest value of each symbol; ``checked`` is that of :class:`Emitter`.
@@ -370,7 +370,7 @@ def _element(stage: Stage, positions: Sequence[PrimExpression], dtype: str) -> P
 
 
 def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeTensor:
-    """The result in its machine type: the one narrowing of law 11."""
+    """The result in its dtype: the one narrowing of law 11."""
     dtype = types.stored[tensor]
     if not isinstance(stage, Constant) and str(stage.dtype) == dtype:
         return stage

@@ -1,6 +1,6 @@
-"""Calls of kernels: tensor expressions or a Formula in, a call of a PrimFunc of their own out.
+"""Calls of kernels: tensor expressions or a Formula in, calls of their own PrimFuncs out.
 
-A kernel gets the symbols that the shapes of its tensors do not tell as scalars, behind operands.
+A kernel gets the symbols that the shapes of its tensors do not tell as scalars, after operands.
 """
 
 from __future__ import annotations

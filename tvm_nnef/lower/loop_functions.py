@@ -97,7 +97,7 @@ def _unrolled(node: Loop, walk: Scope) -> Lowered:
 class _Repeated:
     """A loop of many steps, or of a number that is known only when it runs.
 
-    Its functions take the index, the state, and behind it what stays the same: ``captured``, the
+    Its functions take the index, the state, and after it what stays the same: ``captured``, the
     stacks of the packs that are scanned, the symbols that are known, and the limit where the count
     is a tensor.
     """
@@ -204,7 +204,7 @@ class _Repeated:
         return self.walk.builder.emit(call)
 
     def _step(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
-        """The function of one step; a condition in front of it may end the loop instead."""
+        """The function of one step; a condition before it may end the loop instead."""
         node, builder = self.node, self.walk.builder
         advance = self._advance(arguments, changing)
         if node.condition is None or node.post_test:
@@ -243,7 +243,7 @@ class _Repeated:
     def _state(
         self, inner: Scope, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
     ) -> list[RelaxExpression]:
-        """What of the state stands behind the carried tensors, after a step."""
+        """What of the state stands after the carried tensors, after a step."""
         first = 1 + len(self.node.carried) + len(self.updates)
         stacks = [
             stored(self.walk.builder, stack, outputs[place], parameters[0])

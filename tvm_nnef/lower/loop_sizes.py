@@ -13,7 +13,7 @@ _MOST_UNROLLED_NODES = 256
 
 
 def most_steps(node: Loop) -> int | None:
-    """The greatest number of steps as far as numbers and scans tell, whatever ends it before."""
+    """The largest number of steps as far as numbers and scans tell, whatever ends it before."""
     limits = [len(scan.items) for scan in node.scans]
     limits += [node.count] if isinstance(node.count, int) else []
     return max(0, min(limits)) if limits else None

@@ -49,7 +49,7 @@ def store(target: Buffer, value: PrimExpression, *places: Any) -> Statement:
 
 
 def bound(name: str, value: PrimExpression) -> tuple[PrimExpression, Statement]:
-    """A name for a value, and the statement that gives it to those behind."""
+    """A name for a value, and the statement that gives it to those after."""
     variable = tirx.Var(name, dtype_of(value))
     return variable, tirx.Bind(variable, value)
 
@@ -103,7 +103,7 @@ def _is_one(extent: Any) -> bool:
 def allocating(
     kinds: Sequence[tuple[Sequence[Any], str]], body: Callable[..., Statement]
 ) -> Statement:
-    """A statement with buffers of its own, of shapes and dtypes; single numbers in registers."""
+    """A statement with its own buffers, of shapes and dtypes; single numbers in registers."""
     buffers = [
         tirx.decl_buffer(
             shape, dtype, f"own{number}", scope="local" if all(map(_is_one, shape)) else "global"

@@ -1,6 +1,6 @@
 """A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
-Input: a Graph, its machine types and the values of its variables. Output: an IRModule with a
+Input: a Graph, its dtypes and the values of its variables. Output: an IRModule with a
 function ``main``, and private ones for branches and loops. What nodes become stands in
 ``lower/walk.py``: for an operation the first of the user's own function, the mapping of
 ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
@@ -111,7 +111,7 @@ def lower(
 def _weights(
     graph: Graph, variables: Mapping[str, Array], machine_types: Mapping[Tensor, str]
 ) -> dict[Tensor, Array]:
-    """The arrays of a graph's variables in their machine types, all problems found at once."""
+    """The arrays of a graph's variables in their dtypes, all problems found at once."""
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []
     for tensor in graph.variables:

@@ -40,9 +40,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position as ``offset`` plus terms, the greatest coefficient first.
+    """A position as ``offset`` plus terms, the largest coefficient first.
 
-    The terms behind one always add up to less than its coefficient, as the digits of a number.
+    The terms after one always add up to less than its coefficient, as the digits of a number.
     """
 
     offset: Dimension
@@ -72,15 +72,15 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
         if not is_single(ranges[name])
     ]
     terms: list[Term] = []
-    behind: Dimension = 0
+    after: Dimension = 0
     while rest:
-        term = _next(rest, behind)
+        term = _next(rest, after)
         if term is None:
             return None
         rest.remove(term)
         terms.insert(0, term)
         reach = dimensions.mul(term.coefficient, dimensions.sub(term.extent, 1))
-        behind = dimensions.add(behind, reach)
+        after = dimensions.add(after, reach)
     return Place(offset, tuple(terms))
 
 
@@ -119,12 +119,12 @@ def is_single(extent: Dimension) -> bool:
     return dimensions.compare("le", extent, 1) is True
 
 
-def _next(terms: list[Term], behind: Dimension) -> Term | None:
-    """The term that stands in front of those which add up to at most ``behind``."""
+def _next(terms: list[Term], after: Dimension) -> Term | None:
+    """The term that stands before those which add up to at most ``after``."""
     numbers = [term for term in terms if dimensions.is_static(term.coefficient)]
     if len(numbers) == len(terms):
         terms = [min(terms, key=lambda term: int(term.coefficient))]
-    fitting = (term for term in terms if dimensions.compare("gt", term.coefficient, behind) is True)
+    fitting = (term for term in terms if dimensions.compare("gt", term.coefficient, after) is True)
     return next(fitting, None)
 
 

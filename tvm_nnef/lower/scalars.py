@@ -317,7 +317,7 @@ class Emitter:
         value = self.read(load.tensor, positions)
         if not (load.type == "int" and dtype_of(value) == UNSIGNED):
             value = cast(value, dtype)
-        # Nothing can be read in place of what is out of bounds if a tensor is empty at run time.
+        # Nothing can be read instead of what is out of bounds if a tensor is empty at run time.
         empty = [
             extent <= 0
             for (_, safe), extent in zip(found, shape, strict=True)

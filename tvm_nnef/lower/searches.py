@@ -161,7 +161,7 @@ def _is_zero(scalar: Scalar) -> bool:
 
 
 def _is_at_outputs(value: Scalar, other: Scalar, statement: Statement) -> bool:
-    """Whether the second scalar is the first one with outputs in place of indices."""
+    """Whether the second scalar is the first one with outputs instead of indices."""
     written = {store.tensor for store in statement.stores}
     read = (inner.tensor for inner in walk(value) if isinstance(inner, Load))
     if value.type == "bool" or not written.isdisjoint(read):

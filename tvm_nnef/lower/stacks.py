@@ -123,7 +123,7 @@ def _definition(builder: BlockBuilder, value: RelaxExpression) -> RelaxExpressio
 
 
 def empty(builder: BlockBuilder, shape: Sequence[Dimension], dtype: str) -> RelaxExpression:
-    """A stack of its own to be written by :func:`stored`, with anything in it.
+    """Its own stack to be written by :func:`stored`, with anything in it.
 
     Not of zeros: what is computed twice alike is shared, and then two loops write into one.
     """

@@ -22,7 +22,7 @@ UPPER_BOUNDS = "tir_var_upper_bound"
 
 
 def occurring(values: Iterable[object]) -> list[Symbol]:
-    """The symbols of extents, each once; what is no extent has none."""
+    """The symbols of extents, each once; what is not an extent has none."""
     found: dict[Symbol, None] = {}
     for value in values:
         if is_symbolic(value):
@@ -31,7 +31,7 @@ def occurring(values: Iterable[object]) -> list[Symbol]:
 
 
 def own(shape: Sequence[Dimension]) -> list[Symbol]:
-    """The symbols that are dimensions of their own in a shape: the shape defines them."""
+    """The symbols that are their own dimensions in a shape: the shape defines them."""
     return [extent for extent in shape if isinstance(extent, tirx.Var)]
 
 
@@ -49,7 +49,7 @@ def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
 
 
 def separated(mod: Module, bounds: Mapping[str, int]) -> Module:
-    """A module in which each Relax function has symbols of its own, with their upper bounds.
+    """A module in which each Relax function has its own symbols, with their upper bounds.
 
     Functions with data-dependent dimensions get their dataflow blocks.
     """

@@ -30,7 +30,7 @@ def _first_places(operation: Operation, operands: Sequence[Array]) -> Sequence[A
     axis, count = operation.attributes["axis"], operation.attributes["k"]
     assert isinstance(axis, int) and isinstance(count, int)
     if kind_of(data.dtype) == "real":
-        # What is no number is sorted behind all others; so is its opposite.
+        # NaN is sorted after all others; so is its opposite.
         wide = data.astype(np.result_type(data, np.float32))
         keys = -wide if operation.attributes["largest"] else wide
     else:

@@ -1,6 +1,6 @@
 """The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
 
-Which of them is meant depends on what the name in front of the brackets is, and on whether the
+Which of them is meant depends on what the name before the brackets is, and on whether the
 expression stands in ``@lower``; the text alone does not tell.
 """
 
@@ -271,7 +271,7 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
         return replace(UNKNOWN, base=target.base, packed=True)
     if not target.packed:
         context.report.error(
-            f"'{expression.target.target.span.text}' is no pack; nothing can be replaced in it",
+            f"'{expression.target.target.span.text}' is not a pack; nothing can be replaced in it",
             expression.target.span,
             hints.SUBSTITUTION,
         )

@@ -84,5 +84,5 @@ def _check_given(inputs: Sequence[nodes.Parameter], report: Report) -> None:
                 report.error(
                     f"a dynamic dimension of '{name}' has no upper bound",
                     extent.span,
-                    "write the most that it can be behind it, as in '~|10'",
+                    "write the most that it can be after it, as in '~|10'",
                 )

@@ -86,7 +86,7 @@ def base_type(name: nodes.TypeName, context: Context) -> str:
         return name.name
     if name.name in ABSTRACT:
         context.report.error(
-            f"'{name.name}' is no concrete type",
+            f"'{name.name}' is not a concrete type",
             name.span,
             f"declare a generic type in '@dtype', as in 'T: {name.name};', and use 'T'",
         )
@@ -160,7 +160,7 @@ class Shapes:
             context.report.error(
                 "an extent per item needs a pack of tensors",
                 extent.span,
-                "write '..' behind the shape to declare a pack",
+                "write '..' after the shape to declare a pack",
             )
         length = extent.pack.length if extent.pack else None
         flag = None
@@ -237,7 +237,7 @@ class Shapes:
                 self.context.report.error(
                     f"{symbol.description} '{name.name}' is used as a dynamic extent",
                     name.span,
-                    "an extent with an upper bound has a name of its own, or '~'; an extent that "
+                    "an extent with an upper bound has its own name, or '~'; an extent that "
                     "an attribute gives has no bound",
                     (Note(f"'{name.name}' is declared here", symbol.span),),
                 )

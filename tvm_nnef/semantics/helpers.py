@@ -53,7 +53,7 @@ def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context
     name, hinted = target.name.name, literal_length(pack)
     if not (found.packed or found.poison):
         context.report.error(
-            f"'{name}' is declared as a pack, but its value is no pack",
+            f"'{name}' is declared as a pack, but its value is not a pack",
             target.span,
             f"write '{name}' without dots",
         )

@@ -157,14 +157,14 @@ def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Sy
         context.report.error(
             f"'{target.span.text}' is a whole tensor",
             target.span,
-            f"write the indices of an element behind it, as in '{target.span.text}[i,]'",
+            f"write the indices of an element after it, as in '{target.span.text}[i,]'",
         )
         return None
     if found.packed and not symbol.type.packed and not (value.packed or value.poison):
         context.report.error(
             f"'{target.span.text}' has a pack as an index and means several elements",
             target.span,
-            "write '..' behind the pack of indices to mean one element",
+            "write '..' after the pack of indices to mean one element",
         )
         return None
     kind = Type(symbol.type.base, packed=found.packed, poison=found.poison)

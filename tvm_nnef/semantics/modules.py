@@ -140,7 +140,7 @@ def _import_of_main(item: nodes.Import) -> Diagnostic:
     return Diagnostic(
         "the main module cannot be imported",
         item.path.span,
-        "move the operators that both need to a module of their own",
+        "move the operators that both need to their own module",
     )
 
 

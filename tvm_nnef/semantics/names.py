@@ -117,7 +117,7 @@ class Report:
 def used_names(tree: object) -> Iterator[nodes.Identifier]:
     """The names that an expression reads, in the order of the text, properties' tensors included.
 
-    Names of attributes, labels, built-in functions and types are no reads.
+    Names of attributes, labels, built-in functions and types are not reads.
     """
     return (node for node in walk(tree, _read) if isinstance(node, nodes.Identifier))
 

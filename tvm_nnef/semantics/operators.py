@@ -245,7 +245,7 @@ _EXTREMES = ("min", "max")
 
 
 def _is_extreme(expression: nodes.Expression) -> bool:
-    """The least or greatest item: null for an empty pack, though the tools' type denies it."""
+    """The least or largest item: null for an empty pack, though the tools' type denies it."""
     return isinstance(expression, nodes.Fold) and expression.operator in _EXTREMES
 
 

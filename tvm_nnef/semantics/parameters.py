@@ -35,7 +35,7 @@ def declare_attributes(definition: CheckedDefinition, context: Context) -> None:
             context.report.error(
                 f"attribute '{attribute.name.name}' has a shape",
                 attribute.type.span,
-                "attributes are no tensors; move it to '@input'",
+                "attributes are not tensors; move it to '@input'",
             )
     for attribute in definition.attributes:
         pack = attribute.type.pack

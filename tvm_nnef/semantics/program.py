@@ -28,7 +28,7 @@ class CheckedDefinition:
     """An operator or a graph, its statements by block; ``()`` where a block is absent.
 
     ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
-    (2.6.1). ``deferred`` names the attributes whose default is no constant expression (2.5); they
+    (2.6.1). ``deferred`` names the attributes whose default is not a constant expression (2.5); they
     are evaluated after the inputs are bound, in the order of their declaration. ``dynamic`` names
     the attributes that take values known only at run time. ``pack_role`` is that of an operator
     that takes or gives packs of dynamic length.
@@ -155,7 +155,7 @@ class Program:
     def resolve(self, module: str, path: nodes.Path) -> CheckedDefinition:
         """The definition that ``path`` names where it is written in ``module`` (2.15).
 
-        A single name is looked up in the module itself; a qualified one in a module of its own
+        A single name is looked up in the module itself; a qualified one in its own module
         import list, since imports are not transitive. Raises :class:`NnefError` where the module
         is not imported, or the operator is unknown or private to its module.
         """

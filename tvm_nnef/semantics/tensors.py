@@ -63,7 +63,7 @@ def _check_pack_length(parameter: nodes.Parameter, context: Context) -> None:
         context.report.error(
             f"the pack '{parameter.name.name}' has no length",
             parameter.type.span,
-            "write its length behind the dots, as in '..(n)'",
+            "write its length after the dots, as in '..(n)'",
         )
 
 

@@ -306,14 +306,14 @@ def _tail(name: str) -> str:
 
 
 def _check_text(head: bytes, size: int, path: Path) -> None:
-    """Refuse a single file that is no SkriptND text."""
+    """Refuse a single file that is not a SkriptND text."""
     hint = None
     if head.startswith(b"PK\3\4"):
         hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
     elif b"\0" in head or size > MAX_TEXT_SIZE:
         hint = _KINDS
     if hint:
-        raise error("this is no SkriptND model", hint=hint, file=str(path))
+        raise error("this is not a SkriptND model", hint=hint, file=str(path))
 
 
 def _no_main(container: Container) -> NnefError:

@@ -34,7 +34,7 @@ MACHINE_TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
-"""The machine types that a tensor may be given."""
+"""The dtypes that a tensor may be given."""
 
 
 def _empty() -> Mapping[str, str]:
@@ -61,7 +61,7 @@ class Metadata:
 
     ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
     of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
-    machine type, and to its name in the model it was converted from.
+    dtype, and to its name in the model it was converted from.
     """
 
     labels: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ def _flag(place: _Place) -> bool:
 
 
 def _machine_type(place: _Place) -> str:
-    return _choice(place, MACHINE_TYPES, "a machine type")
+    return _choice(place, MACHINE_TYPES, "a dtype")
 
 
 def _choice(place: _Place, known: tuple[str, ...], kind: str) -> str:
@@ -288,7 +288,7 @@ def _parse(source: Source) -> Json:
 
     def constant(name: str) -> NoReturn:
         raise error(
-            f"{name} is no number of JSON",
+            f"{name} is not a JSON number",
             _word(source, name),
             hint="write a finite number",
         )

@@ -75,7 +75,7 @@ def check_outputs(paths: Iterable[OutputPath], inputs: Iterable[OutputPath] = ()
             continue
         target = Path(path).resolve()
         if target in known:
-            raise _refused(path, "two outputs have this name", "give each a name of its own")
+            raise _refused(path, "two outputs have this name", "give each its own name")
         known.add(target)
 
 

@@ -60,7 +60,7 @@ _ITEM_TYPE_OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What the first 128 bytes say. ``length`` counts the bytes of data behind them.
+    """What the first 128 bytes say. ``length`` counts the bytes of data after them.
 
     ``parameters`` are the 32 bytes of the deprecated parameters of the item type, zero in most
     files.
@@ -126,7 +126,7 @@ def read_tensor_header(data: bytes | memoryview, file: str) -> TensorHeader:
     if len(data) < HEADER_SIZE:
         raise error(
             f"a tensor file has a header of {HEADER_SIZE} bytes, this one has {len(data)} in all",
-            hint="the file is cut off or is no tensor file; write or copy it again",
+            hint="the file is cut off or is not a tensor file; write or copy it again",
             file=file,
         )
     magic, major, minor, length, rank, *rest = _LAYOUT.unpack_from(data)
@@ -145,7 +145,7 @@ def read_tensor_header(data: bytes | memoryview, file: str) -> TensorHeader:
         )
     if rank > MAX_RANK or any(shape[rank:]):
         raise error(
-            f"expected at most {MAX_RANK} extents and zeros behind the last one; "
+            f"expected at most {MAX_RANK} extents and zeros after the last one; "
             f"got rank {rank} and extents {list(shape)}",
             hint="the header is damaged; write the file again",
             file=file,

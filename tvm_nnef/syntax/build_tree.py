@@ -92,5 +92,5 @@ def _too_deep(span: Span) -> Diagnostic:
     return Diagnostic(
         f"this is nested more than {MAXIMUM_DEPTH} levels deep",
         Span(span.source, span.start, min(span.end, span.start + 1)),
-        "give parts of it names of their own in '@using', or make an operator of them",
+        "give parts of it their own names in '@using', or make an operator of them",
     )

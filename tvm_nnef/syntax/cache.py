@@ -96,7 +96,7 @@ class _Unpickler(pickle.Unpickler):
         found = getattr(nodes, name, None)
         if isinstance(found, type) and issubclass(found, nodes.Node):
             return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no node")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a node")
 
 
 def _make(

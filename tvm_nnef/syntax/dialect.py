@@ -15,7 +15,7 @@ from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, SPELLINGS, STRING
 
 _DECLARATION = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*?#\s*dialect:\s*({'|'.join(SPELLINGS)})\b")
-"""A comment in front of all else that names the dialect."""
+"""A comment before all else that names the dialect."""
 
 _SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
 """Comments and strings."""

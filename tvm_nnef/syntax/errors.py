@@ -54,7 +54,7 @@ _WORDS = {
     "TYPE": "a type",
     "_TYPE_ARGUMENTS_OPEN": "'<'",
 }
-"""How terminals are called that are no words or signs of their own."""
+"""The names of terminals that are not words or signs."""
 
 _OPERANDS = {
     "a name", "a number", "a string", "a type", "'true'", "'false'", "'inf'", "'pi'", "'('", "'['",
@@ -119,7 +119,7 @@ def explain(
         return Diagnostic(
             "the string that begins here is never closed",
             failure.span,
-            f"close it with {failure.text}; a backslash in front of a quote makes it a character",
+            f"close it with {failure.text}; a backslash before a quote makes it a character",
         )
     expected = _in_words(failure.expected)
     message = _found(failure) + (f"; expected {expected}" if expected else "")
@@ -168,7 +168,7 @@ def _hint(failure: _Failure) -> str:
     """What to do about it, for common mistakes."""
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
-        return "a number needs a blank in front of '..', as in '1 ..(n)'"
+        return "a number needs a blank before '..', as in '1 ..(n)'"
     if failure.following(3) == "..." or (text == "." and before.endswith("..")):
         return "a pack has two dots; three dots are a cumulative fold, as in 'x + ...'"
     if text.startswith("@") and text not in BLOCKS:
@@ -176,7 +176,7 @@ def _hint(failure: _Failure) -> str:
     if text == "import":
         return "imports stand at the beginning of a file"
     if text in BLOCKS + _DEFINITIONS:
-        return "is a '}' missing in front of it?"
+        return "is a '}' missing before it?"
     if text.isidentifier() and not text.isascii():
         return "names consist of the letters a to z and A to Z, digits and '_'"
     if text == "if" and "'~'" in expected:
@@ -261,7 +261,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
     if failure.text in ("<=", ">=") and "'<?='" in failure.expected:
         return "minimum and maximum are assigned with '<?=' and '>?='"
     if failure.text == "=" and failure.expected == {"'['"}:
-        return "local values stand behind 'with', as in 'with a = b: y[i,] = a'"
+        return "local values stand after 'with', as in 'with a = b: y[i,] = a'"
     return None
 
 

@@ -84,7 +84,7 @@ def _follows(place: Span, start: int, problems: list[Diagnostic]) -> bool:
 
 
 def _behind(place: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
-    """Where to go on behind an error, in the text without the statement that is wrong.
+    """Where to go on after an error, in the text without the statement that is wrong.
 
     ``start`` is where the definition around the error begins.
     """
@@ -177,13 +177,13 @@ def _source(text: str, path: str) -> Source:
 
 
 def _definition_around(place: Span, start: int) -> int:
-    """Where the last definition in front of a place begins."""
+    """Where the last definition before a place begins."""
     found = [each.start() for each in _DEFINITION.finditer(place.source.text, start, place.start)]
     return found[-1] if found else start
 
 
 def _next_definition(stopped_at: Span, chunk_start: int) -> int | None:
-    """Where the next definition begins, behind the one in which the parser stopped."""
+    """Where the next definition begins, after the one in which the parser stopped."""
     text, start = stopped_at.source.text, stopped_at.start
     if stopped_at.text in _BEGINNINGS:
         # It stopped because this definition was not expected yet, so it begins here.

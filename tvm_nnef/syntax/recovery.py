@@ -1,4 +1,4 @@
-"""What to skip behind a syntax error, so that the rest of a definition can be read.
+"""What to skip after a syntax error, so that the rest of a definition can be read.
 
 A text and the place of an error enter; the text without the statement (or the block) around that
 place leaves, blanks in its place, so that all other offsets stay the same. Nothing is parsed here:
@@ -16,11 +16,11 @@ from tvm_nnef.syntax.spelling import STRING
 
 _TOKENS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}};]", re.DOTALL)
 _OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
-"""What stands in front of the brace of a block; that of attributes stands behind a name."""
+"""What stands before the brace of a block; that of attributes stands after a name."""
 
 _BLOCK = re.compile(r"(@\w+)\s*\{")
 _MORE = re.compile(r"\s*[)\],;]")
-"""What cannot begin a statement, so that the semicolon in front of it was no end."""
+"""What cannot begin a statement, so that the semicolon before it was not an end."""
 
 _NOT_BLANK = re.compile(r"\S")
 
@@ -78,7 +78,7 @@ def braces(text: str, start: int, position: int) -> list[Brace]:
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """The place behind what ends a statement, or in front of the end of the block around it.
+    """The place after what ends a statement, or before the end of the block around it.
 
     ``depth`` braces are open at the place within what is to be ended, by ``last``.
     """

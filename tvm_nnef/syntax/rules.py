@@ -149,7 +149,7 @@ def loop(children: Children, span: Span) -> nodes.Loop:
         raise error(
             "a loop has one condition, and this one has two",
             after.span,
-            hint="write 'while' in front of 'do' or behind the body, not at both places",
+            hint="write 'while' before 'do' or after the body, not at both places",
         )
     return nodes.Loop(
         body,
@@ -201,7 +201,7 @@ def _reference(children: Children, span: Span) -> nodes.Identifier | nodes.Prope
         case [name]:
             return nodes.Property(nodes.Identifier(first, span=target_span), name, span=span)
     raise error(
-        f"'{path}' is no value",
+        f"'{path}' is not a value",
         span,
         hint="an invocation needs its arguments in parentheses; of a tensor, "
         "'.shape', '.rank' and '.size' can be asked",

@@ -58,7 +58,7 @@ def _unsayable(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator
         ):
             yield _diagnostic("begin a loop with 'unroll'", node.span)
         case nodes.Builtin(function) if function.name not in BUILTIN_FUNCTIONS:
-            yield _diagnostic(f"call '{function.name}', which is no built-in", function.span)
+            yield _diagnostic(f"call '{function.name}', which is not a built-in", function.span)
         case nodes.Builtin(function) if invoked and function.name in own:
             yield _diagnostic(
                 f"call the built-in '{function.name}' where the module's own is meant", node.span

@@ -40,7 +40,7 @@ def read(name: str) -> bytes | None:
 
 def write(name: str, data: bytes) -> None:
     """Keep bytes under a file name, whole or not at all."""
-    # RuntimeError: no home folder can be found. A cache that cannot be written is no cache.
+    # RuntimeError: no home folder can be found. A cache that cannot be written is not a cache.
     with contextlib.suppress(OSError, RuntimeError):
         place = folder()
         place.mkdir(parents=True, exist_ok=True)
@@ -50,5 +50,5 @@ def write(name: str, data: bytes) -> None:
                 file.write(data)
             Path(temporary).replace(place / name)
         finally:
-            # Still there only where it did not take its place.
+            # Still there only where it did not replace it.
             Path(temporary).unlink(missing_ok=True)

@@ -55,7 +55,7 @@ class Record:
     where the strategy was as good. ``judged`` says that the fastest of the traces had its turn.
     ``strategy_hash`` tells the strategy's schedule from that of later versions. ``plans`` are the
     seconds of the alternatives of the strategy's plan (None: it is of no use); ``plan`` is the
-    number of the one that was chosen, in place of a trace.
+    number of the one that was chosen, instead of a trace.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Database:
             if not create or (folder.exists() and not _is_empty_folder(folder)):
                 hint = "tune writes one: tvm-nnef tune MODEL --database DIR"
                 hint = "give an empty or a new folder" if create else hint
-                raise error(f"'{folder}' is no tuning database", hint=hint)
+                raise error(f"'{folder}' is not a tuning database", hint=hint)
             _create(folder)
             write_json(header, expected)
             return Database(folder)
@@ -254,7 +254,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         message = f"cannot read the tuning database: {problem.strerror}"
         raise error(message, hint="check its permissions", file=str(file)) from None
     except (ValueError, RecursionError) as problem:
-        raise _damaged(file, f"it is no JSON ({problem})") from None
+        raise _damaged(file, f"it is not JSON ({problem})") from None
     if not isinstance(content, dict):
         raise _damaged(file, "a JSON object is expected")
     return content

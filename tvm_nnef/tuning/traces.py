@@ -56,7 +56,7 @@ def complaint(trace: Any) -> str | None:
         if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):
             return "a step is a name and three lists"
         if step[0] not in _STEPS:
-            return f"'{step[0]}' is no step of a tuned schedule"
+            return f"'{step[0]}' is not a step of a tuned schedule"
         if not all(isinstance(part, list) and _is_plain(part, 3) for part in step[1:]):
             return f"step '{step[0]}' has unreadable arguments"
         if step[0] in ("Annotate", "Unannotate") and not _is_known_note(*step[1:3]):
@@ -106,7 +106,7 @@ def trace_of(schedule: Any) -> Trace:
 
 
 def _plain(value: Any) -> Any:
-    """Lists, text and numbers in place of TVM's own classes of such."""
+    """Lists, text and numbers instead of TVM's own classes of such."""
     match value:
         case tirx.IntImm():
             return int(value.value)

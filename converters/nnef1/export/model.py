@@ -34,7 +34,7 @@ _RESERVED = frozenset({
     "string", "shape_of", "length_of", "range_of", "for", "in", "yield", "if", "else", "true",
     "false",
 })  # fmt: skip
-"""Words that are no identifiers (section 3.1)."""
+"""Words that are not identifiers (section 3.1)."""
 
 _UNNAMED = re.compile(r"T\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

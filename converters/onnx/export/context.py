@@ -22,7 +22,7 @@ _LARGEST_FILLED = 1 << 16
 
 @dataclass(slots=True)
 class Context:
-    """Machine types, variables, and what is wrong so far; the same for all graphs of a model.
+    """Dtypes, variables, and what is wrong so far; the same for all graphs of a model.
 
     ``ports`` are the names of the model's outputs that no value has yet, ``preferred`` other
     names for tensors than their own, ``state`` the variables that a run changes, ``bounds`` the

@@ -124,15 +124,15 @@ def _single_int(scalar: Scalar, frame: Frame) -> int | None:
 def _index(name: str, frame: Frame) -> Spread:
     """The numbers of the steps of a loop, along its dimension."""
     emitter, order = frame.emitter, frame.order
-    behind = len(order) - 1 - order.index(name)
+    after = len(order) - 1 - order.index(name)
     extent, dtype = frame.extent(name), frame.dtypes["int"]
     if isinstance(extent, int):
-        numbers = np.arange(extent).reshape(-1, *[1] * behind)
-        return Spread(emitter.constant(numbers, dtype, "range"), behind + 1, frozenset([name]))
+        numbers = np.arange(extent).reshape(-1, *[1] * after)
+        return Spread(emitter.constant(numbers, dtype, "range"), after + 1, frozenset([name]))
     ends = (emitter.constant(0, "int64"), emitter.extent(extent), emitter.constant(1, "int64"))
     numbers_ = emitter.cast(emitter.node("Range", *ends), "int64", dtype)
     return Spread(
-        emitter.unsqueeze(numbers_, list(range(1, behind + 1))), behind + 1, frozenset([name])
+        emitter.unsqueeze(numbers_, list(range(1, after + 1))), after + 1, frozenset([name])
     )
 
 

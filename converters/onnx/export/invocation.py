@@ -71,7 +71,7 @@ class Invocation(Arguments):
         return self.number(name) % self.tensor(0).rank
 
     def own_dtype(self, operand: int) -> str:
-        """The machine type of an operand, for those that keep it."""
+        """The dtype of an operand, for those that keep it."""
         return self.types[self.tensor(operand)]
 
     def value(self, operand: int) -> str:

@@ -28,7 +28,7 @@ class Windows:
 
     @property
     def pads(self) -> list[int]:
-        """As ONNX takes them: all in front, then all behind; what is negative is cropped."""
+        """As ONNX takes them: all in front, then all after; what is negative is cropped."""
         return [max(0, count) for count in (*self.before, *self.after)]
 
     @property
@@ -87,10 +87,10 @@ def _rounded_up(count: int, lead: int, step: int, span: int, extent: Dimension) 
 
 @dataclass(frozen=True, slots=True)
 class Spatial:
-    """A value whose dimensions of interest stand last, behind two others.
+    """A value whose dimensions of interest stand last, after two others.
 
     ``order`` are the dimensions as they stand now. Where there are not two others, these are one
-    dimension and one of extent 1; ``filling`` are more of extent 1, in front of the last ones.
+    dimension and one of extent 1; ``filling`` are more of extent 1, before the last ones.
     """
 
     value: str

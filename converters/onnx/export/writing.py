@@ -1,6 +1,6 @@
 """An exported model to a file, whole or not at all, and without a second copy of its weights.
 
-What Protobuf cannot hold, more than 2 GiB, goes into a file of its own beside the model.
+What Protobuf cannot hold, more than 2 GiB, goes into its own file beside the model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT = 2**31 - 1
 """As many bytes as a file of Protobuf can have."""
 
 _ALIGNMENT = 4096
-"""Tensors in a file of their own begin at multiples of this, so that they can be mapped."""
+"""Tensors in their own file begin at multiples of this, so that they can be mapped."""
 
 Piece: TypeAlias = "bytes | memoryview"
 

@@ -320,7 +320,7 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
 
 @operator("MaxRoiPool")
 def max_roi_pool(node: Node, builder: Builder) -> Tensor:
-    """The greatest element of each cell of regions."""
+    """The largest element of each cell of regions."""
     x, rois = node.input(0), node.input(1)
     size = node.integers("pooled_shape") or []
     shape = (rois.shape[0], x.shape[1], *size)

@@ -202,7 +202,7 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
 
 
 def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
-    """How many ones stand in front of each element or at it, less one, and where the ones stand."""
+    """How many ones stand before each element or at it, less one, and where the ones stand."""
     (number,) = begins.shape
     total = builder.call("math.cumsum", begins, axis=0)
     found = decided(builder.call("layout.nonzero", begins), (1,), 1, number, builder)

@@ -64,7 +64,7 @@ def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
 
 @operator("Flatten")
 def flatten(node: Node, builder: Builder) -> Tensor:
-    """The dimensions in front of an axis as one, those from it on as another."""
+    """The dimensions before an axis as one, those from it on as another."""
     x = node.input(0)
     axis = node.integer("axis", 1)
     axis = axis + x.rank if axis < 0 else axis
@@ -177,7 +177,7 @@ def tile(node: Node, builder: Builder) -> Tensor:
 
 @operator("Concat", since=4)
 def concat(node: Node, builder: Builder) -> Tensor:
-    """Tensors one behind the other."""
+    """Tensors concatenated."""
     return builder.concat(node.present, node.axis(node.input(0).rank))
 
 

@@ -71,7 +71,7 @@ def bernoulli(node: Node, builder: Builder) -> Tensor:
 
 @operator("Multinomial", since=7)
 def multinomial(node: Node, builder: Builder) -> Tensor:
-    """Classes drawn by logarithms of probabilities: the greatest one, each with Gumbel noise."""
+    """Classes drawn by logarithms of probabilities: the largest one, each with Gumbel noise."""
     x = builder.cast(builder.unsqueeze(node.input(0), [1]), "float32")
     batch, _, classes = x.shape
     count = node.integer("sample_size", 1)

@@ -1,6 +1,6 @@
 """RNN, GRU and LSTM, and ONNX Runtime's quantized LSTM: a loop over time for each direction.
 
-The products with the inputs are made for all times at once in front of the loop; only those with
+The products with the inputs are made for all times at once before the loop; only those with
 the state stand in it.
 """
 
@@ -267,7 +267,7 @@ def _weights(node: Node, kind: _Kind, number: int, builder: Builder) -> Directio
 
 
 def _clipped(node: Node, activation: Activation) -> Activation:
-    """An activation behind the limits that ``clip`` puts on its input."""
+    """An activation after the limits that ``clip`` puts on its input."""
     if not node.has("clip"):
         return activation
     limit = node.real("clip")

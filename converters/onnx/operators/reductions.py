@@ -117,7 +117,7 @@ def _joined_at(join: str, x: Tensor, node: Node, builder: Builder) -> Tensor:
     axes = node.input(1)
     if x.kind == "bool":
         wide = _joined_at(join, builder.cast(x, "int32"), node, builder)
-        # The maximum of nothing is the least number, which is no truth.
+        # The maximum of nothing is the least number, which is not a truth value.
         return builder.binary("math.gt" if join == "max" else "math.ne", wide, 0, "bool")
     strides = builder.call("onnx.reduce_strides", axes, as_shape=(x.rank,), extents=list(x.shape))
     volume = product(shape)
@@ -184,7 +184,7 @@ POSITIONS = (
 
 @operator("TopK")
 def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """The greatest (or least) elements along an axis, in order, and where they stand."""
+    """The largest (or least) elements along an axis, in order, and where they stand."""
     x = node.input(0)
     axis, largest = node.axis(x.rank, -1), node.flag("largest", True)
     given = node.extents(1)
@@ -229,7 +229,7 @@ def log_softmax(node: Node, builder: Builder) -> Tensor:
 
 @operator("Hardmax")
 def hardmax(node: Node, builder: Builder) -> Tensor:
-    """1 at the first greatest element, 0 elsewhere."""
+    """1 at the first largest element, 0 elsewhere."""
     x = node.input(0)
     axes = _softmax_axes(node, x)
     if len(axes) > 1 or not axes:

@@ -37,7 +37,7 @@ class Window(Geometry):
 
     @property
     def padding(self) -> list[Extent]:
-        """Counts in front, then behind."""
+        """Counts in front, then after."""
         if not self.ceil:
             return [*self.before, *self.after]
         return [*self.before, *self.covered_after]
@@ -84,7 +84,7 @@ def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Wind
         count = room // step + 1
         if ceil:
             count = -(-room // step) + 1
-            # The last window must begin in the input or the padding in front of it.
+            # The last window must begin in the input or the padding before it.
             count = minimum(count, (extent + before[axis] - 1) // step + 1)
         if isinstance(count, int) and count < 1:
             padded = extent + before[axis] + after[axis]
@@ -178,7 +178,7 @@ def _transposed_pads(
 
 @operator("MaxPool")
 def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
-    """The greatest element of each window, and where it stands in the tensor."""
+    """The largest element of each window, and where it stands in the tensor."""
     x = node.input(0)
     window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
     shape = (*x.shape[:2], *window.out)
@@ -303,7 +303,7 @@ def global_average_pool(node: Node, builder: Builder) -> Tensor:
 
 @operator("GlobalMaxPool")
 def global_max_pool(node: Node, builder: Builder) -> Tensor:
-    """The greatest element over all spatial dimensions."""
+    """The largest element over all spatial dimensions."""
     return _globally("math.max_reduce", node.input(0), builder)
 
 

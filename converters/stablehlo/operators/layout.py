@@ -91,7 +91,7 @@ def transpose(each: Operation, builder: Builder) -> Tensor:
 
 @operation("concatenate")
 def concatenate(each: Operation, builder: Builder) -> Tensor:
-    """Tensors one behind the other."""
+    """Tensors concatenated."""
     axis = each.integer("dimension")
     if any(one.extents is not None for one in each.inputs):
         parts = [
@@ -166,7 +166,7 @@ def padded(
     inner: Sequence[Extent],
     builder: Builder,
 ) -> Tensor:
-    """Elements put in front, behind and between; negative numbers take elements away."""
+    """Elements put in front, after and between; negative numbers take elements away."""
     numbers = [*low, *high, *inner]
     if all(isinstance(one, int) and one == 0 for one in numbers):
         return x

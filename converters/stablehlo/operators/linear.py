@@ -78,7 +78,7 @@ def contracted(
 
 @operation("convolution", "dynamic_conv")
 def convolution(each: Operation, builder: Builder) -> Tensor:
-    """A convolution in general form, as one with the channels behind the batch."""
+    """A convolution in general form, as one with the channels after the batch."""
     numbers = stablehlo.ConvDimensionNumbers(each.attribute("dimension_numbers"))
     x, filter_ = (builder.cast(one, each.dtype()) for one in each.inputs[:2])
     spatial = list(numbers.input_spatial_dimensions)

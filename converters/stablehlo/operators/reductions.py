@@ -90,7 +90,7 @@ def _extreme(
     axes: Sequence[int],
     builder: Builder,
 ) -> list[Tensor] | None:
-    """The places of greatest or least elements as JAX writes them; None for anything else.
+    """The places of largest or least elements as JAX writes them; None for anything else.
 
     The region compares values, takes NaN first, and of equal values the lower place.
     """

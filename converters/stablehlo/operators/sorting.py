@@ -1,4 +1,4 @@
-"""Sorting by any comparator, and the greatest elements."""
+"""Sorting by any comparator, and the largest elements."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _taken(x: Tensor, places: Tensor, axis: int, builder: Builder) -> Tensor:
 
 
 def _single_key(block: Any, tensors: Sequence[Tensor]) -> tuple[int, bool] | None:
-    """The operand that alone decides the order, and whether the greatest comes first.
+    """The operand that alone decides the order, and whether the largest comes first.
 
     None for any other comparator. JAX compares reals in the total order, with -0 and 0 made equal,
-    and all that are no numbers: last. A plain comparison leaves the order of these open.
+    and all that are not numbers: last. A plain comparison leaves the order of these open.
     """
     *ops, end = list(block.operations)
     compared = ops[-1] if ops and list(end.operands) == list(ops[-1].results) else None
@@ -96,9 +96,9 @@ def _ranked(
         return settled(found, shape, builder)
 
     # [..., j, i]: whether the element at j comes before that at i
-    before, behind = compared(rows, columns), compared(columns, rows)
+    before, after = compared(rows, columns), compared(columns, rows)
     earlier = builder.constant(np.arange(count)[:, None] < np.arange(count)[None, :])
-    equal = builder.call("math.not", builder.binary("math.or", before, behind))
+    equal = builder.call("math.not", builder.binary("math.or", before, after))
     first = builder.binary("math.or", before, builder.binary("math.and", equal, earlier))
     places = builder.call(
         "math.sum_reduce", builder.cast(first, "int32"), as_shape=last[0].shape,
@@ -115,7 +115,7 @@ def _ranked(
 
 @operation("chlo.top_k")
 def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The greatest elements along the last dimension, and their places."""
+    """The largest elements along the last dimension, and their places."""
     x, k = each.inputs[0], each.integer("k")
     shape = (*x.shape[:-1], k)
     results = Tensor(x.dtype, shape), Tensor(each.dtype(1), shape)

@@ -73,14 +73,14 @@ def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Ten
         return None
     (axis,) = wide
     plain = {*windows.stride, *windows.spread, *windows.dilation} == {1}
-    before, behind = windows.low[axis], windows.high[axis]
-    others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(behind)
+    before, after = windows.low[axis], windows.high[axis]
+    others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(after)
     extent = x.shape[axis]
     if not plain or others or windows.size[axis] != extent:
         return None
-    if (before, behind) not in ((extent - 1, 0), (0, extent - 1)):
+    if (before, after) not in ((extent - 1, 0), (0, extent - 1)):
         return None
-    return builder.call("math.cumsum", x, axis=axis, reverse=True if behind else None)
+    return builder.call("math.cumsum", x, axis=axis, reverse=True if after else None)
 
 
 def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Builder) -> Tensor:
@@ -92,7 +92,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
     else:
         low, high = windows.low, windows.high
     extents = [
-        extent + before + behind for extent, before, behind in zip(x.shape, low, high, strict=True)
+        extent + before + after for extent, before, after in zip(x.shape, low, high, strict=True)
     ]
     axes = [
         axis for axis in range(x.rank)

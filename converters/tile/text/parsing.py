@@ -60,4 +60,4 @@ def _check_depth(source: Source) -> None:
         if depth > MAX_DEPTH:
             place = Span(source, match.start(), match.end())
             message = f"more than {MAX_DEPTH} brackets inside each other"
-            raise error(message, place, hint="compute parts in statements of their own")
+            raise error(message, place, hint="compute parts in their own statements")

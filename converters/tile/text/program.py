@@ -44,7 +44,7 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
     try:
         result = work.call(chosen, given, place)
     except RecursionError:
-        hint = "compute parts in statements of their own"
+        hint = "compute parts in their own statements"
         raise error("the text is nested too deeply", place, hint=hint) from None
     inputs = tuple(each for each in given if isinstance(each, Tensor))
     return Trace(chosen, inputs, (result,), place)

@@ -180,7 +180,7 @@ MISTAKES = [
     (not_written, "'O' is not written", "\\+="),
     (written_twice, "'O' is written twice", "output"),
     (three_operands, "at most two", "intermediate"),
-    (mixed, "combined by", "statements of their own"),
+    (mixed, "combined by", "their own statements"),
     (an_input_written, "'I' is not an output", "TensorOutput"),
     (not_bound, "size 'N' is not known", "bind_dims"),
     (negative_size, "dimension 0 of output 'O' is -2", "size"),

@@ -76,7 +76,7 @@ def test_control_flow(name: str, exported: Callable[..., Any]) -> None:
 STACKED = {
     "given as it is": ("ys..", "ys.. = for v : xs do..(p) math.exp(v);"),
     "stacked": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=0}(t);"),
-    "stacked behind": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=1}(t);"),
+    "stacked after": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=1}(t);"),
     "joined": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.concat{axis=0}(t);"),
     "beside a carried tensor": (
         "ys..",

@@ -39,7 +39,7 @@ RESIDUAL = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [2, 2]}
 
 
 def made(name: str, config: str, **options: Any) -> Any:
-    """A model of transformers from a configuration of its own."""
+    """A model of transformers from its own configuration."""
     kind = getattr(transformers, f"{config}Config")
     return getattr(transformers, f"{config}{name}")(kind(**options))
 

@@ -48,7 +48,7 @@ def _broadcast(operation: Operation) -> bool:
 
 
 def _off_the_channels(operation: Operation) -> bool:
-    """Everywhere but in the channels, and in all that is no data."""
+    """Everywhere but in the channels, and in all that is not data."""
     data, *others = operation.operands
     assert isinstance(data, Tensor)
     layout = str(operation.attributes.get("data_format", "NCX"))

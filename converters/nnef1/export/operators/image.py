@@ -16,7 +16,7 @@ _WHOLE = "NNEF 1 resamples by whole factors only"
 def _scaled(
     operation: str, invocation: Invocation, factor: Sequence[int], **attributes: str
 ) -> Exported:
-    """A change of the dimensions after the first two; others get two more in front of them."""
+    """A change of the dimensions after the first two; others get two more before those."""
     emitter, axes = invocation.emitter, invocation.axes()
     x, out = invocation.value(0), list(invocation.out)
     added = [0, 1] if min(axes, default=2) < 2 else []

@@ -1,4 +1,4 @@
-"""Elements by positions that data decide: gathers, scatters, the greatest, the best boxes."""
+"""Elements by positions that data decide: gathers, scatters, the largest, the best boxes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _scatter(invocation: Invocation) -> Exported:
 
 
 def _scatter_nd(invocation: Invocation) -> Exported:
-    """ScatterND, which knows no batch: its numbers are put in front of the positions."""
+    """ScatterND, which knows no batch: its numbers are put before the positions."""
     if invocation.shape(1)[-1] == 0:
         return None
     emitter, batch = invocation.emitter, invocation.number("batch_dims")

@@ -183,7 +183,7 @@ def _bounds(
 ) -> tuple[Dimension, Dimension]:
     """Begin and end as ONNX takes them: counted from the end where negative, and clipped.
 
-    An end of -1 with a negative stride is in front of the first element to the tools, and the last
+    An end of -1 with a negative stride is before the first element to the tools, and the last
     element to the draft; how many elements there are tells which.
     """
     if isinstance(size, int) and isinstance(count, int) and isinstance(begin, int):

@@ -19,7 +19,7 @@ def _linear(invocation: Invocation) -> Exported:
 
 
 def _matmul(invocation: Invocation) -> Exported:
-    """Gemm of matrices, MatMul with transpositions in front of stacks of them.
+    """Gemm of matrices, MatMul with transpositions before stacks of them.
 
     Products of nothing are left to the formula: ONNX Runtime gives what was in memory.
     """

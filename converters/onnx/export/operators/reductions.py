@@ -74,7 +74,7 @@ def _cumulative_product(invocation: Invocation) -> Exported:
     one, reverse = invocation.scalar(1), bool(invocation.attribute("reverse"))
 
     def moved(value: str, steps: int) -> str:
-        """A value ``steps`` places behind, with ones in front."""
+        """A value ``steps`` places after, with ones in front."""
         padding = emitter.integers([0, steps] if reverse else [steps, 0])
         padded = emitter.node("Pad", value, padding, one, axes)
         begin, end = (steps, 1 << 62) if reverse else (0, -steps)
