@@ -5,7 +5,7 @@ a third longer from one minute to the next where a machine is shared with others
 front of each measurement, and the median of the ratios counts, in terms of the peer's time on the
 idle machine. What still differs from run to run is up to a quarter: exit status 1 where a limit is
 exceeded by more. The start of the interpreter is taken off the import. All modules are compiled, as
-pip leaves them, whatever the environment says of writing bytecode and wherever the sources lie.
+pip leaves them, whatever the environment says about writing bytecode and wherever the sources lie.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class _Contraction:
     """Axes and steps by their extents, operands as lists of ``(index, lowest, highest)``.
 
     Near to what is raised to an operator of Relax: a part of a dimension, an index twice, a shift,
-    a dimension or an index that nobody needs.
+    a dimension or an index that nothing needs.
     """
 
     def __init__(self, source: random.Random) -> None:

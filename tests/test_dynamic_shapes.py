@@ -39,7 +39,7 @@ def conv(x: np.ndarray, w: np.ndarray, stride: tuple[int, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, and what NumPy says of it; ``given`` makes inputs of a size."""
+    """A graph, and what NumPy says about it; ``given`` makes inputs of a size."""
 
     inputs: str
     output: str

@@ -19,7 +19,7 @@ _LISTED = 8
 
 
 def bound_of_extent(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
-    """The bound of an open extent of an input; 0 where there is none."""
+    """The bound of a dynamic dimension of an input; 0 where there is none."""
     if not isinstance(bounds, Mapping):
         return bounds
     return at_axis(bounds.get(name), 0) or at_axis(bounds.get(tensor), axis) or _others(bounds)

@@ -22,7 +22,7 @@ def decided(
 
 
 def extents_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Extent, ...]:
-    """The elements of a vector that a run tells as extents, each up to its bound."""
+    """The elements of a vector known only at run time as extents, each up to its bound."""
     return tuple(
         extent_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
         for place, bound in enumerate(bounds)

@@ -22,7 +22,7 @@ _OTHERS = "cdefgijkmpqrs"
 class Dimensions:
     """Names for extents that differ from one invocation to the next; the same for equal ones.
 
-    ``symbols`` are the open extents of the graph that an input tells.
+    ``symbols`` are the dynamic dimensions of the graph given by an input.
     """
 
     symbols: set[Symbol] = field(default_factory=set)
@@ -86,7 +86,7 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Extent, ..
 
 
 def unbound(steps: Sequence[Step], declared: Dimensions) -> Iterator[Symbol]:
-    """The open extents that steps need and no input tells, each once."""
+    """The dynamic dimensions that steps need and no input tells, each once."""
     yield from dict.fromkeys(each for each in _symbols(steps) if each not in declared.symbols)
 
 

@@ -161,7 +161,7 @@ def _declaration(
 
 
 def _output(tensor: Tensor) -> nodes.Parameter:
-    """An output; its shape is left out where only a run tells it."""
+    """An output; its shape is left out if it is known only at run time."""
     parameter = _parameter(tensor)
     if all(isinstance(extent, int) for extent in tensor.shape):
         return parameter
@@ -169,7 +169,7 @@ def _output(tensor: Tensor) -> nodes.Parameter:
 
 
 def _declared(extent: Extent) -> nodes.Extent:
-    """An extent of a declaration; an open one has a name, and its bound after it."""
+    """An extent of a declaration; a dynamic one has a name, and its bound after it."""
     if isinstance(extent, int):
         return nodes.Extent(_integer(extent), span=NOWHERE)
     bounds = [origin.bound for origin in extent.symbols.values()]

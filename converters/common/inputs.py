@@ -23,7 +23,7 @@ def input_tensors(
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input, and the dimensions that stay dynamic, by name.
 
-    ``declared`` is what the source says of each input, ``shapes`` and ``dtypes`` what the user says
+    ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what the user says
     of some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
     are reported of inputs that nothing settles, ``others`` are names of inputs that are none of the
     graph, of which the user may say something as well. Raises NnefError, which lists everything.

@@ -16,7 +16,7 @@ _MODULES = frozenset(
 
 
 def without_suffix(name: str) -> str:
-    """A name without what torch's exporter says of every tensor: ``/conv/Conv_output_0``."""
+    """A name without what torch's exporter says about every tensor: ``/conv/Conv_output_0``."""
     return _OUTPUT.sub("", name) if name.startswith("/") else name
 
 

@@ -80,7 +80,7 @@ def _name_inside(operator: Operator, taken: Collection[str]) -> None:
     declared = (each for shape in shapes for each in shape or () if isinstance(each, Symbol))
     symbols = dict.fromkeys((*operator.symbols, *declared))
     for symbol in sorted(symbols, key=lambda each: each.name is None):
-        # Open extents are called as they are in the graph.
+        # Dynamic dimensions are called as they are in the graph.
         name = namer.name(symbol.name or symbol.wanted)
         symbol.name = symbol.name or name
     for tensor in (*operator.inputs, *_made(operator.steps)):

@@ -66,7 +66,7 @@ def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
 def _contracted(
     x: Tensor, first: str, y: Tensor, second: str, later: set[str], builder: Builder
 ) -> tuple[Tensor, str]:
-    """The product of two operands, summed over what nobody needs any more."""
+    """The product of two operands, summed over what nothing needs any more."""
     x, first = _summed(x, first, later | set(second), builder)
     y, second = _summed(y, second, later | set(first), builder)
     batch = [name for name in first if name in second and name in later]

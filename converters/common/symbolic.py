@@ -26,7 +26,7 @@ class Named(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """Where a symbol comes from: an open extent of an input, or an extent that data decide.
+    """Where a symbol comes from: a dynamic dimension of an input, or a data-dependent extent.
 
     The first has a bound, and a name that the text declares; the second is dimension ``axis`` of
     ``tensor``.
@@ -180,12 +180,12 @@ def _factors(shape: Sequence[Extent]) -> tuple[list[Extent], int]:
 
 
 def number(extent: Extent) -> int:
-    """An extent as a number; refuses the node where only a run tells it."""
+    """An extent as a number; refuses the node if it is known only at run time."""
     return extent if isinstance(extent, int) else extent.__index__()
 
 
 def numbers(shape: Sequence[Extent]) -> list[int]:
-    """A shape as numbers; refuses the node where only a run tells one."""
+    """A shape as numbers; refuses the node if it is known only at run time."""
     return [number(extent) for extent in shape]
 
 
@@ -229,7 +229,7 @@ def _combined(function: str, left: Extent, right: Extent) -> Extent:
 
 
 def _order(left: Extent, right: Extent) -> tuple[Extent, Extent] | None:
-    """Two extents, the smaller one first; None where only a run tells which one that is."""
+    """Two extents, the smaller one first; None where only a run says which one that is."""
     if _known("le", left, right) is True:
         return left, right
     return (right, left) if _known("le", right, left) is True else None

@@ -24,7 +24,7 @@ class Tensor:
     """A tensor of a known dtype and shape; ``value`` where it is known before a run.
 
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
-    ``extents`` are its elements where they are computed from shapes that only a run tells.
+    ``extents`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Compared by identity.
     """
@@ -52,7 +52,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements; where only a run tells it, whatever needs a number is refused."""
+        """The number of elements; if it is known only at run time, whatever needs a number is refused."""
         return product(self.shape)  # type: ignore[return-value]
 
 
@@ -73,7 +73,7 @@ Argument: TypeAlias = "Tensor | Pack | Number | Sequence[Tensor] | None"
 """An argument of an invocation: a tensor, a number, a pack of tensors, or nothing (``~``)."""
 Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Extent]"
 Result: TypeAlias = "Tensor | Pack | tuple[Tensor, ...] | None"
-"""A result: a tensor, a pack of tensors, or one that nobody wants (``~``)."""
+"""A result: a tensor, a pack of tensors, or one that nothing wants (``~``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Operator:
     """Steps that stand for several runs of equal ones, as an operator of the model's own.
 
     Inputs and outputs are declared with ``input_shapes`` and ``output_shapes``. ``symbols`` are the
-    open extents that no input tells, which become attributes. ``wanted`` is what it may be called.
+    dynamic dimensions that no input tells, which become attributes. ``wanted`` is what it may be called.
     """
 
     wanted: str
@@ -165,7 +165,7 @@ class Run:
     """Steps one after the other, some other run of which may be equal.
 
     ``read`` has what comes from outside, as often as it is read, ``given`` each tensor that the
-    steps make and somebody else reads, None instead of the others. ``wiring`` says of everything
+    steps make and somebody else reads, None instead of the others. ``wiring`` says about everything
     that is read which result of the run it is, -1 for what is none.
     """
 

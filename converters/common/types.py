@@ -1,4 +1,4 @@
-"""Types and shapes of values as far as they are known, and what SkriptND calls their dtypes."""
+"""Types and shapes of values if known, and what SkriptND calls their dtypes."""
 
 from __future__ import annotations
 

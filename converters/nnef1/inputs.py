@@ -1,4 +1,4 @@
-"""The external tensors of a graph as inputs, with what a user says of shapes and dtypes."""
+"""The external tensors of a graph as inputs, with what a user says about shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError, error
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of inputs."""
+    """What the user says about inputs."""
 
     shapes: Mapping[str, Sequence[int | str]]
     dtypes: Mapping[str, str]
@@ -60,7 +60,7 @@ def graph_inputs(
 
 
 def _declared(checked: Checked) -> dict[str, Type]:
-    """What the document says of each input; symbols are names."""
+    """What the document says about each input; symbols are names."""
     names: dict[str, Value] = {name: name for name in checked.extended.symbols}
     found: dict[str, Type] = {}
     for statement in checked.document.graph.body:

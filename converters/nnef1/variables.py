@@ -62,7 +62,7 @@ def read_variable(
 ) -> Array:
     """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
-    ``quantizer`` is what ``graph.quant`` says of it; ``integer_codes`` admits items marked as
+    ``quantizer`` is what ``graph.quant`` says about it; ``integer_codes`` admits items marked as
     quantized for integers. Raises NnefError for a file that is missing,
     damaged, or not what the graph declares.
     """

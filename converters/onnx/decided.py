@@ -20,7 +20,7 @@ def decided_shape(
 
 
 def counted(vector: Tensor, count: int | None, builder: Builder) -> Tensor:
-    """A vector of as many elements as there are dimensions, where only a run tells its length."""
+    """A vector of as many elements as there are dimensions, if it is known only at run time."""
     if all(isinstance(extent, int) for extent in vector.shape):
         return vector
     if count is None:

@@ -22,7 +22,7 @@ _LONGEST = 80
 
 
 class Unreadable(Exception):
-    """A tensor that cannot be read; the message tells why, ``hint`` what to do."""
+    """A tensor that cannot be read; the message says why, ``hint`` what to do."""
 
     def __init__(self, reason: str, hint: str = "the model is damaged: save it again") -> None:
         super().__init__(reason)

@@ -86,7 +86,7 @@ def type_of(value: onnx.TypeProto) -> Type:
 
 
 def spelled(shape: Sequence[Extent]) -> list[int | str]:
-    """A shape as ONNX writes it: what only a run tells has a name."""
+    """A shape as ONNX writes it: what is known only at run time has a name."""
     return [extent if isinstance(extent, int) else str(extent) for extent in shape]
 
 
@@ -133,7 +133,7 @@ def _by_schema(
 
 
 def _sentence(cause: Exception) -> str:
-    """What the inference says of a node, without where it stands."""
+    """What the inference says about a node, without where it stands."""
     text = re.sub(r"^(\[[^]]*\])?\s*(\(op_type:[^)]*\):)?\s*", "", str(cause)).partition("\n")[0]
     return f"it is not valid ONNX: {text.strip().rstrip('.')}"
 

@@ -23,7 +23,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
-"""What an extent that data decide is at most, unless the user says otherwise."""
+"""What a data-dependent extent is at most, unless the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -36,7 +36,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
-    ``bounds`` is what the user says of the extents of each result that data decide.
+    ``bounds`` is what the user says about the extents of each result that data decide.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -87,7 +87,7 @@ class Node:
         return found
 
     def known_shape(self, position: int = 0) -> Shape | None:
-        """The shape of a result, None where only a run tells it."""
+        """The shape of a result, None if it is known only at run time."""
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None else expected.static
 
@@ -124,7 +124,7 @@ class Node:
         return None if found is None else found.value
 
     def extents(self, position: int) -> list[Extent] | None:
-        """The elements of an input that says extents: numbers, or what only a run tells.
+        """The elements of an input that says extents: numbers, or what is known only at run time.
 
         None where it is left out, or where data decide on it.
         """

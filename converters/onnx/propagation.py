@@ -1,6 +1,6 @@
 """Shape arithmetic: what becomes of extents that flow through tensors of integers.
 
-``Shape`` of a tensor with open extents starts such a chain; gathering, joining, cutting and
+``Shape`` of a tensor with dynamic dimensions starts such a chain; gathering, joining, cutting and
 arithmetic carry it on, on arrays of extents; whatever reads it as numbers (a reshape, a slice)
 finds them in ``Tensor.extents``. Nothing else is computed here.
 """
@@ -39,7 +39,7 @@ def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Ex
     try:
         found = function(arrays, attributes_of(proto))
     except (Unconvertible, TypeError, IndexError, ValueError):
-        # It depends on what only a run tells; then it is computed in the run.
+        # It depends on what is known only at run time; then it is computed in the run.
         return None
     results = found if isinstance(found, list) else [found]
     return [array(each) for each in results]

@@ -110,7 +110,7 @@ class OnnxModel:
 def read(source: Source) -> OnnxModel:
     """Reads a model.
 
-    Raises NnefError for a file that is none, for versions that nobody knows, for names that are
+    Raises NnefError for a file that is none, for versions that nothing knows, for names that are
     given twice, and for functions that cannot be inlined.
     """
     path, folder = UNNAMED, None
@@ -218,7 +218,7 @@ def _check_opsets(proto: onnx.ModelProto, path: str) -> None:
     newest = onnx.defs.onnx_opset_version()
     version = opsets_of(proto.opset_import).get("")
     if version is None and proto.ir_version >= _OPSETS_SINCE and _uses_standard(proto):
-        message = "the model does not say of which opset its operators are"
+        message = "the model does not say about which opset its operators are"
         raise error(message, hint="add an opset_import for the domain ''", file=path)
     if version is not None and not 1 <= version <= newest:
         message = f"the model is of opset {version}; this onnx knows 1 to {newest}"

@@ -52,7 +52,7 @@ def convert_sequence(
 ) -> tuple[Tensor | Items, bool]:
     """The result of a node about sequences, and whether it is a sequence.
 
-    Raises Unconvertible for what only a run tells.
+    Raises Unconvertible for what is known only at run time.
     """
     attributes = attributes_of(proto)
     tensors = [scope.get(name) for name in proto.input]
@@ -123,7 +123,7 @@ def _of_items(
 
 
 def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
-    """An item; where only a run tells which one, that of equal tensors in a row."""
+    """An item; where only a run says which one, that of equal tensors in a row."""
     alike = len({(each.dtype, each.shape) for each in items}) == 1
     if place is None or place.value is not None or not alike:
         return items[_place(place, len(items))]

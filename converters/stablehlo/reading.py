@@ -45,7 +45,7 @@ _DEEPEST = 512
 class HloModule:
     """A module with its function ``main``.
 
-    ``path`` is its name in messages. ``dimensions`` has the names of the open dimensions of inputs,
+    ``path`` is its name in messages. ``dimensions`` has the names of the dynamic dimensions of inputs,
     where JAX tells them, by the numbers of input and axis.
     """
 
@@ -173,7 +173,7 @@ def location_text(location: Any) -> str:
 
 
 def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], str]]:
-    """The name of a source, its text or bytecode, and the names of its open dimensions."""
+    """The name of a source, its text or bytecode, and the names of its dynamic dimensions."""
     if isinstance(source, (str, os.PathLike)) and not _is_text(source):
         path = Path(source)
         try:
@@ -219,7 +219,7 @@ def _of_bytes(data: bytes, path: str) -> tuple[str | bytes, Mapping[tuple[int, i
 
 
 def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
-    """The names of open dimensions, which may be expressions, of what jax.export gave.
+    """The names of dynamic dimensions, which may be expressions, of what jax.export gave.
 
     An input that is not used is left out of the module.
     """

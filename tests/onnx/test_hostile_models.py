@@ -129,7 +129,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "operator without a name": (_set("graph.node.0.op_type", ""), "there is no converter"),
     "future opset": (_set("opset_import.0.version", 9999), "opset 9999; this onnx knows 1 to"),
     "negative opset": (_set("opset_import.0.version", -1), "opset -1; this onnx knows 1 to"),
-    "no opset": (lambda proto: proto.ClearField("opset_import"), "does not say of which opset"),
+    "no opset": (lambda proto: proto.ClearField("opset_import"), "does not say about which opset"),
     "no outputs": (lambda proto: proto.graph.ClearField("output"), "no outputs"),
     "no nodes": (lambda proto: proto.graph.ClearField("node"), "nothing gives the output 'y'"),
     "node twice": (_twice("node"), "'y' is given twice"),

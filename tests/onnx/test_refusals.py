@@ -72,7 +72,7 @@ def test_all_that_is_wrong_is_told_at_once(
 
 @pytest.fixture
 def scale(make_model: Any) -> Any:
-    """A model with an operator of a custom domain, which nobody knows, and one that is known."""
+    """A model with an operator of a custom domain, which nothing knows, and one that is known."""
     return make_model(
         [
             node("Scale", ["x"], ["y"], name="own scale", domain="own.domain", factor=3.0),

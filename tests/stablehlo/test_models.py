@@ -1,4 +1,4 @@
-"""Networks of JAX, with open dimensions and gradients, on both routes against JAX."""
+"""Networks of JAX, with dynamic dimensions and gradients, on both routes against JAX."""
 
 from __future__ import annotations
 

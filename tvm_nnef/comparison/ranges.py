@@ -178,7 +178,7 @@ def _covers(statement: Statement, store: Store) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Scalars:
-    """Interval arithmetic on the ranges of tensors, and of scalars as far as they are known.
+    """Interval arithmetic on the ranges of tensors, and of scalars if known.
 
     These are the values that a statement names, and what a condition around narrows.
     """

@@ -104,7 +104,7 @@ class _Walk:
         return tuple(dict.fromkeys(found))
 
     def origin(self, tensor: Tensor) -> Origin | None:
-        """The operation of the source that gives a tensor, as far as it is known."""
+        """The operation of the source that gives a tensor, if known."""
         if self.source and self.recorded:
             return self.source.origin(tensor)
         return self.places.get(tensor.name)

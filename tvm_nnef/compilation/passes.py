@@ -99,7 +99,7 @@ def passes(
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say of the
+    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
     code for CUDA.
     Each list serves one compilation: the passes that write instructions of the virtual machine and
     the parameter file hand them to the last one.

@@ -218,7 +218,7 @@ def _bind_remaining_attributes(
 
 
 def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environment) -> bool:
-    """Binds an attribute if all that it depends on is known, and tells whether it did."""
+    """Binds an attribute if all that it depends on is known, and says whether it did."""
     name = parameter.name.name
     value = call.attributes.get(name)
     if value is None and parameter.default is not None:

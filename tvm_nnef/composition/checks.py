@@ -165,7 +165,7 @@ def _value(name: str, value: Value) -> str:
 
 
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
-    """What an assertion says when it fails, then the values that it names, as far as known yet."""
+    """What an assertion says when it fails, then the values that it names, if known."""
     if check.message:
         message = list(text_parts(check.message, env))
     else:

@@ -44,7 +44,7 @@ def item_names(target: nodes.Target | None, length: int, env: Environment) -> li
     """The names of the tensors of a packed result, as the left-hand side gives them."""
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
-        # Taking the positions apart tells which name each item gets.
+        # Taking the positions apart says which name each item gets.
         for name, place in decompose(target, tuple(range(length)), env, target.span).items():
             if isinstance(place, int):
                 names[place] = name

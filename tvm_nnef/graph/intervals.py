@@ -52,7 +52,7 @@ def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
 
 
 def ranges_of(statement: Statement) -> dict[str, Interval]:
-    """The intervals of a statement's indices and locals, as far as they are known.
+    """The intervals of a statement's indices and locals, if known.
 
     A loop whose extent varies has the interval of its largest extent.
     """

@@ -76,7 +76,7 @@ _MOST_STATEMENTS = 1 << 7
 class FormulaTypes:
     """Dtypes of the tensors of a formula, its compute types, and its large lookups.
 
-    ``is_finite`` tells whether the elements of a tensor are known to be finite numbers; ``bounds``
+    ``is_finite`` says whether the elements of a tensor are known to be finite numbers; ``bounds``
     has the largest value of each symbol; ``checked`` is that of :class:`Emitter`.
     """
 

@@ -254,8 +254,8 @@ class _Repeated:
     def _values(self, parameters: Sequence[Variable]) -> Lowered:
         """What body and condition read, of the parameters of a function."""
         node, count = self.node, len(self.node.carried)
-        behind = 1 + count + len(self.updates) + len(_packs(node))
-        index, rest = parameters[0], iter(parameters[behind:])
+        captured = 1 + count + len(self.updates) + len(_packs(node))
+        index, rest = parameters[0], iter(parameters[captured:])
         values = dict(zip(node.carried, parameters[1:], strict=False))
         values.update((tensor, next(rest)) for tensor in self.captured)
         builder = self.walk.builder

@@ -63,7 +63,7 @@ def padded(
 ) -> Padding | None:
     """The padding by which the only store of a statement, a reduction, loses its guards.
 
-    ``null`` is the null element of its operator; ``is_finite`` tells whether all elements of a
+    ``null`` is the null element of its operator; ``is_finite`` says whether all elements of a
     tensor are known to be finite numbers; ``bounds`` has the largest value of each symbol. None
     where there is no guard, or where the guards are not those of one load whose padding yields
     the null element.

@@ -49,7 +49,7 @@ def is_access(expression: nodes.Subscript, target: Type) -> bool:
 def check_indices(expression: nodes.Subscript, context: Context) -> bool:
     """Checks the indices of a tensor access, and their number where that is certain.
 
-    Tells whether a single index is a pack, so that the access gives a pack of elements.
+    Returns whether a single index is a pack, so that the access gives a pack of elements.
     """
     many = False
     items = expression.items

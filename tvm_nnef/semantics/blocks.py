@@ -23,7 +23,7 @@ def sort_blocks(
 ) -> CheckedDefinition:
     """The definition with its statements by block; those of a doubled block are joined.
 
-    ``standard`` tells whether its module belongs to the standard library.
+    ``standard`` says whether its module belongs to the standard library.
     """
     name = f"{module}.{node.name.name}" if standard else ""
     attributes = _statements(node, "attrib", nodes.Parameter)

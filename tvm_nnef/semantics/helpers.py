@@ -68,7 +68,7 @@ def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context
 def _check_parts(
     target: nodes.ListTarget, items: Sequence[_Part], found: Type, context: Context
 ) -> None:
-    """The lengths of the parts make up that of the value, as far as they are known."""
+    """The lengths of the parts make up that of the value, if known."""
     lengths = [_part_length(item) for item in items]
     known = sum(length for length in lengths if length is not None)
     flexible = None in lengths

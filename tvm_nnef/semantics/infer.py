@@ -112,7 +112,9 @@ def _property_hint(packed: bool, name: str) -> str:
 
 def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context: Context) -> Type:
     if base in ABSTRACT:
-        context.report.error(f"'{base}' is not a concrete type", at.span, "cast to int, real or bool")
+        context.report.error(
+            f"'{base}' is not a concrete type", at.span, "cast to int, real or bool"
+        )
         base = ANY
     if argument is None:
         return Type(base)

@@ -275,7 +275,7 @@ def _static(left: Dimension, right: Dimension) -> TypeGuard[int]:
 
 
 def _divisor(right: Dimension) -> Dimension:
-    """The divisor, 1 where a run makes it 0: a quotient that nobody needs must not stop it."""
+    """The divisor, 1 where a run makes it 0: a quotient that nothing needs must not stop it."""
     if isinstance(right, int):
         if right == 0:
             raise ZeroDivisionError

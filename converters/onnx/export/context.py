@@ -53,7 +53,7 @@ class Context:
         return (first, second) in self.facts or (second, first) in self.facts
 
     def learn(self, checks: Iterable[Check]) -> None:
-        """Takes what checks say of two extents as a fact."""
+        """Takes what checks say about two extents as a fact."""
         found = (trees.tree(check.condition) for check in checks)
         pairs = ((tree[1], tree[2]) for tree in found if isinstance(tree, list) and tree[0] == "eq")
         self.facts |= {(trees.text(left), trees.text(right)) for left, right in pairs}
@@ -116,6 +116,6 @@ def _array(tensor: Tensor, name: str) -> Array:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
-    """The declaration of a value; extents that only a run tells are names."""
+    """The declaration of a value; extents known only at run time are names."""
     spelled = [extent if isinstance(extent, int) else trees.text(extent) for extent in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

@@ -181,7 +181,7 @@ def _enter(
     if node.index is not None:
         emitter.values[node.index] = emitter.cast(step, "int64", context.types[node.index])
     for scan in node.scans:
-        # After the last step there is no item; what a condition says of it is not heard.
+        # After the last step there is no item; what a condition says about it is not heard.
         last = emitter.constant(len(scan.items) - 1, "int64", "extent")
         place = emitter.node("Min", step, last)
         emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], place, axis=0)

@@ -128,7 +128,7 @@ def _slice_at(node: Node, builder: Builder) -> Tensor:
 def _only_where(
     counts: Tensor, x: Tensor, axes: Tensor | None, node: Node, builder: Builder
 ) -> tuple[Extent, ...]:
-    """The shape that data decide, in the dimensions that they decide on."""
+    """The data-dependent shape, in the dimensions that they decide on."""
     number = node.input(1).size
     chosen = list(range(number)) if axes is None else None
     if axes is not None and axes.value is not None:

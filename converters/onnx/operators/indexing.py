@@ -1,4 +1,4 @@
-"""Operators that read or write at places which tensors tell."""
+"""Operators that read or write at places given by tensors."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ RANDOM = (
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node, builder: Builder) -> Tensor:
-    """1 with the probability that the input tells, else 0."""
+    """1 with the probability given by the input, else 0."""
     x = node.input(0)
     drawn = builder.call(
         "rand.uniform", as_type="float32", as_shape=x.shape, shape=x.shape, seed=_seed(node)

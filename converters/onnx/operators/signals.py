@@ -18,13 +18,13 @@ from tvm_nnef.converters.onnx.registry import Converter, operator
 
 @operator("DFT", since=17)
 def dft_17(node: Node, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that an attribute tells."""
+    """A Fourier transform along an axis given by an attribute."""
     return _dft(node, node.axis(node.input(0).rank, 1), builder)
 
 
 @operator("DFT", since=20)
 def dft_20(node: Node, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that an input tells."""
+    """A Fourier transform along an axis given by an input."""
     axis = node.optional(2)
     if axis is None:
         return _dft(node, node.input(0).rank - 2, builder)
@@ -34,7 +34,7 @@ def dft_20(node: Node, builder: Builder) -> Tensor:
 
 
 def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that only a run tells."""
+    """A Fourier transform along an axis known only at run time."""
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
     length, extents = node.optional(1), list(x.shape[:-1])
     same = length is None and not onesided

@@ -273,14 +273,14 @@ def _counts(
         known = window.counts(True)
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)
     rank = len(window.size)
-    behind = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
+    missing = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
     padded = [
         sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)
     ]
     ones = builder.full(1.0, (1, 1, *padded), dtype)
     return builder.call(
         "nn.sum_pool", ones, as_shape=(1, 1, *window.out),
-        more={**geometry, "padding": [*([0] * rank), *behind]},
+        more={**geometry, "padding": [*([0] * rank), *missing]},
     )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _globally(name: str, x: Tensor, builder: Builder, **attributes: float) -> Te
 
 @operator("DeformConv", since=19)
 def deform_conv(node: Node, builder: Builder) -> Tensor:
-    """A convolution whose window's elements are moved by offsets that a tensor tells."""
+    """A convolution whose window's elements are moved by offsets given by a tensor."""
     x, weight, offset = node.input(0), node.input(1), node.input(2)
     bias, mask = node.optional(3), node.optional(4)
     if x.rank != 4:

@@ -52,7 +52,7 @@ def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """The same for a shape that an operand tells."""
+    """The same for a shape given by an operand."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
     return broadcast_to(each, x, dims, tuple(extents_of(each.inputs[1])), builder)
 

@@ -145,7 +145,7 @@ def _interpolated(
     operands: Sequence[str],
     **attributes: str | float | None,
 ) -> str:
-    """A value resized along one or two dimensions, to what the operands of Resize say of them."""
+    """A value resized along one or two dimensions, to what the operands of Resize say about them."""
     emitter = invocation.emitter
     moved = spatial(emitter, value, before, axes, least=2)
     inside = [moved.first + place for place in range(len(axes))]

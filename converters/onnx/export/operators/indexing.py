@@ -1,4 +1,4 @@
-"""Elements by positions that data decide: gathers, scatters, the largest, the best boxes."""
+"""Elements by data-dependent positions: gathers, scatters, the largest, the best boxes."""
 
 from __future__ import annotations
 

@@ -184,12 +184,12 @@ def _bounds(
     """Begin and end as ONNX takes them: counted from the end where negative, and clipped.
 
     An end of -1 with a negative stride is before the first element to the tools, and the last
-    element to the draft; how many elements there are tells which.
+    element to the draft; how many elements there are says which.
     """
     if isinstance(size, int) and isinstance(count, int) and isinstance(begin, int):
         first = begin + size if begin < 0 else begin
-        behind = first + count * stride
-        return first, behind if behind >= 0 else -_ALL
+        stop = first + count * stride
+        return first, stop if stop >= 0 else -_ALL
     if stride < 0 and isinstance(end, int) and end < 0:
         first = begin if not isinstance(begin, int) or begin >= 0 else dimensions.add(begin, size)
         through = dimensions.ceildiv(dimensions.add(first, 1), -stride)
