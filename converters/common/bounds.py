@@ -18,7 +18,7 @@ _LISTED = 8
 """Names that a hint lists."""
 
 
-def bound_of_extent(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
+def bound_of_dimension(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
     """The bound of a dynamic dimension of an input; 0 where there is none."""
     if not isinstance(bounds, Mapping):
         return bounds

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.steps import results
-from tvm_nnef.converters.common.symbolic import Extent, Shape, array, largest, product
+from tvm_nnef.converters.common.symbolic import Size, Shape, array, largest, product
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -38,7 +38,7 @@ class Builder:
         operator: str,
         *arguments: Argument,
         as_type: str | None = None,
-        as_shape: Sequence[Extent] | None = None,
+        as_shape: Sequence[Size] | None = None,
         generics: Sequence[str] = (),
         more: Attributes | None = None,
         **attributes: Attribute | None,
@@ -84,21 +84,21 @@ class Builder:
 
     def computed(self, argument: Tensor) -> Tensor:
         """A tensor as a run has it, where only its extents are known; any other one as it is."""
-        if argument.extents is None:
+        if argument.sizes is None:
             return argument
         result = Tensor(argument.dtype, argument.shape, argument.source)
         given: dict[str, Attribute] = {
             "shape": list(argument.shape),
-            "value": list(argument.extents.reshape(-1)),
+            "value": list(argument.sizes.reshape(-1)),
         }
         self.steps.append(Call("layout.constant", (), given, (), (result,)))
         return result
 
-    def extent(self, extent: Extent) -> Tensor:
+    def dimension(self, size: Size) -> Tensor:
         """An extent as a tensor of rank 0."""
-        if isinstance(extent, int):
-            return self.constant(extent, "int64")
-        return self.computed(Tensor("int64", (), extents=array([extent]).reshape(())))
+        if isinstance(length, int):
+            return self.constant(length, "int64")
+        return self.computed(Tensor("int64", (), sizes=array([length]).reshape(())))
 
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
         """A tensor of known value."""
@@ -155,7 +155,7 @@ class Builder:
             return self.constant(x.value, dtype)
         return self.call("layout.cast", x, as_type=dtype, generics=(kind(dtype),))
 
-    def reshape(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+    def reshape(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """The elements in row-major order in another shape, none of whose extents is -1."""
         wanted = tuple(shape)
         if x.shape == wanted:
@@ -184,8 +184,8 @@ class Builder:
         """Dimensions of extent 1 put in, at places that count in the result."""
         rank = x.rank + len(axes)
         places = sorted(axis % rank for axis in axes)
-        extents = iter(x.shape)
-        shape = [1 if axis in places else next(extents) for axis in range(rank)]
+        sizes = iter(x.shape)
+        shape = [1 if axis in places else next(sizes) for axis in range(rank)]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
         return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
@@ -193,12 +193,12 @@ class Builder:
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Dimensions of extent 1 taken away."""
         places = sorted(axis % x.rank for axis in axes)
-        shape = [extent for axis, extent in enumerate(x.shape) if axis not in places]
+        shape = [size for axis, size in enumerate(x.shape) if axis not in places]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
         return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
 
-    def expand(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+    def expand(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """Dimensions of extent 1 stretched, new ones put in front."""
         wanted = tuple(shape)
         return (
@@ -208,8 +208,8 @@ class Builder:
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
         """Tensors concatenated along a dimension; empty ones are left out."""
         axis %= parts[0].rank
-        extent = sum(part.shape[axis] for part in parts)
-        shape = (*parts[0].shape[:axis], extent, *parts[0].shape[axis + 1 :])
+        size = sum(part.shape[axis] for part in parts)
+        shape = (*parts[0].shape[:axis], size, *parts[0].shape[axis + 1 :])
         kept = [part for part in parts if part.shape[axis]] or list(parts[:1])
         if len(kept) == 1:
             return kept[0]
@@ -218,11 +218,11 @@ class Builder:
             "layout.concat", tuple(kept), as_type=first.dtype, as_shape=shape, axis=axis
         )
 
-    def slice(self, x: Tensor, axis: int, begin: Extent, end: Extent, stride: int = 1) -> Tensor:
+    def slice(self, x: Tensor, axis: int, begin: Size, end: Size, stride: int = 1) -> Tensor:
         """Every ``stride``-th element from ``begin`` on, ``end`` left out; both in range."""
         axis %= x.rank
         if isinstance(begin, int) and isinstance(end, int):
-            count: Extent = max(0, -((begin - end) // stride))
+            count: Size = max(0, -((begin - end) // stride))
         else:
             count = end - begin if stride == 1 else -((begin - end) // stride)
         if stride == 1 and begin == 0 and count == x.shape[axis]:
@@ -238,7 +238,7 @@ class Builder:
             axes=[axis], begin=[begin], end=[end], stride=None if stride == 1 else [stride],
         )  # fmt: skip
 
-    def one_slice(self, x: Tensor, axis: int, position: Extent) -> Tensor:
+    def one_slice(self, x: Tensor, axis: int, position: Size) -> Tensor:
         """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         return self.call("extra.one_slice", x, as_shape=shape, axis=axis, place=position)
@@ -260,5 +260,5 @@ class Builder:
         return found
 
 
-def _known(extents: Sequence[Extent]) -> bool:
-    return all(isinstance(each, int) for each in extents)
+def _known(sizes: Sequence[Size]) -> bool:
+    return all(isinstance(each, int) for each in sizes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import Call, Declared, Invocation, Step, Tensor
 from tvm_nnef.symbolic import dimensions
 
@@ -55,7 +55,7 @@ class Dimensions:
             shape.append(declared)
         return tuple(shape)
 
-    def _known(self, found: Sequence[Extent]) -> int | Symbol | None:
+    def _known(self, found: Sequence[Size]) -> int | Symbol | None:
         """An extent that is the same in all invocations: a number, or an extent with a name."""
         first = found[0]
         if any(str(each) != str(first) for each in found):
@@ -72,7 +72,7 @@ class Dimensions:
         return found
 
 
-def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Extent, ...]]]:
+def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]]]:
     """The extents of all tensors, dimension after dimension, and what these are known by.
 
     Height and width are two things, even where they are equal in each invocation.
@@ -97,7 +97,7 @@ def _symbols(steps: Sequence[Step]) -> Iterator[Symbol]:
                 for value in attributes.values():
                     for item in value if isinstance(value, (list, tuple)) else (value,):
                         if isinstance(item, Symbolic):
-                            names = dimensions.symbols(item.extent)
+                            names = dimensions.symbols(item.size)
                             yield from (item.symbols[name] for name in names)
             case Invocation(operator):
                 yield from operator.symbols

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tvm_nnef.converters.common.bounds import Bounds, bound_of_extent
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, symbol
+from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
+from tvm_nnef.converters.common.symbolic import Size, Shape, Symbolic, symbol
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK, Open, OpenShape, Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
@@ -73,7 +73,7 @@ def _wrong_rank(
 def _shown(shape: OpenShape) -> str:
     if shape is None:
         return "no rank"
-    return ", ".join("?" if extent is None else str(extent) for extent in shape) or "a scalar"
+    return ", ".join("?" if size is None else str(size) for size in shape) or "a scalar"
 
 
 def _shape(
@@ -84,22 +84,22 @@ def _shape(
     symbols: dict[str, Symbolic],
 ) -> Shape | None:
     """A shape with its names replaced by numbers or symbols; None if one has no bound."""
-    extents: list[Extent] = []
-    for axis, extent in enumerate(wanted):
-        key = f"{name}_{axis}" if extent is None else extent
+    sizes: list[Size] = []
+    for axis, size in enumerate(wanted):
+        key = f"{name}_{axis}" if size is None else size
         if not isinstance(key, str):
-            extents.append(key)
+            sizes.append(key)
             continue
         if key in settled:
-            extents.append(settled[key])
+            sizes.append(settled[key])
             continue
-        bound = bound_of_extent(bounds, key, name, axis)
+        bound = bound_of_dimension(bounds, key, name, axis)
         if bound <= 0:
             return None
         if key not in symbols:
             symbols[key] = symbol(key, bound, len(symbols))
-        extents.append(symbols[key])
-    return tuple(extents)
+        sizes.append(symbols[key])
+    return tuple(sizes)
 
 
 def _settled(
@@ -107,11 +107,11 @@ def _settled(
 ) -> dict[str, int]:
     """The values of named dimensions that the shapes given for some inputs settle."""
     return {
-        name: extent
+        name: size
         for key, known in declared.items()
         if key in shapes
-        for name, extent in zip(known.shape or (), shapes[key], strict=False)
-        if isinstance(name, str) and isinstance(extent, int)
+        for name, size in zip(known.shape or (), shapes[key], strict=False)
+        if isinstance(name, str) and isinstance(size, int)
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from tvm_nnef.converters.common.emission import is_literal
 from tvm_nnef.converters.common.names import Namer, parts, without_suffix
 from tvm_nnef.converters.common.steps import reads, results
-from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
     Block,
     Branch,
@@ -40,8 +40,8 @@ def give_names(
     for tensor in (*graph.inputs, *graph.outputs):
         tensor.name = namer.name(tensor.source)
     for tensor in graph.inputs:
-        for extent in tensor.shape:
-            _name_symbols(extent, namer)
+        for size in tensor.shape:
+            _name_symbols(size, namer)
     variables = list(_variables(graph))
     for number, tensor in enumerate(variables, 1):
         tensor.name = namer.name(plain(tensor.source or tensor.hint or f"constant_{number}"))
@@ -88,9 +88,9 @@ def _name_inside(operator: Operator, taken: Collection[str]) -> None:
     _name_labels(operator.steps, namer)
 
 
-def _name_symbols(extent: Extent, namer: Namer) -> None:
-    if isinstance(extent, Symbolic):
-        for each in extent.symbols.values():
+def _name_symbols(size: Size, namer: Namer) -> None:
+    if isinstance(size, Symbolic):
+        for each in size.symbols.values():
             each.name = each.name or namer.name(each.wanted)
 
 

@@ -144,8 +144,8 @@ def is_open(step: Step) -> bool:
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):
             return True
-        for extent in each.shape:
-            if isinstance(extent, Symbolic) and any(s.tensor for s in extent.symbols.values()):
+        for size in each.shape:
+            if isinstance(size, Symbolic) and any(s.tensor for s in size.symbols.values()):
                 return True
     return False
 

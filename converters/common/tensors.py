@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbol, Symbolic, product
+from tvm_nnef.converters.common.symbolic import Size, Shape, Symbol, Symbolic, product
 from tvm_nnef.converters.common.types import Array, kind
 from tvm_nnef.graph.formula import ScalarType
 
@@ -24,7 +24,7 @@ class Tensor:
     """A tensor of a known dtype and shape; ``value`` where it is known before a run.
 
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
-    ``extents`` are its elements where they are computed from shapes known only at run time.
+    ``sizes`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Compared by identity.
     """
@@ -35,7 +35,7 @@ class Tensor:
     value: Array | None = field(default=None, repr=False)
     name: str | None = None
     hint: str = ""
-    extents: NDArray[np.object_] | None = field(default=None, repr=False)
+    sizes: NDArray[np.object_] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -62,7 +62,7 @@ class Pack:
 
     dtype: str
     shape: Shape
-    length: Extent
+    length: Size
     name: str | None = None
     hint: str = ""
     source: str = ""
@@ -117,7 +117,7 @@ class Loop:
     carried: tuple[tuple[Tensor, Tensor | Number], ...]
     scans: tuple[tuple[Tensor, Pack], ...]
     index: Tensor | None
-    count: Tensor | Extent | None
+    count: Tensor | Size | None
     condition: Tensor | None
     results: tuple[Result, ...]
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Size, Shape, Symbolic, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
@@ -35,7 +35,7 @@ class Type:
         """The shape where all of it is known."""
         if self.shape is None:
             return None
-        known = tuple(extent for extent in self.shape if isinstance(extent, (int, Symbolic)))
+        known = tuple(size for size in self.shape if isinstance(size, (int, Symbolic)))
         return known if len(known) == len(self.shape) else None
 
 
@@ -49,17 +49,17 @@ def is_default(dtype: str) -> bool:
     return dtype in DEFAULTS.values()
 
 
-def broadcast(*shapes: Sequence[Extent]) -> Shape:
+def broadcast(*shapes: Sequence[Size]) -> Shape:
     """The shape that several broadcast to, aligned from the right; raises ValueError if none."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    result: list[Extent] = []
+    result: list[Size] = []
     for column in zip(*padded, strict=True):
-        extents = [extent for extent in column if extent != 1]
-        numbers = {extent for extent in extents if isinstance(extent, int)}
+        sizes = [size for size in column if size != 1]
+        numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
         # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
-        above = (extent for extent in extents if len(extents) == 1 or largest(extent) > 1)
-        result.append(numbers.pop() if numbers else next(above, extents[0]) if extents else 1)
+        above = (size for size in sizes if len(sizes) == 1 or largest(size) > 1)
+        result.append(numbers.pop() if numbers else next(above, sizes[0]) if sizes else 1)
     return tuple(result)

@@ -171,7 +171,7 @@ class _State:
                 f"the input '{label}' is of type {call.item_type}, which is not {tensor.dtype}"
             )
             raise error(message, call.place, hint=f"give a dtype such as {default}")
-        _check_extents(tuple(map(largest, tensor.shape)), call, MAX_ELEMENTS)
+        _check_sizes(tuple(map(largest, tensor.shape)), call, MAX_ELEMENTS)
         self.scope[label] = tensor
 
     def _variable(self, call: Call) -> None:
@@ -258,11 +258,11 @@ def _check_shape(call: Call, most: int) -> tuple[int, ...]:
         message = "a dimension is known only at run time"
         raise error(message, call.place, hint="give the shapes of the inputs: input_shapes={…}")
     shape = tuple(each for each in items if isinstance(each, int))
-    _check_extents(shape, call, most)
+    _check_sizes(shape, call, most)
     return shape
 
 
-def _check_extents(shape: Shape, call: Call, most: int) -> None:
+def _check_sizes(shape: Shape, call: Call, most: int) -> None:
     if any(each < 1 for each in shape):
         message = f"the shape {list(shape)} has items that are not positive"
         raise error(message, call.place, hint="give the size of each dimension")

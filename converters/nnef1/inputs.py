@@ -52,9 +52,9 @@ def graph_inputs(
     inputs = {each.source: each for each in found}
     named: dict[str, Value] = {name: each for name, each in values.items() if name in symbols}
     for name, known in declared.items():
-        for symbol, extent in zip(known.shape or (), inputs[name].shape, strict=True):
+        for symbol, size in zip(known.shape or (), inputs[name].shape, strict=True):
             if isinstance(symbol, str):
-                named[symbol] = extent
+                named[symbol] = size
     _check_symbols(checked, named)
     return inputs, named
 

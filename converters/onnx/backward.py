@@ -54,12 +54,12 @@ def _add(found: dict[str, Type], name: str, shape: OpenShape, symbols: dict[str,
     old = found.get(name, UNKNOWN)
     if shape is None or (old.shape is not None and len(old.shape) != len(shape)):
         return
-    extents = []
+    sizes = []
     for own, new in zip(old.shape or (None,) * len(shape), shape, strict=True):
         if isinstance(own, str) and isinstance(new, int):
             symbols.setdefault(own, new)
-        extents.append(own if isinstance(own, int) else own if new is None else new)
-    found[name] = Type(old.dtype, tuple(extents))
+        sizes.append(own if isinstance(own, int) else own if new is None else new)
+    found[name] = Type(old.dtype, tuple(sizes))
 
 
 def _broadcast(
@@ -78,14 +78,14 @@ def _broadcast(
             continue
         padded = [_padded(other or (), len(shape)) for other in others]
         offset = len(shape) - len(own)
-        extents = [
-            _extent(each, shape[place + offset], [other[place + offset] for other in padded])
+        sizes = [
+            _size(each, shape[place + offset], [other[place + offset] for other in padded])
             for place, each in enumerate(own)
         ]
-        _add(found, name, tuple(extents), symbols)
+        _add(found, name, tuple(sizes), symbols)
 
 
-def _extent(own: Open, result: Open, others: Sequence[Open]) -> Open:
+def _size(own: Open, result: Open, others: Sequence[Open]) -> Open:
     """The extent of an operand, from those of the result and of the others."""
     if isinstance(own, int) or not isinstance(result, int):
         return own

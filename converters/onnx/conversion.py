@@ -282,7 +282,7 @@ def _propagated(
         if all(isinstance(item, int) for item in items.reshape(-1)):
             results[name] = Tensor(dtype, items.shape, name, items.astype(dtype))
         else:
-            results[name] = Tensor(dtype, items.shape, name, extents=items)
+            results[name] = Tensor(dtype, items.shape, name, sizes=items)
     return results
 
 

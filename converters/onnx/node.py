@@ -16,7 +16,7 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.symbolic import Size, Shape
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -123,7 +123,7 @@ class Node:
         found = self.optional(position)
         return None if found is None else found.value
 
-    def extents(self, position: int) -> list[Extent] | None:
+    def sizes(self, position: int) -> list[Size] | None:
         """The elements of an input that says extents: numbers, or what is known only at run time.
 
         None where it is left out, or where data decide on it.
@@ -131,8 +131,8 @@ class Node:
         found = self.optional(position)
         if found is None:
             return None
-        if found.extents is not None:
-            return list(found.extents.reshape(-1))
+        if found.sizes is not None:
+            return list(found.sizes.reshape(-1))
         return None if found.value is None else [int(each) for each in found.value.reshape(-1)]
 
     def required_value(self, position: int, name: str) -> Array:

@@ -145,7 +145,7 @@ def opsets_of(imports: object) -> dict[str, int]:
 
 
 def _elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
-    if any(extent < 0 for extent in tensor.dims):
+    if any(size < 0 for size in tensor.dims):
         raise Unreadable(f"its shape is {list(tensor.dims)}")
     if is_external(tensor):
         return elements(tensor, dtype, folder)
@@ -232,7 +232,7 @@ def _check_sparse(proto: onnx.ModelProto, path: str) -> None:
     for graph in (proto.graph, *proto.functions):
         for sparse in _sparse_tensors(graph):
             dtype = np.dtype(DTYPE_OF.get(sparse.values.data_type, "float64"))
-            size += math.prod(max(extent, 0) for extent in sparse.dims) * dtype.itemsize
+            size += math.prod(max(length, 0) for length in sparse.dims) * dtype.itemsize
     if size > _LIMIT:
         message = f"the sparse tensors of the model take {size} bytes when dense"
         hint = f"the limit is {_LIMIT} bytes: use smaller tensors"

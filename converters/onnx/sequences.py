@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import onnx
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extents_of
-from tvm_nnef.converters.common.symbolic import Extent, largest, number
+from tvm_nnef.converters.common.data_dependent import sizes_of
+from tvm_nnef.converters.common.symbolic import Size, largest, number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
-from tvm_nnef.converters.onnx.propagation import known_extents
+from tvm_nnef.converters.onnx.propagation import known_sizes
 
 Items: TypeAlias = "tuple[Tensor, ...]"
 Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
@@ -74,7 +74,7 @@ def _of_stacked(
         case "Identity":
             return stacked, True
         case "SequenceLength":
-            return builder.extent(stacked.shape[0]), False
+            return builder.dimension(stacked.shape[0]), False
         case "SequenceAt":
             place = tensors[1]
             first = -1 if place is None or place.value is None else int(place.value.reshape(()))
@@ -177,12 +177,12 @@ def _split(
     return results
 
 
-def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Extent]:
+def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
     """How large the parts are: as listed, or all of one size but the last one."""
-    found = known_extents(sizes)
+    found = known_sizes(sizes)
     if found is None and sizes.rank and isinstance(sizes.shape[0], int):
         bounds = [largest(x.shape[axis])] * sizes.shape[0]
-        return list(extents_of(sizes, bounds, builder))
+        return list(sizes_of(sizes, bounds, builder))
     if found is None:
         raise Unconvertible(
             "how many parts there are only a run tells", "freeze 'split' to an initializer"
@@ -192,22 +192,22 @@ def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Extent
     return _equal(number(x.shape[axis]), number(found.reshape(-1)[0]))
 
 
-def _listed(sizes: list[Extent], extent: Extent) -> list[Extent]:
+def _listed(sizes: list[Size], size: Size) -> list[Size]:
     """Parts of the sizes that are listed, which must add up to the extent."""
     static = [each for each in sizes if isinstance(each, int)]
-    if isinstance(extent, int) and len(static) == len(sizes) and sum(static) != extent:
-        reason = f"it splits {extent} elements into parts of {sum(static)} in all"
+    if isinstance(size, int) and len(static) == len(sizes) and sum(static) != size:
+        reason = f"it splits {size} elements into parts of {sum(static)} in all"
         raise Unconvertible(reason, "correct the model")
     if any(each < 0 for each in static):
         raise Unconvertible(f"a part has the size {min(static)}", "correct the model")
     return sizes
 
 
-def _equal(extent: int, size: int) -> list[Extent]:
+def _equal(length: int, size: int) -> list[Size]:
     """Parts of one size, but for the last one, which is what remains."""
     if size < 1:
         raise Unconvertible(f"it splits into parts of size {size}", "correct the model")
-    if extent // size > MOST_ITEMS:
-        reason = f"the sequence has {extent // size} items, and the limit is {MOST_ITEMS}"
+    if length // size > MOST_ITEMS:
+        reason = f"the sequence has {length // size} items, and the limit is {MOST_ITEMS}"
         raise Unconvertible(reason, "split into fewer parts")
-    return [*[size] * (extent // size), *([extent % size] if extent % size else [])]
+    return [*[size] * (length // size), *([length % size] if length % size else [])]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.common.tensors import Tensor
 
 _PLACES: Mapping[str, Callable[[Any, float], Any]] = {
@@ -34,21 +34,21 @@ _PERIODS = 64
 
 
 def repetitions(
-    extent: Extent, size: Extent, scale: object, transform: str, rounding: str
+    length: Size, size: Size, scale: object, transform: str, rounding: str
 ) -> int | None:
     """How often each element of a dimension stands beside itself; None where it is not so."""
-    if not isinstance(extent, int):
+    if not isinstance(length, int):
         # The period is the same for all sizes.
-        factor = next((n for n in range(1, _MOST + 1) if size == extent * n), 0)
+        factor = next((n for n in range(1, _MOST + 1) if size == length * n), 0)
         return repetitions(_PERIODS, _PERIODS * factor, scale, transform, rounding)
-    if not isinstance(size, int) or not extent or not size or size % extent:
+    if not isinstance(size, int) or not length or not size or size % length:
         return None
-    factor = size // extent
+    factor = size // length
     places, rounded = _PLACES.get(transform), _ROUNDINGS.get(rounding)
     if places is None or rounded is None or (scale is not None and scale != factor):
         return None
     numbers = np.arange(size)
-    found = np.clip(rounded(places(numbers.astype("float64"), float(factor))), 0, extent - 1)
+    found = np.clip(rounded(places(numbers.astype("float64"), float(factor))), 0, length - 1)
     return factor if np.array_equal(found, numbers // factor) else None
 
 
@@ -58,7 +58,7 @@ def nearest_places(place: Tensor, rounding: str, builder: Builder) -> Tensor:
     return builder.call(name, place, as_type="int64", as_shape=shape, rounding=rounding)
 
 
-def first_places(place: Tensor, reach: Extent, builder: Builder) -> Tensor:
+def first_places(place: Tensor, reach: Size, builder: Builder) -> Tensor:
     """Places as the numbers of the first of twice ``reach`` elements around each."""
     name, shape = "onnx.first_places", place.shape
     return builder.call(name, place, as_type="int64", as_shape=shape, reach=reach)

@@ -93,14 +93,14 @@ def _inputs(
         zip(input_names(module), module.main.arguments, strict=True)
     ):
         try:
-            extents = declared_shape(argument.type)
+            sizes = declared_shape(argument.type)
             dtype = dtype_of(argument.type)
         except Unconvertible as why:
             text = f"input '{name}': {why.reason}"
             raise NnefError([Diagnostic(text, hint=why.hint, file=module.path)]) from why
         shape = tuple(
-            module.dimensions.get((number, axis)) if extent is None else extent
-            for axis, extent in enumerate(extents)
+            module.dimensions.get((number, axis)) if size is None else size
+            for axis, size in enumerate(sizes)
         )
         declared[name] = Type(dtype, shape)
     for name, given in dtypes.items():
@@ -110,10 +110,10 @@ def _inputs(
             raise NnefError([Diagnostic(text, hint=tip, file=module.path)])
     wanted = {name: shapes.get(name, type_.shape or ()) for name, type_ in declared.items()}
     open_ = [
-        f"{name}_{axis}" if extent is None else str(extent)
+        f"{name}_{axis}" if size is None else str(size)
         for name, shape in wanted.items()
-        for axis, extent in enumerate(shape)
-        if not isinstance(extent, int)
+        for axis, size in enumerate(shape)
+        if not isinstance(size, int)
     ]
     check_bounds(bounds, [*open_, *declared], open_)
     return input_tensors(declared, shapes, dtypes, bounds, module.path)[0]
@@ -173,7 +173,7 @@ def _convert(
         scope[value] = result
         if result is None:
             continue
-        if result.value is not None or result.extents is not None:
+        if result.value is not None or result.sizes is not None:
             result.hint = result.hint or name.rpartition("/")[2]
         elif not result.source and value in context.names:
             result.source = context.names[value]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, array
+from tvm_nnef.converters.common.symbolic import Size, Shape, array
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -91,7 +91,7 @@ class Operation:
         return dtype_of(self.op.results[number].type)
 
     @property
-    def extents(self) -> list[int | None]:
+    def sizes(self) -> list[int | None]:
         """The shape that is declared of the first result, None for what is open."""
         return declared_shape(self.type)
 
@@ -194,19 +194,19 @@ def _narrow_elements(attribute: Any, dtype: str) -> Array:
     return (found.astype(dtype) ^ (span // 2)) - span // 2 if dtype == "int8" else found
 
 
-def extents_of(tensor: Tensor) -> list[Extent]:
+def sizes_of(tensor: Tensor) -> list[Size]:
     """The elements of a tensor that holds extents; refuses one that only a run computes."""
-    if tensor.extents is not None:
-        return list(tensor.extents.reshape(-1))
+    if tensor.sizes is not None:
+        return list(tensor.sizes.reshape(-1))
     if tensor.value is not None:
         return [int(each) for each in tensor.value.reshape(-1)]
     hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
     raise Unconvertible("its shape depends on data", hint)
 
 
-def of_extents(items: Any, shape: Shape, dtype: str) -> Tensor:
+def of_sizes(items: Any, shape: Shape, dtype: str) -> Tensor:
     """A tensor that holds extents: a constant where all of them are numbers."""
     found = array(items).reshape(tuple(int(each) for each in shape))
     if all(isinstance(each, int) for each in found.reshape(-1)):
         return Tensor(dtype, found.shape, value=found.astype(dtype))
-    return Tensor(dtype, found.shape, extents=found)
+    return Tensor(dtype, found.shape, sizes=found)

@@ -225,10 +225,10 @@ def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
     """
     used: Sequence[int] = exported.module_kept_var_idx
     return {
-        (number, axis): str(extent)
+        (number, axis): str(size)
         for number, place in enumerate(used)
-        for axis, extent in enumerate(exported.in_avals[place].shape)
-        if not isinstance(extent, int)
+        for axis, size in enumerate(exported.in_avals[place].shape)
+        if not isinstance(size, int)
     }
 
 

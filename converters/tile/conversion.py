@@ -127,12 +127,12 @@ class _Conversion:
         self, written: Written, arguments: Sequence[GraphTensor], dtype: str, shape: Sequence[Dim]
     ) -> GraphTensor:
         self.operators.append(written.definition)
-        attributes = {name: self.sizes.extent(each) for name, each in written.attributes.items()}
+        attributes = {name: self.sizes.value(each) for name, each in written.attributes.items()}
         return self.builder.call(
             written.definition.name.name,
             *arguments,
             as_type=dtype,
-            as_shape=self.sizes.extents(shape),
+            as_shape=self.sizes.shape(shape),
             more=attributes,
         )
 
@@ -191,7 +191,7 @@ class _Conversion:
 
     def _select(self, operands: Sequence[Converted | Dim | float]) -> GraphTensor:
         condition, *branches = operands
-        shapes = [self.sizes.extents(own.sizes) for own in branches if isinstance(own, Converted)]
+        shapes = [self.sizes.shape(own.sizes) for own in branches if isinstance(own, Converted)]
         if len(shapes) == 2 and shapes[0] != shapes[1]:
             first, second = (f"[{', '.join(map(str, each))}]" for each in shapes)
             raise Mistake(
@@ -222,10 +222,10 @@ class _Conversion:
             case Converted(tensor=tensor):
                 return self.builder.cast(tensor, dtype)
             case Dim():
-                extent = self.sizes.extent(self.sizes.resolved(operand))
-                if isinstance(extent, int):
-                    return _number(extent, dtype)
-                return self.builder.cast(self.builder.extent(extent), dtype)
+                size = self.sizes.value(self.sizes.resolved(operand))
+                if isinstance(size, int):
+                    return _number(size, dtype)
+                return self.builder.cast(self.builder.dimension(size), dtype)
         return _number(operand, dtype)
 
 

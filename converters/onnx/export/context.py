@@ -108,7 +108,7 @@ class Context:
 
 def _array(tensor: Tensor, name: str) -> Array:
     dtype = np.dtype(name)
-    shape = [int(extent) for extent in tensor.shape]
+    shape = [int(size) for size in tensor.shape]
     assert tensor.value is not None, tensor.name
     if isinstance(tensor.value, tuple):
         return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
@@ -117,5 +117,5 @@ def _array(tensor: Tensor, name: str) -> Array:
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
     """The declaration of a value; extents known only at run time are names."""
-    spelled = [extent if isinstance(extent, int) else trees.text(extent) for extent in shape]
+    spelled = [size if isinstance(size, int) else trees.text(size) for size in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

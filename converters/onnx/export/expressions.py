@@ -125,11 +125,11 @@ def _index(name: str, frame: Frame) -> Spread:
     """The numbers of the steps of a loop, along its dimension."""
     emitter, order = frame.emitter, frame.order
     after = len(order) - 1 - order.index(name)
-    extent, dtype = frame.extent(name), frame.dtypes["int"]
-    if isinstance(extent, int):
-        numbers = np.arange(extent).reshape(-1, *[1] * after)
+    size, dtype = frame.extent(name), frame.dtypes["int"]
+    if isinstance(size, int):
+        numbers = np.arange(size).reshape(-1, *[1] * after)
         return Spread(emitter.constant(numbers, dtype, "range"), after + 1, frozenset([name]))
-    ends = (emitter.constant(0, "int64"), emitter.extent(extent), emitter.constant(1, "int64"))
+    ends = (emitter.constant(0, "int64"), emitter.dimension(size), emitter.constant(1, "int64"))
     numbers_ = emitter.cast(emitter.node("Range", *ends), "int64", dtype)
     return Spread(
         emitter.unsqueeze(numbers_, list(range(1, after + 1))), after + 1, frozenset([name])
@@ -154,7 +154,7 @@ def number(scalar: Constant, dtypes: Mapping[ScalarType, str], emitter: Emitter)
     dtype = dtypes[scalar.type]
     if _is_number(scalar.value):
         return emitter.constant(constant(static(scalar), np.dtype(dtype)), dtype)
-    return emitter.cast(emitter.extent(scalar.value), "int64", dtype)
+    return emitter.cast(emitter.dimension(scalar.value), "int64", dtype)
 
 
 def _is_number(value: object) -> bool:

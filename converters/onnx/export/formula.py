@@ -181,11 +181,11 @@ def _reduced(operator: str, value: Spread, dtype: str, rest: Sequence[str], fram
 def _written_loops(store: Store, frame: Frame) -> list[str | None]:
     """The loop that runs along each dimension of the tensor, None along one of extent 1."""
     found: list[str | None] = []
-    for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
+    for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
         match subscript:
             case Subscript(Index(name), False) if name not in found:
                 found.append(name)
-            case Subscript(Constant(_, 0), False) if dimensions.equal(extent, 1):
+            case Subscript(Constant(_, 0), False) if dimensions.equal(size, 1):
                 found.append(None)
             case _:
                 raise Inexpressible("its formula writes elements at computed positions")

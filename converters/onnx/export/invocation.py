@@ -55,7 +55,7 @@ class Invocation(Arguments):
         if not all(isinstance(value, int) for value in values):
             raise Inexpressible(f"its attribute '{name}' is known at run time only")
 
-    def extents(self, name: str) -> list[Dimension]:
+    def sizes(self, name: str) -> list[Dimension]:
         """A pack of integers, some of which may be extents known only at run time."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)

@@ -59,10 +59,10 @@ def read(
 def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> list[str | None]:
     """The loop that goes through each dimension, None where another position is read."""
     found: list[str | None] = []
-    for subscript, extent in zip(subscripts, tensor.shape, strict=True):
+    for subscript, size in zip(subscripts, tensor.shape, strict=True):
         match subscript:
             case Subscript(Index(name), below=None) if name not in found and frame.context.same(
-                frame.extent(name), extent
+                frame.extent(name), size
             ):
                 found.append(name)
             case _:
@@ -70,14 +70,14 @@ def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> lis
     return found
 
 
-def _position(subscript: Subscript, extent: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
+def _position(subscript: Subscript, length: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
     """A position within [0, extent), remapped where the subscript says so, else clipped."""
     if subscript.index == Constant("int", 0):
         return single(frame.emitter.constant(0, "int64"))
     emitter, dtype = frame.emitter, frame.dtypes["int"]
     index = evaluate(subscript.index, frame)
     zero = single(emitter.constant(0, dtype))
-    size = single(emitter.cast(emitter.extent(extent), "int64", dtype))
+    size = single(emitter.cast(emitter.dimension(length), "int64", dtype))
     last = frame.node("Sub", size, single(emitter.constant(1, dtype)))
     if subscript.below is not None and subscript.above is not None:
         below = evaluate(subscript.below, frame)

@@ -59,8 +59,8 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
     if invocation.attribute("ceil_mode"):
         spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
         after = [
-            _rounded_up(count, lead, step, span, extent)
-            for count, lead, step, span, extent in zip(
+            _rounded_up(count, lead, step, span, length)
+            for count, lead, step, span, length in zip(
                 after, before, stride, spans, inputs, strict=True
             )
         ]
@@ -78,10 +78,10 @@ def paddings(invocation: Invocation) -> tuple[list[int], list[int]]:
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 
-def _rounded_up(count: int, lead: int, step: int, span: int, extent: Dimension) -> int:
-    if not isinstance(extent, int):
+def _rounded_up(count: int, lead: int, step: int, span: int, size: Dimension) -> int:
+    if not isinstance(size, int):
         return count + step - 1
-    rest = (extent + lead + count - span) % step
+    rest = (size + lead + count - span) % step
     return count + (step - rest) % step
 
 

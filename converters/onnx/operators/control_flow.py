@@ -13,8 +13,8 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import decided, extent_of
-from tvm_nnef.converters.common.symbolic import Extent, Shape, number
+from tvm_nnef.converters.common.data_dependent import decided, size_of
+from tvm_nnef.converters.common.symbolic import Size, Shape, number
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
@@ -106,7 +106,7 @@ def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> tuple[Builder
 
 def own(tensor: Tensor, builder: Builder) -> Tensor:
     """A tensor that a block may yield: one that it makes, or a copy of a constant."""
-    known = tensor.value is not None or tensor.extents is not None
+    known = tensor.value is not None or tensor.sizes is not None
     return builder.call("math.iden", tensor) if known else tensor
 
 
@@ -125,7 +125,7 @@ def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         count = None
     state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
     body = node.attributes["body"]
-    steps = None if count is None else node.extents(0)
+    steps = None if count is None else node.sizes(0)
     if steps:
         always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
         if always and _always_true(body, node.proto.input[1]):
@@ -151,7 +151,7 @@ def _always_true(body: onnx.GraphProto, first: str) -> bool:
 
 
 def _counted(
-    node: Node, steps: Extent, state: Sequence[Tensor], builder: Builder
+    node: Node, steps: Size, state: Sequence[Tensor], builder: Builder
 ) -> Sequence[Tensor]:
     """A loop of known length; unrolled where it changes the shapes of what it carries."""
     body = node.attributes["body"]
@@ -282,8 +282,8 @@ def _cut(
     found = list(finals)
     for position, buffer in enumerate(buffers, len(finals)):
         if node.known_shape(position) is None:
-            extent = extent_of(steps, node.bound(0, position), builder)
-            buffer = builder.slice(buffer, 0, 0, extent)
+            size = size_of(steps, node.bound(0, position), builder)
+            buffer = builder.slice(buffer, 0, 0, size)
         found.append(buffer)
     return found
 

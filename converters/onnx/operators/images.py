@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.symbolic import (
-    Extent,
+    Size,
     array,
     maximum,
     minimum,
@@ -30,12 +30,12 @@ class _Axis:
     """How one dimension is resized; a scale is known, or a tensor, or None: the size divided."""
 
     axis: int
-    size: Extent
+    size: Size
     scale: float | Tensor | None
     start: float | Tensor
     end: float | Tensor
 
-    def resized(self, x: Tensor) -> tuple[Extent, ...]:
+    def resized(self, x: Tensor) -> tuple[Size, ...]:
         """The shape of a tensor that is resized so."""
         return (*x.shape[: self.axis], self.size, *x.shape[self.axis + 1 :])
 
@@ -75,7 +75,7 @@ def resize_11(node: Node, builder: Builder) -> Tensor:
     transform = node.text("coordinate_transformation_mode", "half_pixel")
     count = len(places)
     scales: Sequence[float | Tensor | None]
-    shape: Sequence[Extent]
+    shape: Sequence[Size]
     if node.optional(2) is not None and node.input(2).size:
         factors = _numbers(node, 2, count, builder)
         # A region has no part in the shape: so do the inference of ONNX and its evaluator.
@@ -95,7 +95,7 @@ def resize_11(node: Node, builder: Builder) -> Tensor:
 
 
 def _unchanged(
-    x: Tensor, shape: Sequence[Extent], axis: int, scale: float | Tensor | None, transform: str
+    x: Tensor, shape: Sequence[Size], axis: int, scale: float | Tensor | None, transform: str
 ) -> bool:
     same = shape[axis] == x.shape[axis]
     if transform == "tf_crop_and_resize":
@@ -113,13 +113,13 @@ def _numbers(node: Node, position: int, count: int, builder: Builder) -> list[fl
     ]
 
 
-def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) -> list[Extent]:
+def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) -> list[Size]:
     """The shape that scales lead to, rounded down."""
     shape = list(node.input(0).shape)
     for axis, scale in zip(axes, scales, strict=True):
         if isinstance(scale, Tensor):
             size = builder.binary("math.mul", scale, _real(shape[axis], scale.dtype, builder))
-            shape[axis] = extent_of(size, node.bound(axis), builder)
+            shape[axis] = size_of(size, node.bound(axis), builder)
         else:
             # The decimal that a scale is meant to be: 0.7, and not the float32 below it.
             ratio = Fraction(str(np.float32(scale)))
@@ -127,16 +127,16 @@ def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) 
     return shape
 
 
-def _real(extent: Extent, dtype: str, builder: Builder) -> Tensor:
+def _real(size: Size, dtype: str, builder: Builder) -> Tensor:
     """An extent as a scalar of a type of reals."""
-    if isinstance(extent, int):
-        return builder.constant(extent, dtype)
-    return builder.cast(builder.extent(extent), dtype)
+    if isinstance(size, int):
+        return builder.constant(size, dtype)
+    return builder.cast(builder.dimension(size), dtype)
 
 
 def _sized(
     node: Node, axes: Sequence[int], builder: Builder
-) -> tuple[Sequence[float | Tensor | None], Sequence[Extent]]:
+) -> tuple[Sequence[float | Tensor | None], Sequence[Size]]:
     """The scales that lead to sizes, and the shape; one scale where the aspect ratio is kept."""
     x, sizes, known = node.input(0), node.input(3), node.known_shape()
     policy = node.text("keep_aspect_ratio_policy", "stretch")
@@ -144,29 +144,29 @@ def _sized(
         return _in_proportion(node, axes, policy == "not_larger", builder)
     shape = list(known or x.shape)
     if known is None:
-        wanted = node.extents(3) or _decided_at(node, sizes, axes, builder)
-        for axis, extent in zip(axes, wanted, strict=True):
-            shape[axis] = extent
+        wanted = node.sizes(3) or _decided_at(node, sizes, axes, builder)
+        for axis, length in zip(axes, wanted, strict=True):
+            shape[axis] = length
     pairs = [(shape[axis], x.shape[axis]) for axis in axes]
     scales = [
-        size / extent if isinstance(size, int) and isinstance(extent, int) else None
-        for size, extent in pairs
+        size / length if isinstance(size, int) and isinstance(length, int) else None
+        for size, length in pairs
     ]
     return scales, shape
 
 
 def _decided_at(
     node: Node, vector: Tensor, axes: Sequence[int], builder: Builder
-) -> Sequence[Extent]:
+) -> Sequence[Size]:
     """The elements of a vector as the extents of some dimensions of the result."""
-    return extents_of(
+    return sizes_of(
         counted(vector, len(axes), builder), [node.bound(axis) for axis in axes], builder
     )
 
 
 def _in_proportion(
     node: Node, axes: Sequence[int], smaller: bool, builder: Builder
-) -> tuple[Sequence[float | Tensor], Sequence[Extent]]:
+) -> tuple[Sequence[float | Tensor], Sequence[Size]]:
     x, sizes, known = node.input(0), node.input(3), node.known_shape()
     if sizes.value is not None and known is not None:
         found = [
@@ -174,18 +174,18 @@ def _in_proportion(
             for size, axis in zip(sizes.value, axes, strict=True)
         ]
         return [min(found) if smaller else max(found)] * len(axes), known
-    own = Tensor("int64", (len(axes),), extents=array([x.shape[axis] for axis in axes]))
-    extents = builder.cast(own, "float64")
-    ratios = builder.binary("math.div", builder.cast(sizes, "float64"), extents)
+    own = Tensor("int64", (len(axes),), sizes=array([x.shape[axis] for axis in axes]))
+    lengths = builder.cast(own, "float64")
+    ratios = builder.binary("math.div", builder.cast(sizes, "float64"), lengths)
     name = "min" if smaller else "max"
     scale = builder.call(f"math.{name}_reduce", ratios, as_shape=(), axes=[0], squeeze=True)
     if known is not None:
         return [scale] * len(axes), known
-    whole = builder.call("math.round", builder.binary("math.mul", extents, scale))
+    whole = builder.call("math.round", builder.binary("math.mul", lengths, scale))
     shape = list(x.shape)
     wanted = _decided_at(node, whole, axes, builder)
-    for axis, extent in zip(axes, wanted, strict=True):
-        shape[axis] = extent
+    for axis, length in zip(axes, wanted, strict=True):
+        shape[axis] = length
     return [scale] * len(axes), shape
 
 
@@ -218,9 +218,9 @@ def _resize_axis(
     builder: Builder,
 ) -> Tensor:
     scale, start, end = axis.scale, axis.start, axis.end
-    extent = x.shape[axis.axis]
+    size = x.shape[axis.axis]
     if mode == "NEAREST":
-        factor = repetitions(extent, axis.size, scale, transform, rounding)
+        factor = repetitions(size, axis.size, scale, transform, rounding)
         if factor is not None:
             name, shape = "image.nearest_upsample", axis.resized(x)
             return builder.call(name, x, as_shape=shape, axes=[axis.axis], factor=[factor])
@@ -231,7 +231,7 @@ def _resize_axis(
         known_scale=scale if isinstance(scale, float) else None,
         known_start=start if isinstance(start, float) else None,
         known_end=end if isinstance(end, float) else None,
-        size=axis.size, extent=extent, transform=transform,
+        size=axis.size, length=size, transform=transform,
     )  # fmt: skip
     shape = axis.resized(x)
     if mode == "NEAREST":
@@ -242,7 +242,7 @@ def _resize_axis(
     if transform != "tf_crop_and_resize":
         return y
     value = node.real("extrapolation_value")
-    return builder.call("onnx.extrapolate", y, place, axis=axis.axis, extent=extent, value=value)
+    return builder.call("onnx.extrapolate", y, place, axis=axis.axis, length=size, value=value)
 
 
 def _interpolated(
@@ -251,21 +251,21 @@ def _interpolated(
     axis: _Axis,
     mode: str,
     place: Tensor,
-    shape: Sequence[Extent],
+    shape: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
-    reach: Extent = 1 if mode == "LINEAR" else 2
+    reach: Size = 1 if mode == "LINEAR" else 2
     antialias = node.flag("antialias")
     if antialias:
         # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
-        extent, size = x.shape[axis.axis], axis.size
-        reach = -(-reach * maximum(extent, size) // maximum(size, 1)) + 1
+        length, size = x.shape[axis.axis], axis.size
+        reach = -(-reach * maximum(length, size) // maximum(size, 1)) + 1
     outside = node.flag("exclude_outside")
     scale = axis.scale
     weights = builder.call(
         "onnx.resize_weights", place, scale if isinstance(scale, Tensor) else None,
         as_type="float64", as_shape=(axis.size, 2 * reach),
-        known_scale=scale if isinstance(scale, float) else None, extent=x.shape[axis.axis],
+        known_scale=scale if isinstance(scale, float) else None, length=x.shape[axis.axis],
         reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
         antialias=antialias, exclude_outside=outside,
     )  # fmt: skip
@@ -337,12 +337,12 @@ def center_crop_pad(node: Node, builder: Builder) -> Tensor:
     shape = list(known or x.shape)
     if known is None:
         axes = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
-        sizes = node.extents(1) or _decided_at(node, node.input(1), axes, builder)
+        sizes = node.sizes(1) or _decided_at(node, node.input(1), axes, builder)
         for axis, size in zip(axes, sizes, strict=True):
             shape[axis] = size
-    for axis, (extent, wanted) in enumerate(zip(x.shape, shape, strict=True)):
-        kept = minimum(extent, wanted)
-        begin, front = (extent - kept) // 2, (wanted - kept) // 2
+    for axis, (length, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        kept = minimum(length, wanted)
+        begin, front = (length - kept) // 2, (wanted - kept) // 2
         x = builder.slice(x, axis, begin, begin + kept)
         if kept == wanted:
             continue
@@ -355,7 +355,7 @@ def center_crop_pad(node: Node, builder: Builder) -> Tensor:
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node, builder: Builder) -> Tensor:
     """The positions of a grid, moved by matrices."""
-    theta, size, known = node.input(0), node.extents(1), node.known_shape()
+    theta, size, known = node.input(0), node.sizes(1), node.known_shape()
     if known is not None:
         image = list(known[1:-1])
     elif size is not None:

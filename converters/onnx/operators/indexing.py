@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided
-from tvm_nnef.converters.common.symbolic import Extent, minimum
+from tvm_nnef.converters.common.symbolic import Size, minimum
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -22,11 +22,11 @@ def gather(node: Node, builder: Builder) -> Tensor:
     data, index = node.input(0), node.input(1)
     axis = node.axis(data.rank)
     shape = (*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
-    extent = data.shape[axis]
+    size = data.shape[axis]
     given = None if index.value is None else index.value.astype(np.int64)
-    if given is not None and (isinstance(extent, int) or not (given < 0).any()):
+    if given is not None and (isinstance(size, int) or not (given < 0).any()):
         places = (
-            given if not isinstance(extent, int) else np.where(given < 0, given + extent, given)
+            given if not isinstance(size, int) else np.where(given < 0, given + size, given)
         )
         if not index.rank and data.rank:
             place = int(places)
@@ -108,17 +108,17 @@ def compress(node: Node, builder: Builder) -> Tensor:
     if not node.has("axis"):
         x = builder.reshape(x, (x.size,))
     axis = node.axis(x.rank)
-    extent = minimum(condition.shape[0], x.shape[axis])
-    kept = builder.slice(condition, 0, 0, extent)
+    size = minimum(condition.shape[0], x.shape[axis])
+    kept = builder.slice(condition, 0, 0, size)
     shape = node.known_shape()
     if shape is None:
         found = decided(
-            builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, extent, builder
+            builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, size, builder
         )
         places = builder.squeeze(found, [0])
         shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
         return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
-    x = builder.slice(x, axis, 0, extent)
+    x = builder.slice(x, axis, 0, size)
     place = builder.call("extra.places_of_true", kept, as_type="int64")
     return builder.call(
         "extra.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
@@ -129,7 +129,7 @@ def compress(node: Node, builder: Builder) -> Tensor:
 def nonzero(node: Node, builder: Builder) -> Tensor:
     """The indices of elements that are not zero, a column each."""
     x, shape = node.input(0), node.known_shape()
-    if shape is None or not all(isinstance(extent, int) for extent in shape):
+    if shape is None or not all(isinstance(size, int) for size in shape):
         return decided(
             builder.call("layout.nonzero", x, as_type="int64"), (x.rank,), 1, x.size, builder
         )
@@ -156,7 +156,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
         numbers = builder.reshape(rows, rows.shape[:1])
         values, *others = _distinct(numbers, node.flag("sorted", True), builder)
         return _unrolled(values, x, axis, values.shape[0], builder), *others
-    number, width = (number_of(extent) for extent in rows.shape)
+    number, width = (number_of(size) for size in rows.shape)
     compared = builder.call("onnx.row_order", rows, as_type="int64", as_shape=(number, number))
     first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
     name = "onnx.sorted_rank" if node.flag("sorted", True) else "onnx.first_rank"
@@ -210,11 +210,11 @@ def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
 
 
 def _unrolled(
-    values: Tensor, x: Tensor, axis: int | None, count: Extent, builder: Builder
+    values: Tensor, x: Tensor, axis: int | None, count: Size, builder: Builder
 ) -> Tensor:
     if axis is None:
         return builder.reshape(values, (count,))
-    others = [extent for place, extent in enumerate(x.shape) if place != axis]
+    others = [size for place, size in enumerate(x.shape) if place != axis]
     spread = builder.reshape(values, (count, *others))
     order = [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]
     return builder.transpose(spread, order)

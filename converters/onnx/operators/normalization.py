@@ -48,7 +48,7 @@ def layer_normalization(node: Node, builder: Builder) -> Sequence[Tensor]:
     """The dimensions from an axis on normalized to mean 0 and variance 1."""
     x, scale, bias = node.input(0), node.input(1), node.optional(2)
     axes = list(range(node.axis(x.rank, -1), x.rank))
-    shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)]
     wide = builder.cast(x, "float32") if x.dtype == "float16" else x
     mean, deviation = Tensor(wide.dtype, tuple(shape)), Tensor(wide.dtype, tuple(shape))
     normalized = Tensor(wide.dtype, x.shape)

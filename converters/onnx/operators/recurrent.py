@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product
-from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Block, Loop, Pack, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -334,7 +334,7 @@ def _start(
     node: Node,
     position: int,
     number: int,
-    batch: Extent,
+    batch: Size,
     direction: Direction,
     batch_first: bool,
     builder: Builder,

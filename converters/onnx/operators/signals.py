@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.products import matrix_product
-from tvm_nnef.converters.common.symbolic import Extent, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Size, Symbolic, largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
@@ -36,20 +36,20 @@ def dft_20(node: Node, builder: Builder) -> Tensor:
 def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
     """A Fourier transform along an axis known only at run time."""
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
-    length, extents = node.optional(1), list(x.shape[:-1])
+    length, sizes = node.optional(1), list(x.shape[:-1])
     same = length is None and not onesided
     if length is None:
-        length = builder.call("extra.length_at", axis, as_type="int64", extents=extents,
+        length = builder.call("extra.length_at", axis, as_type="int64", sizes=sizes,
                               mirrored=inverse and onesided)  # fmt: skip
     length = builder.reshape(length, ())
-    shape: Sequence[Extent] = extents
+    shape: Sequence[Size] = sizes
     if not same:
         found = builder.call(
-            "onnx.spectrum_extents", axis, length, as_type="int64", as_shape=(len(extents),),
-            extents=extents, half=onesided and not inverse,
+            "onnx.spectrum_shape", axis, length, as_type="int64", as_shape=(len(sizes),),
+            sizes=sizes, half=onesided and not inverse,
         )  # fmt: skip
-        bounds = [max(node.bound(place), largest(each)) for place, each in enumerate(extents)]
-        shape = (node.known_shape() or extents_of(found, bounds, builder))[: len(extents)]
+        bounds = [max(node.bound(place), largest(each)) for place, each in enumerate(sizes)]
+        shape = (node.known_shape() or sizes_of(found, bounds, builder))[: len(sizes)]
     parts = 1 if inverse and onesided else 2
     spectrum = builder.call(
         "onnx.dft_at", x, axis, length, as_type="float64", as_shape=(*shape, parts),
@@ -60,7 +60,7 @@ def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
 
 def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
-    length: Tensor | Extent | None = node.optional(1)
+    length: Tensor | Size | None = node.optional(1)
     known = node.known_shape()
     if isinstance(length, Tensor):
         length = builder.reshape(length, ())
@@ -72,7 +72,7 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
         count = known[axis]
     else:
         if isinstance(length, Tensor):
-            length = extent_of(length, node.bound(axis), builder)
+            length = size_of(length, node.bound(axis), builder)
         count = length // 2 + 1 if onesided and not inverse else length
     parts = 1 if inverse and onesided else 2
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 : -1], parts)
@@ -80,7 +80,7 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
     if made is not None:
         return made
     if isinstance(length, Symbolic):
-        length = builder.extent(length)
+        length = builder.dimension(length)
     return _exactly(
         builder.call(
             "onnx.dft", x, length, as_type="float64", as_shape=shape, axis=axis, count=count,
@@ -95,27 +95,27 @@ _LARGEST_MATRIX = 1 << 22
 
 
 def _as_product(
-    x: Tensor, axis: int, length: Tensor | Extent, shape: Sequence[Extent], builder: Builder, *,
+    x: Tensor, axis: int, length: Tensor | Size, shape: Sequence[Size], builder: Builder, *,
     inverse: bool = False, onesided: bool = False,
 ) -> Tensor | None:  # fmt: skip
     """A transform of a length that is known as a product of matrices; None for other lengths.
 
     Its factors are made in double precision; the sums are those of a product in the signal's type.
     """
-    extent, count, (*_, p), (*_, parts) = x.shape[axis], shape[axis], x.shape, shape
-    if not all(isinstance(each, int) for each in (extent, count, length, p, parts)):
+    size, count, (*_, p), (*_, parts) = x.shape[axis], shape[axis], x.shape, shape
+    if not all(isinstance(each, int) for each in (size, count, length, p, parts)):
         return None
-    assert isinstance(extent, int) and isinstance(count, int) and isinstance(length, int)
+    assert isinstance(size, int) and isinstance(count, int) and isinstance(length, int)
     assert isinstance(p, int) and isinstance(parts, int)
-    if extent * p * count * parts > _LARGEST_MATRIX or not length:
+    if size * p * count * parts > _LARGEST_MATRIX or not length:
         return None
-    factors = _factors(extent, count, length, inverse=inverse, mirrored=inverse and onesided)
-    matrix = factors[:, :p, :, :parts].reshape(extent * p, count * parts)
+    factors = _factors(size, count, length, inverse=inverse, mirrored=inverse and onesided)
+    matrix = factors[:, :p, :, :parts].reshape(size * p, count * parts)
     wide = "float64" if x.dtype == "float64" else "float32"
     others = [place for place in range(x.rank - 1) if place != axis]
     rows = builder.transpose(builder.cast(x, wide), [*others, axis, x.rank - 1])
     front = [x.shape[place] for place in others]
-    rows = builder.reshape(rows, (*front, extent * p))
+    rows = builder.reshape(rows, (*front, size * p))
     product = matrix_product(rows, builder.constant(matrix.astype(wide)), builder)
     spectrum = builder.reshape(product, (*front, count, parts))
     back = sorted(range(x.rank - 1), key=[*others, axis].__getitem__)
@@ -123,13 +123,13 @@ def _as_product(
 
 
 def _factors(
-    extent: int, count: int, length: int, *, inverse: bool, mirrored: bool
+    size: int, count: int, length: int, *, inverse: bool, mirrored: bool
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """What each element of a signal adds to each of its spectrum, by their two parts.
 
     The second half of a mirrored spectrum is the conjugate of the first, which counts twice.
     """
-    step, place = np.arange(extent)[:, None], np.arange(count)
+    step, place = np.arange(size)[:, None], np.arange(count)
     used = 2 * step <= length if mirrored else step < length
     twice = np.where(mirrored & (step > 0) & (2 * step < length), 2.0, 1.0)
     scale = used * (twice / length if inverse else 1.0)
@@ -152,13 +152,13 @@ def stft(node: Node, builder: Builder) -> Tensor:
     onesided = node.flag("onesided", True)
     known, step = node.known_shape(), builder.reshape(step, ())
     if length is not None and length.value is not None:
-        size: Extent = int(length.value.reshape(()))
+        size: Size = int(length.value.reshape(()))
     elif window is not None:
         size = window.shape[0]
     elif known is not None:
         size = 2 * (known[2] - 1) if onesided else known[2]
     elif length is not None:
-        size = extent_of(length, largest(signal.shape[1]), builder)
+        size = size_of(length, largest(signal.shape[1]), builder)
     else:
         raise Unconvertible("neither its window nor its frame_length is there", "correct the model")
     frames = known[1] if known else _frames(node, signal.shape[1] - size, step, builder)
@@ -174,18 +174,18 @@ def stft(node: Node, builder: Builder) -> Tensor:
     if made is not None:
         return made
     spectrum = builder.call(
-        "onnx.dft", cut, builder.extent(size), as_type="float64", as_shape=shape, axis=2,
+        "onnx.dft", cut, builder.dimension(size), as_type="float64", as_shape=shape, axis=2,
         count=shape[2], parts=2, inverse=False, mirrored=False,
     )  # fmt: skip
     return _exactly(spectrum, signal, builder)
 
 
-def _frames(node: Node, room: Extent, step: Tensor, builder: Builder) -> Extent:
+def _frames(node: Node, room: Size, step: Tensor, builder: Builder) -> Size:
     """How many frames begin within the room, one each step."""
     if step.value is not None:
         return room // int(step.value) + 1
-    steps = builder.binary("math.div", builder.extent(room), builder.cast(step, "int64"))
-    return extent_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
+    steps = builder.binary("math.div", builder.dimension(room), builder.cast(step, "int64"))
+    return size_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
 
 
 _WINDOWS = {
@@ -199,7 +199,7 @@ _WINDOWS = {
 def _window(node: Node, builder: Builder) -> Tensor:
     a, b, c = _WINDOWS[node.operator]
     size = builder.reshape(node.input(0), ())
-    (count,) = node.known_shape() or node.extents(0) or [extent_of(size, node.bound(), builder)]
+    (count,) = node.known_shape() or node.sizes(0) or [size_of(size, node.bound(), builder)]
     found = builder.call(
         "onnx.cosine_window", size, as_type="float64", as_shape=(count,), count=count,
         a=a, b=b, c=c, periodic=node.flag("periodic", True),
@@ -217,8 +217,8 @@ def mel_weights(node: Node, builder: Builder) -> Tensor:
         builder.reshape(node.input(position), ()) for position in range(1, 5)
     )
     bins, count = node.known_shape() or (
-        extent_of(_bins(length, builder), node.bound(0), builder),
-        extent_of(node.input(0), node.bound(1), builder),
+        size_of(_bins(length, builder), node.bound(0), builder),
+        size_of(node.input(0), node.bound(1), builder),
     )
     edges = builder.call(
         "onnx.mel_edges", length, rate, low, high, as_type="int64", as_shape=(count + 2,),

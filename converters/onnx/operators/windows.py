@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, maximum, minimum, number, numbers
+from tvm_nnef.converters.common.symbolic import Size, maximum, minimum, number, numbers
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.common.windows import Geometry
@@ -36,7 +36,7 @@ class Window(Geometry):
     ceil: bool
 
     @property
-    def padding(self) -> list[Extent]:
+    def padding(self) -> list[Size]:
         """Counts in front, then after."""
         if not self.ceil:
             return [*self.before, *self.after]
@@ -59,35 +59,35 @@ class Window(Geometry):
         return found
 
 
-def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Window:
+def window_of(node: Node, inside: Sequence[Size], size: Sequence[int]) -> Window:
     """The window of a convolution or pooling node over spatial extents ``inside``."""
     rank = len(inside)
     stride = node.integers("strides") or [1] * rank
     dilation = node.integers("dilations") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
     auto, ceil = node.text("auto_pad", "NOTSET"), node.flag("ceil_mode")
-    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
-    out: list[Extent] = []
+    before, after = list[Size](pads[:rank]), list[Size](pads[rank:])
+    out: list[Size] = []
     for axis in range(rank):
         reach = (size[axis] - 1) * dilation[axis] + 1
-        extent, step = inside[axis], stride[axis]
+        length, step = inside[axis], stride[axis]
         if auto in ("SAME_UPPER", "SAME_LOWER"):
-            count = -(-extent // step)
-            total = maximum((count - 1) * step + reach - extent, 0)
+            count = -(-length // step)
+            total = maximum((count - 1) * step + reach - length, 0)
             smaller, larger = total // 2, total - total // 2
             before[axis], after[axis] = (
                 (smaller, larger) if auto == "SAME_UPPER" else (larger, smaller)
             )
         elif auto == "VALID":
             before[axis] = after[axis] = 0
-        room = extent + before[axis] + after[axis] - reach
+        room = length + before[axis] + after[axis] - reach
         count = room // step + 1
         if ceil:
             count = -(-room // step) + 1
             # The last window must begin in the input or the padding before it.
-            count = minimum(count, (extent + before[axis] - 1) // step + 1)
+            count = minimum(count, (length + before[axis] - 1) // step + 1)
         if isinstance(count, int) and count < 1:
-            padded = extent + before[axis] + after[axis]
+            padded = length + before[axis] + after[axis]
             reason = f"its window takes {reach} elements of axis {axis + 2}, which has {padded}"
             raise Unconvertible(reason, "use larger inputs", mismatch=True)
         out.append(count)
@@ -155,10 +155,10 @@ def _transposed_pads(
     stride: Sequence[int],
     dilation: Sequence[int],
     extra: Sequence[int],
-) -> tuple[list[Extent], list[Extent]]:
+) -> tuple[list[Size], list[Size]]:
     rank = x.rank - 2
     pads = node.integers("pads") or [0] * (2 * rank)
-    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
+    before, after = list[Size](pads[:rank]), list[Size](pads[rank:])
     auto, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     if auto == "VALID":
         before, after = [0] * rank, [0] * rank
@@ -166,9 +166,9 @@ def _transposed_pads(
         return before, after
     for axis in range(rank):
         reach = (number(weight.shape[axis + 2]) - 1) * dilation[axis] + 1
-        extent = x.shape[axis + 2]
-        size = extent * stride[axis] if wanted is None else wanted[axis - rank]
-        total = stride[axis] * (extent - 1) + extra[axis] + reach - size
+        length = x.shape[axis + 2]
+        size = length * stride[axis] if wanted is None else wanted[axis - rank]
+        total = stride[axis] * (length - 1) + extra[axis] + reach - size
         half = total // 2
         before[axis], after[axis] = (
             (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
@@ -206,12 +206,12 @@ def _geometry(window: Window) -> dict[str, Attribute | None]:
     }
 
 
-def _strides(shape: Sequence[Extent], columns_first: bool) -> list[Extent]:
+def _strides(shape: Sequence[Size], columns_first: bool) -> list[Size]:
     """How far apart neighbours are in a flattened tensor."""
     spatial = list(shape[2:])
     order = range(len(spatial)) if columns_first else reversed(range(len(spatial)))
-    strides: list[Extent] = [0] * len(spatial)
-    step: Extent = 1
+    strides: list[Size] = [0] * len(spatial)
+    step: Size = 1
     for axis in order:
         strides[axis], step = step, step * spatial[axis]
     return [step * shape[1], step, *strides]
@@ -275,7 +275,7 @@ def _counts(
     rank = len(window.size)
     missing = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
     padded = [
-        sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)
+        sum(sizes) for sizes in zip(window.inside, window.before, window.after, strict=True)
     ]
     ones = builder.full(1.0, (1, 1, *padded), dtype)
     return builder.call(

@@ -8,9 +8,9 @@ import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.layout import sliced
 from tvm_nnef.converters.stablehlo.operators.reductions import known_computation, settled
 from tvm_nnef.converters.stablehlo.registry import operation
@@ -49,11 +49,11 @@ def dynamic_slice(each: Operation, builder: Builder) -> Tensor:
     )
 
 
-def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Extent]) -> list[int]:
+def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[int]:
     found = []
-    for one, extent, size in zip(starts, x.shape, sizes, strict=True):
+    for one, length, size in zip(starts, x.shape, sizes, strict=True):
         assert one.value is not None
-        found.append(max(0, min(int(one.value.reshape(())), int(extent) - int(size))))
+        found.append(max(0, min(int(one.value.reshape(())), int(length) - int(size))))
     return found
 
 
@@ -72,7 +72,7 @@ def gather(each: Operation, builder: Builder) -> Tensor:
     numbers = stablehlo.GatherDimensionNumbers(each.attribute("dimension_numbers"))
     x, indices = each.inputs[:2]
     if len(each.inputs) > 2:
-        sizes: list[Extent] = extents_of(each.inputs[2])
+        sizes: list[Size] = sizes_of(each.inputs[2])
     else:
         sizes = list(each.integers("slice_sizes"))
     indices = _vectors_last(indices, numbers.index_vector_dim, builder)
@@ -82,17 +82,17 @@ def gather(each: Operation, builder: Builder) -> Tensor:
     offsets = list(numbers.offset_dims)
     count = indices.rank - 1 + len(offsets)
     batch = [axis for axis in range(count) if axis not in offsets]
-    extents: list[Extent] = [0] * count
-    for place, extent in zip(batch, indices.shape[:-1], strict=True):
-        extents[place] = extent
+    lengths: list[Size] = [0] * count
+    for place, size in zip(batch, indices.shape[:-1], strict=True):
+        lengths[place] = size
     for place, axis in zip(offsets, kept, strict=True):
-        extents[place] = sizes[axis]
+        lengths[place] = sizes[axis]
     moved = list(numbers.start_index_map)
     plain = _row_gather(x, indices, sizes, moved, batching, offsets, batch, builder)
     if plain is not None:
         return plain
     return builder.call(
-        "xla.gather", x, indices, as_shape=extents, shape=extents, sizes=sizes, map=moved,
+        "xla.gather", x, indices, as_shape=lengths, shape=lengths, sizes=sizes, map=moved,
         kept=kept, offset_dims=offsets, batch_dims=batch, operand_batch=batching,
         index_batch=list(numbers.start_indices_batching_dims),
     )  # fmt: skip
@@ -101,7 +101,7 @@ def gather(each: Operation, builder: Builder) -> Tensor:
 def _row_gather(
     x: Tensor,
     indices: Tensor,
-    sizes: Sequence[Extent],
+    sizes: Sequence[Size],
     moved: Sequence[int],
     batching: Sequence[int],
     offsets: Sequence[int],
@@ -113,17 +113,17 @@ def _row_gather(
         return None
     axis, rank = moved[0], indices.rank - 1
     whole = all(sizes[k] == x.shape[k] for k in range(x.rank) if k != axis)
-    extent = x.shape[axis]
+    size = x.shape[axis]
     if not whole or list(batch) != list(range(axis, axis + rank)) or len(offsets) != x.rank - 1:
         return None
-    if not isinstance(extent, int):
+    if not isinstance(size, int):
         return None
     places = builder.squeeze(indices, [rank])
     if places.dtype in ("uint8", "uint16", "uint32", "uint64"):
         places = builder.cast(places, "int64")
     places = builder.binary(
         "math.min", builder.binary("math.max", places, builder.constant(0, places.dtype)),
-        builder.constant(extent - 1, places.dtype),
+        builder.constant(size - 1, places.dtype),
     )  # fmt: skip
     shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
     return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
@@ -158,7 +158,7 @@ def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
     batching = list(numbers.input_batching_dims)
     left_out = {*numbers.inserted_window_dims, *batching}
     kept = [axis for axis in range(tensors[0].rank) if axis not in left_out]
-    sizes: list[Extent] = [1] * tensors[0].rank
+    sizes: list[Size] = [1] * tensors[0].rank
     for place, axis in zip(windows, kept, strict=True):
         sizes[axis] = updates[0].shape[place]
     more = {
@@ -187,7 +187,7 @@ def _stepwise(
     tensors: Sequence[Tensor],
     indices: Tensor,
     updates: Sequence[Tensor],
-    more: Mapping[str, list[Extent]],
+    more: Mapping[str, list[Size]],
     builder: Builder,
 ) -> list[Tensor]:
     """Any scalar computation: one update element after the other."""

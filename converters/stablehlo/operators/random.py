@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.elementwise import bitwise, shifted
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -24,7 +24,7 @@ Words: TypeAlias = "list[Tensor]"
 def rng(each: Operation, builder: Builder) -> Tensor:
     """Numbers between two, or around one; the same in every run, others for each operation."""
     low, high, shape_of = each.inputs
-    shape, dtype = tuple(extents_of(shape_of)), each.dtype()
+    shape, dtype = tuple(sizes_of(shape_of)), each.dtype()
     if np.dtype(dtype).kind == "b":
         raise Unconvertible("there are no random truth values", "compare random numbers")
     kind = "uniform" if each.text("rng_distribution") == "UNIFORM" else "normal"

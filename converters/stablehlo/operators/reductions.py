@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.stablehlo.operation import Operation, word
@@ -74,7 +74,7 @@ def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 
 def _known(name: str, x: Tensor, start: Tensor, axes: list[int], builder: Builder) -> Tensor:
-    shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+    shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
     found = x
     if axes:
         found = builder.call(REDUCE[name], x, as_shape=shape, axes=axes, squeeze=True)
@@ -106,7 +106,7 @@ def _extreme(
     direction = word(ops[0].attributes["comparison_direction"])
     if direction not in ("GT", "LT"):
         return None
-    shape = [extent for number, extent in enumerate(x.shape) if number != axis]
+    shape = [size for number, size in enumerate(x.shape) if number != axis]
     kind = "max" if direction == "GT" else "min"
     place = builder.call(
         f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
@@ -125,9 +125,9 @@ def _counts(places: Tensor, axis: int, each: Operation) -> bool:
     if small is None or small[1].value is None:
         return False
     row = small[1].value
-    extents = [1] * row.ndim
-    extents[axis - (places.rank - row.ndim)] = row.size
-    return row.shape == tuple(extents) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
+    sizes = [1] * row.ndim
+    sizes[axis - (places.rank - row.ndim)] = row.size
+    return row.shape == tuple(sizes) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
 
 
 def _stepwise(
@@ -151,7 +151,7 @@ def fold_slices(
     each: Operation,
     rows: Sequence[Tensor],
     starts: Sequence[Tensor],
-    count: Extent,
+    count: Size,
     builder: Builder,
 ) -> list[Tensor]:
     """A region's scalar computation of what it has and one slice after the other."""
@@ -177,7 +177,7 @@ def _variable(start: Tensor, builder: Builder) -> Tensor:
     return builder.computed(start)
 
 
-def settled(tensor: Tensor, shape: Sequence[Extent], builder: Builder) -> Tensor:
+def settled(tensor: Tensor, shape: Sequence[Size], builder: Builder) -> Tensor:
     """What a block yields: of the whole shape, and made inside of the block."""
     tensor = builder.computed(tensor)
     if tensor.shape != tuple(shape):

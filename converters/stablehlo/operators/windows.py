@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, product
+from tvm_nnef.converters.common.symbolic import Size, Shape, product
 from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.operators.layout import padded
@@ -36,12 +36,12 @@ class Windows:
         pairs = each.integers("padding", [0, 0] * rank)
         self.low, self.high = pairs[::2], pairs[1::2]
 
-    def shape(self, extents: Sequence[Extent]) -> Shape:
+    def shape(self, sizes: Sequence[Size]) -> Shape:
         """The shape of the results for padded and spread extents."""
         return tuple(
-            (extent - (size - 1) * wide - 1) // step + 1
-            for extent, size, wide, step in zip(
-                extents, self.size, self.dilation, self.stride, strict=True
+            (length - (size - 1) * wide - 1) // step + 1
+            for length, size, wide, step in zip(
+                sizes, self.size, self.dilation, self.stride, strict=True
             )
         )
 
@@ -75,10 +75,10 @@ def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Ten
     plain = {*windows.stride, *windows.spread, *windows.dilation} == {1}
     before, after = windows.low[axis], windows.high[axis]
     others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(after)
-    extent = x.shape[axis]
-    if not plain or others or windows.size[axis] != extent:
+    length = x.shape[axis]
+    if not plain or others or windows.size[axis] != length:
         return None
-    if (before, after) not in ((extent - 1, 0), (0, extent - 1)):
+    if (before, after) not in ((length - 1, 0), (0, length - 1)):
         return None
     return builder.call("math.cumsum", x, axis=axis, reverse=True if after else None)
 
@@ -91,8 +91,8 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
         low = high = [0] * x.rank
     else:
         low, high = windows.low, windows.high
-    extents = [
-        extent + before + after for extent, before, after in zip(x.shape, low, high, strict=True)
+    sizes = [
+        size + before + after for size, before, after in zip(x.shape, low, high, strict=True)
     ]
     axes = [
         axis for axis in range(x.rank)
@@ -103,7 +103,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
         return [items[axis] for axis in axes]
 
     return builder.call(
-        _POOL[name], x, as_shape=windows.shape(extents), axes=axes, size=of(windows.size),
+        _POOL[name], x, as_shape=windows.shape(sizes), axes=axes, size=of(windows.size),
         stride=of(windows.stride), dilation=of(windows.dilation), padding=[*of(low), *of(high)],
     )  # fmt: skip
 

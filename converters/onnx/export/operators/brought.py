@@ -81,7 +81,7 @@ def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
 
     def function(invocation: Invocation) -> Exported:
         emitter, shape = invocation.emitter, invocation.shape(0)
-        static = [extent for extent in shape if isinstance(extent, int)]
+        static = [size for size in shape if isinstance(size, int)]
         volume = invocation.attribute("volume")
         if len(static) < len(shape) or not isinstance(volume, int):
             raise Inexpressible("the extents that it reduces are known at run time only")
@@ -122,7 +122,7 @@ def _nonzero(invocation: Invocation) -> Exported:
 
 
 def _expand(invocation: Invocation) -> Exported:
-    return invocation.emitter.expand(invocation.value(0), invocation.extents("shape"))
+    return invocation.emitter.expand(invocation.value(0), invocation.sizes("shape"))
 
 
 def _unary(operator: str) -> ExportFunction:

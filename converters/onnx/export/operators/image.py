@@ -67,13 +67,13 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     rounding = str(invocation.attribute("rounding_method"))
     resized: list[tuple[int, int]] = []
     for axis, size in zip(invocation.axes(), invocation.numbers("size"), strict=True):
-        extent = invocation.shape(0)[axis]
-        if not isinstance(extent, int):
+        length = invocation.shape(0)[axis]
+        if not isinstance(length, int):
             raise Inexpressible("the extent that it resizes is known at run time only")
-        places = _places(extent, size, transform, rounding)
-        if places == list(range(extent)):
+        places = _places(length, size, transform, rounding)
+        if places == list(range(length)):
             continue
-        if _is_clear(extent, size, transform, rounding, places):
+        if _is_clear(length, size, transform, rounding, places):
             resized.append((axis, size))
         else:
             value = emitter.node("Gather", value, emitter.integers(places), axis=axis)
@@ -92,10 +92,10 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     )
 
 
-def _places(extent: int, size: int, transform: str, rounding: str) -> list[int]:
+def _places(length: int, size: int, transform: str, rounding: str) -> list[int]:
     """The elements nearest to positions, which the formula computes in float32."""
     one, half = np.float32(1), np.float32(0.5)
-    scale = np.float32(_scale(extent, size, transform))
+    scale = np.float32(_scale(length, size, transform))
     offset = half * scale - half if transform == "SYMMETRIC" else np.float32(0)
     positions = np.arange(size, dtype=np.float32) * scale * one + offset
     match rounding:
@@ -107,18 +107,18 @@ def _places(extent: int, size: int, transform: str, rounding: str) -> list[int]:
             places = np.ceil(positions - half)
         case _:
             places = np.floor(positions + half)
-    return [int(place) for place in np.clip(places, 0, extent - 1)]
+    return [int(place) for place in np.clip(places, 0, length - 1)]
 
 
-def _scale(extent: int, size: int, transform: str) -> Fraction:
+def _scale(length: int, size: int, transform: str) -> Fraction:
     if transform != "ALIGNED":
-        return Fraction(extent, size)
-    return Fraction(extent - 1, size - 1) if size > 1 else Fraction(0)
+        return Fraction(length, size)
+    return Fraction(length - 1, size - 1) if size > 1 else Fraction(0)
 
 
-def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Sequence[int]) -> bool:
+def _is_clear(length: int, size: int, transform: str, rounding: str, places: Sequence[int]) -> bool:
     """Whether positions are certain: exact in binary, or away from where rounding jumps."""
-    scale = _scale(extent, size, transform)
+    scale = _scale(length, size, transform)
     exact = all(number & (number - 1) == 0 for number in (scale.numerator, scale.denominator))
     offset = _HALF * scale - _HALF if transform == "SYMMETRIC" else Fraction(0)
     jump = Fraction(0) if rounding in ("FLOOR", "CEIL") else _HALF
@@ -131,7 +131,7 @@ def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Seq
             "ROUND_PREFER_CEIL": floor(position + _HALF),
         }[rounding]
         distance = abs(position - jump - round(position - jump))
-        if min(max(nearest, 0), extent - 1) != place or not (exact or distance > _MARGIN):
+        if min(max(nearest, 0), length - 1) != place or not (exact or distance > _MARGIN):
             return False
     return True
 
@@ -212,7 +212,7 @@ def _linear_upsample(invocation: Invocation) -> Exported:
         if zeros:
             around = [int(axis in axes) for axis in range(len(shape))]
             value = emitter.pad(value, around, around, invocation.scalar(0))
-            shape = [dimensions.add(extent, 2 * n) for extent, n in zip(shape, around, strict=True)]
+            shape = [dimensions.add(size, 2 * n) for size, n in zip(shape, around, strict=True)]
         after = list(shape)
         for axis, factor in part:
             after[axis] = dimensions.mul(shape[axis], factor)

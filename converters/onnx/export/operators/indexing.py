@@ -45,7 +45,7 @@ def _scatter_nd(invocation: Invocation) -> Exported:
     emitter, batch = invocation.emitter, invocation.number("batch_dims")
     index, shape = invocation.positions(1), invocation.shape(1)
     if batch:
-        static = [extent for extent in shape if isinstance(extent, int)]
+        static = [size for size in shape if isinstance(size, int)]
         if len(static) < len(shape):
             raise Inexpressible("its batch is known at run time only")
         grid = np.stack(list(np.indices(static[:-1])[:batch]), -1)

@@ -42,7 +42,7 @@ def _constant(invocation: Invocation) -> Exported:
     assert isinstance(values, tuple)
     numbers = [item for item in values if isinstance(item, (bool, int, float))]
     if len(numbers) < len(values):
-        parts = emitter.shape(invocation.extents("value"))
+        parts = emitter.shape(invocation.sizes("value"))
         return emitter.reshape(emitter.cast(parts, "int64", dtype), (len(values),), shape)
     items = np.array([constant(item, np.dtype(dtype)) for item in numbers], np.dtype(dtype))
     if len(items) > _LARGEST_FILLED and len(set(numbers)) == 1:
@@ -66,13 +66,13 @@ def _range(invocation: Invocation) -> Exported:
         return emitter.constant(numbers.astype(dtype), str(dtype), "range")
     if dtype.kind != "i":
         raise Inexpressible("how many numbers it gives is known at run time only")
-    begin, step_ = (extent_of(invocation, name) for name in ("first", "stride"))
+    begin, step_ = (size_of(invocation, name) for name in ("first", "stride"))
     end = dimensions.add(begin, dimensions.mul(count, step_))
-    made = emitter.node("Range", *(emitter.extent(each) for each in (begin, end, step_)))
+    made = emitter.node("Range", *(emitter.dimension(each) for each in (begin, end, step_)))
     return emitter.cast(made, "int64", str(dtype))
 
 
-def extent_of(invocation: Invocation, name: str) -> Dimension:
+def size_of(invocation: Invocation, name: str) -> Dimension:
     """An attribute that is an extent."""
     value = invocation.attribute(name)
     assert value is not None and not isinstance(value, (tuple, str, float))
@@ -142,7 +142,7 @@ def _unstack(invocation: Invocation) -> Exported:
 
 def _tile(invocation: Invocation) -> Exported:
     repeats: list[Dimension] = [1] * invocation.tensor(0).rank
-    for axis, count in zip(invocation.axes(), invocation.extents("repeats"), strict=True):
+    for axis, count in zip(invocation.axes(), invocation.sizes("repeats"), strict=True):
         repeats[axis] = count
     emitter = invocation.emitter
     return emitter.node("Tile", invocation.value(0), emitter.shape(repeats))
@@ -155,7 +155,7 @@ def _broadcast(invocation: Invocation) -> Exported:
 def _slice(invocation: Invocation) -> Exported:
     """Slice; where all is known, with positions that mean the same in both dialects."""
     axes, strides = invocation.axes(), invocation.numbers("stride")
-    begins, ends = invocation.extents("begin"), invocation.extents("end")
+    begins, ends = invocation.sizes("begin"), invocation.sizes("end")
     places = [
         _bounds(size, count, *given)
         for size, count, given in zip(
@@ -226,12 +226,12 @@ def _mirrored(invocation: Invocation, before: list[int], after: list[int]) -> st
     """Mirrored about the edge itself, for which ONNX has no mode: elements by their positions."""
     value = invocation.value(0)
     for axis, (front, back) in enumerate(zip(before, after, strict=True)):
-        extent = invocation.shape(0)[axis]
+        size = invocation.shape(0)[axis]
         if not front and not back:
             continue
-        if not isinstance(extent, int):
+        if not isinstance(size, int):
             raise Inexpressible("ONNX mirrors about the edge only at positions that are known")
-        places = np.pad(np.arange(extent), (front, back), mode="symmetric")
+        places = np.pad(np.arange(size), (front, back), mode="symmetric")
         indices = invocation.emitter.integers(places.tolist())
         value = invocation.emitter.node("Gather", value, indices, axis=axis)
     return value

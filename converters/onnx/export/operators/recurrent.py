@@ -13,10 +13,10 @@ _GATES = (0, 3, 1, 2)
 
 def _ordered(invocation: Invocation, operand: int) -> str:
     """Weights or biases of the gates in ONNX's order, for one direction."""
-    emitter, extent = invocation.emitter, invocation.shape(operand)[0]
-    if not isinstance(extent, int):
+    emitter, size = invocation.emitter, invocation.shape(operand)[0]
+    if not isinstance(size, int):
         raise Inexpressible("the number of its units is known at run time only")
-    sizes = emitter.integers([extent // 4] * 4)
+    sizes = emitter.integers([size // 4] * 4)
     parts = emitter.nodes_of("Split", [invocation.value(operand), sizes], 4, axis=0)
     return emitter.node("Concat", *(parts[gate] for gate in _GATES), axis=0)
 
@@ -28,7 +28,7 @@ def _lengths(invocation: Invocation) -> str:
         return ""
     emitter, (length, batch, _) = invocation.emitter, invocation.shape(0)
     wide = emitter.cast(steps, invocation.dtypes["int"], "int64")
-    most = emitter.node("Min", wide, emitter.extent(length))
+    most = emitter.node("Min", wide, emitter.dimension(length))
     limited = emitter.node("Max", most, emitter.constant(0, "int64"))
     return emitter.cast(emitter.expand(limited, [batch]), "int64", "int32")
 

@@ -66,8 +66,8 @@ def _cumulative_product(invocation: Invocation) -> Exported:
 
     Each step multiplies the products with those that many places before, and doubles how many.
     """
-    emitter, extents = invocation.emitter, invocation.tensor(0).shape
-    if not all(isinstance(extent, int) for extent in extents):
+    emitter, sizes = invocation.emitter, invocation.tensor(0).shape
+    if not all(isinstance(size, int) for size in sizes):
         raise Inexpressible("how many elements it multiplies is known at run time only")
     axis = emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
     axes = emitter.reshape(axis, (), (1,))
@@ -85,7 +85,7 @@ def _cumulative_product(invocation: Invocation) -> Exported:
     if invocation.attribute("exclusive"):
         found = moved(found, 1)
     steps = 1
-    while steps < max((int(extent) for extent in extents), default=0):
+    while steps < max((int(size) for size in sizes), default=0):
         found = emitter.node("Mul", found, moved(found, steps))
         steps *= 2
     return found
@@ -111,9 +111,9 @@ def _coordinates(operator: str) -> ExportFunction:
         (results,) = invocation.operation.results
         if not isinstance(results, tuple):
             return None
-        extents = [shape[axis] for axis in ordered]
-        sizes = [extent for extent in extents if isinstance(extent, int)]
-        if len(sizes) < len(extents):
+        lengths = [shape[axis] for axis in ordered]
+        sizes = [length for length in lengths if isinstance(length, int)]
+        if len(sizes) < len(lengths):
             raise Inexpressible("the extents that it searches are known at run time only")
         rest = [axis for axis in range(len(shape)) if axis not in axes]
         moved = emitter.permute(invocation.value(0), [*rest, *ordered])

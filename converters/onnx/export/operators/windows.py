@@ -34,7 +34,7 @@ def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimensi
     data = _dimensions(str(invocation.attribute("data_format")), rank)
     filters = _dimensions(str(invocation.attribute("filter_format")), rank)
     sizes = [invocation.shape(1)[axis] for axis in filters]
-    static = [extent for extent in sizes if isinstance(extent, int)]
+    static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
         raise Inexpressible("the extents of its filter are known at run time only")
     return data, filters, [invocation.shape(0)[axis] for axis in data], static
@@ -121,10 +121,10 @@ def _turned(
     extra = [0] * len(sizes)
     if invocation.attribute("output_size") is not None:
         wanted = invocation.numbers("output_size")
-        for axis, extent in enumerate(inputs):
-            if not isinstance(extent, int):
+        for axis, length in enumerate(inputs):
+            if not isinstance(length, int):
                 raise Inexpressible("its output's size is given, and its input's is not known")
-            reach = (extent - 1) * stride[axis] + spans[axis] - before[axis] - after[axis]
+            reach = (length - 1) * stride[axis] + spans[axis] - before[axis] - after[axis]
             extra[axis] = wanted[axis] - reach
     return before, after, extra
 
@@ -194,8 +194,8 @@ def _grown(
     shape: Sequence[Dimension], leading: Sequence[int], trailing: Sequence[int]
 ) -> tuple[Dimension, ...]:
     return tuple(
-        dimensions.add(extent, front + back)
-        for extent, front, back in zip(shape, leading, trailing, strict=True)
+        dimensions.add(size, front + back)
+        for size, front, back in zip(shape, leading, trailing, strict=True)
     )
 
 
