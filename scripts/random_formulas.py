@@ -34,7 +34,7 @@ def operator(seed: int) -> Operator:
 
 
 class _Contraction:
-    """Axes and steps by their extents, operands as lists of ``(index, lowest, highest)``.
+    """Axes and steps by their dimensions, operands as lists of ``(index, lowest, highest)``.
 
     Near to what is raised to an operator of Relax: a part of a dimension, an index twice, a shift,
     a dimension or an index that nothing needs.

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.steps import results
-from tvm_nnef.converters.common.symbolic import Size, Shape, array, largest, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, array, largest, product
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -83,7 +83,7 @@ class Builder:
         return argument
 
     def computed(self, argument: Tensor) -> Tensor:
-        """A tensor as a run has it, where only its extents are known; any other one as it is."""
+        """A tensor as a run has it, where only its dimensions are known; any other one as it is."""
         if argument.sizes is None:
             return argument
         result = Tensor(argument.dtype, argument.shape, argument.source)
@@ -95,10 +95,10 @@ class Builder:
         return result
 
     def dimension(self, size: Size) -> Tensor:
-        """An extent as a tensor of rank 0."""
-        if isinstance(length, int):
-            return self.constant(length, "int64")
-        return self.computed(Tensor("int64", (), sizes=array([length]).reshape(())))
+        """A dimension as a tensor of rank 0."""
+        if isinstance(size, int):
+            return self.constant(size, "int64")
+        return self.computed(Tensor("int64", (), sizes=array([size]).reshape(())))
 
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
         """A tensor of known value."""
@@ -156,7 +156,7 @@ class Builder:
         return self.call("layout.cast", x, as_type=dtype, generics=(kind(dtype),))
 
     def reshape(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
-        """The elements in row-major order in another shape, none of whose extents is -1."""
+        """The elements in row-major order in another shape, none of whose dimensions is -1."""
         wanted = tuple(shape)
         if x.shape == wanted:
             return x
@@ -181,7 +181,7 @@ class Builder:
         return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of extent 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at places that count in the result."""
         rank = x.rank + len(axes)
         places = sorted(axis % rank for axis in axes)
         sizes = iter(x.shape)
@@ -191,7 +191,7 @@ class Builder:
         return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of extent 1 taken away."""
+        """Dimensions of size 1 taken away."""
         places = sorted(axis % x.rank for axis in axes)
         shape = [size for axis, size in enumerate(x.shape) if axis not in places]
         if x.value is not None:
@@ -199,7 +199,7 @@ class Builder:
         return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
 
     def expand(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
-        """Dimensions of extent 1 stretched, new ones put in front."""
+        """Dimensions of size 1 stretched, new ones put in front."""
         wanted = tuple(shape)
         return (
             x if x.shape == wanted else self.call("extra.expand", x, as_shape=wanted, shape=wanted)

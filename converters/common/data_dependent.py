@@ -22,7 +22,7 @@ def decided(
 
 
 def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Size, ...]:
-    """The elements of a vector known only at run time as extents, each up to its bound."""
+    """The elements of a vector known only at run time as dimensions, each up to its bound."""
     return tuple(
         size_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
         for place, bound in enumerate(bounds)
@@ -30,7 +30,7 @@ def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[S
 
 
 def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
-    """A tensor of one integer (or a whole real) as an extent up to a bound."""
+    """A tensor of one integer (or a whole real) as a dimension up to a bound."""
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
     # One place more than the bound, so that what lies beyond is found out.
     below = builder.call(

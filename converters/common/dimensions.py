@@ -1,4 +1,4 @@
-"""The extents that an operator declares: equal ones as numbers, others under names.
+"""The dimensions that an operator declares: equal ones as numbers, others under names.
 
 Enters: for each input and output the tensors that take this part. Leaves: declared shapes.
 """
@@ -20,7 +20,7 @@ _OTHERS = "cdefgijkmpqrs"
 
 @dataclass(slots=True)
 class Dimensions:
-    """Names for extents that differ from one invocation to the next; the same for equal ones.
+    """Names for dimensions that differ from one invocation to the next; the same for equal ones.
 
     ``symbols`` are the dynamic dimensions of the graph given by an input.
     """
@@ -56,7 +56,7 @@ class Dimensions:
         return tuple(shape)
 
     def _known(self, found: Sequence[Size]) -> int | Symbol | None:
-        """An extent that is the same in all invocations: a number, or an extent with a name."""
+        """A dimension that is the same in all invocations: a number, or a dimension with a name."""
         first = found[0]
         if any(str(each) != str(first) for each in found):
             return None
@@ -73,7 +73,7 @@ class Dimensions:
 
 
 def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]]]:
-    """The extents of all tensors, dimension after dimension, and what these are known by.
+    """The dimensions of all tensors, dimension after dimension, and what these are known by.
 
     Height and width are two things, even where they are equal in each invocation.
     """
@@ -97,7 +97,7 @@ def _symbols(steps: Sequence[Step]) -> Iterator[Symbol]:
                 for value in attributes.values():
                     for item in value if isinstance(value, (list, tuple)) else (value,):
                         if isinstance(item, Symbolic):
-                            names = dimensions.symbols(item.size)
+                            names = dimensions.symbols(item.dimension)
                             yield from (item.symbols[name] for name in names)
             case Invocation(operator):
                 yield from operator.symbols

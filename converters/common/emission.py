@@ -169,7 +169,7 @@ def _output(tensor: Tensor) -> nodes.Parameter:
 
 
 def _declared(size: Size) -> nodes.Extent:
-    """An extent of a declaration; a dynamic one has a name, and its bound after it."""
+    """A dimension of a declaration; a dynamic one has a name, and its bound after it."""
     if isinstance(size, int):
         return nodes.Extent(_integer(size), span=NOWHERE)
     bounds = [origin.bound for origin in size.symbols.values()]
@@ -179,7 +179,7 @@ def _declared(size: Size) -> nodes.Extent:
 def _size(size: Size) -> nodes.Expression:
     if isinstance(size, int):
         return _integer(size)
-    return _of_tree(trees.tree(size.size), size.symbols)
+    return _of_tree(trees.tree(size.dimension), size.symbols)
 
 
 def _of_tree(tree: Any, symbols: Mapping[str, Symbol]) -> nodes.Expression:
@@ -205,7 +205,7 @@ _SIGNS: Mapping[str, nodes.BinaryOperator] = {
 
 
 def _origin(symbol: Symbol) -> nodes.Expression:
-    """A name that an input declares, or an extent of the tensor that has it."""
+    """A name that an input declares, or a dimension of the tensor that has it."""
     if symbol.tensor is None:
         assert symbol.name is not None
         return _identifier(symbol.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
-from tvm_nnef.converters.common.symbolic import Size, Shape, Symbolic, symbol
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, symbol
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK, Open, OpenShape, Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
@@ -23,8 +23,8 @@ def input_tensors(
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input, and the dimensions that stay dynamic, by name.
 
-    ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what the user says
-    of some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
+    ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
+    for some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
     are reported of inputs that nothing settles, ``others`` are names of inputs that are none of the
     graph, of which the user may say something as well. Raises NnefError, which lists everything.
     """

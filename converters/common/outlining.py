@@ -140,7 +140,7 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
 
 
 def is_open(step: Step) -> bool:
-    """Whether a step has to do with packs, or with data-dependent extents."""
+    """Whether a step has to do with packs, or with data-dependent dimensions."""
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):
             return True

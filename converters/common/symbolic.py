@@ -26,7 +26,7 @@ class Named(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """Where a symbol comes from: a dynamic dimension of an input, or a data-dependent extent.
+    """Where a symbol comes from: a dynamic dimension of an input, or a data-dependent dimension.
 
     The first has a bound, and a name that the text declares; the second is dimension ``axis`` of
     ``tensor``.
@@ -41,7 +41,7 @@ class Symbol:
 
 @dataclass(eq=False, slots=True, frozen=True)
 class Symbolic:
-    """An extent with symbols in it; ``symbols`` are those that may occur, by name.
+    """A dimension with symbols in it; ``symbols`` are those that may occur, by name.
 
     ``factors`` are what a product is made of, empty for what is none.
     """
@@ -81,10 +81,12 @@ class Symbolic:
         return _combined("sub", 0, self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (int, Symbolic)) and dimensions.equal(self.dimension, _plain(other))
+        return isinstance(other, (int, Symbolic)) and dimensions.equal(
+            self.dimension, _plain(other)
+        )
 
     def __hash__(self) -> int:
-        # Equal extents may be written differently.
+        # Equal dimensions may be written differently.
         return 0
 
     def __lt__(self, other: Size) -> bool:
@@ -104,7 +106,7 @@ class Symbolic:
 
     def __index__(self) -> NoReturn:
         raise Unconvertible(
-            f"it needs the extent {self} as a number, and only a run tells it",
+            f"it needs the dimension {self} as a number, and only a run tells it",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
 
@@ -115,7 +117,7 @@ class Symbolic:
 
 
 Size: TypeAlias = "int | Symbolic"
-Shape: TypeAlias = "tuple[Extent, ...]"
+Shape: TypeAlias = "tuple[Size, ...]"
 
 
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
@@ -148,14 +150,14 @@ def product(shape: Sequence[Size]) -> Size:
 
 
 def factors(size: Size) -> tuple[Size, ...]:
-    """What an extent is the product of: itself, unless it was made by multiplying."""
+    """What a dimension is the product of: itself, unless it was made by multiplying."""
     return size.factors if isinstance(size, Symbolic) and size.factors else (size,)
 
 
 def quotient(shape: Sequence[Size], known: Sequence[Size]) -> Size:
     """The volume of a shape divided by that of another, where it is known to divide it.
 
-    Extents and numbers that both have cancel out before anything is multiplied: products of sums
+    Dimensions and numbers that both have cancel out before anything is multiplied: products of sums
     are written out, and a number is not found in them again. 0 where the divisor is 0.
     """
     left, dividend = _factors(shape)
@@ -180,7 +182,7 @@ def _factors(shape: Sequence[Size]) -> tuple[list[Size], int]:
 
 
 def number(size: Size) -> int:
-    """An extent as a number; refuses the node if it is known only at run time."""
+    """A dimension as a number; refuses the node if it is known only at run time."""
     return size if isinstance(size, int) else size.__index__()
 
 
@@ -190,7 +192,7 @@ def numbers(shape: Sequence[Size]) -> list[int]:
 
 
 def largest(size: Size) -> int:
-    """The largest value that an extent may have."""
+    """The largest value that a dimension may have."""
     if isinstance(size, int):
         return size
     bounds = {name: origin.bound for name, origin in size.symbols.items()}
@@ -198,7 +200,7 @@ def largest(size: Size) -> int:
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """An array of extents; numbers become Python's."""
+    """An array of dimensions; numbers become Python's."""
     found = np.asarray(items, object)
     plain = [int(item) if isinstance(item, np.integer) else item for item in found.reshape(-1)]
     result = np.empty(found.size, object)
@@ -229,7 +231,7 @@ def _combined(function: str, left: Size, right: Size) -> Size:
 
 
 def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
-    """Two extents, the smaller one first; None where only a run says which one that is."""
+    """Two dimensions, the smaller one first; None where only a run says which one that is."""
     if _known("le", left, right) is True:
         return left, right
     return (right, left) if _known("le", right, left) is True else None

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Size, Shape, Symbol, Symbolic, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbol, Symbolic, product
 from tvm_nnef.converters.common.types import Array, kind
 from tvm_nnef.graph.formula import ScalarType
 
@@ -52,7 +52,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements; if it is known only at run time, whatever needs a number is refused."""
+        """The number of elements; Unconvertible if it is known only at run time."""
         return product(self.shape)  # type: ignore[return-value]
 
 
@@ -71,7 +71,7 @@ class Pack:
 Number: TypeAlias = "bool | int | float"
 Argument: TypeAlias = "Tensor | Pack | Number | Sequence[Tensor] | None"
 """An argument of an invocation: a tensor, a number, a pack of tensors, or nothing (``~``)."""
-Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Extent]"
+Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Size]"
 Result: TypeAlias = "Tensor | Pack | tuple[Tensor, ...] | None"
 """A result: a tensor, a pack of tensors, or one that nothing wants (``~``)."""
 
@@ -123,7 +123,7 @@ class Loop:
 
 
 Declared: TypeAlias = "tuple[int | Symbol, ...]"
-"""The extents of a declaration: numbers, and symbols that it gives names to."""
+"""The dimensions of a declaration: numbers, and symbols that it gives names to."""
 
 
 @dataclass(eq=False, slots=True)
@@ -131,7 +131,7 @@ class Operator:
     """Steps that stand for several runs of equal ones, as an operator of the model's own.
 
     Inputs and outputs are declared with ``input_shapes`` and ``output_shapes``. ``symbols`` are the
-    dynamic dimensions that no input tells, which become attributes. ``wanted`` is what it may be called.
+    dynamic dimensions in no input; they become attributes. ``wanted`` is a suggested name.
     """
 
     wanted: str

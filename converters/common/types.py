@@ -9,17 +9,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Size, Shape, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
 MAX_RANK = 64
 """The dimensions that a tensor may have; NumPy has the same limit."""
 
-Open: TypeAlias = "Extent | str | None"
-"""An extent, the name of one, or nothing known."""
+Open: TypeAlias = "Size | str | None"
+"""A dimension, the name of one, or nothing known."""
 OpenShape: TypeAlias = "tuple[Open, ...] | None"
-"""A shape of which some extents are names, or not known at all, or nothing is known."""
+"""A shape of which some dimensions are names, or not known at all, or nothing is known."""
 Array: TypeAlias = "NDArray[np.generic]"
 
 

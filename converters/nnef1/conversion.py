@@ -44,7 +44,7 @@ def convert_graph(
 ) -> tuple[ConvertedGraph, Groups]:
     """The graph of a document in steps, and the user's fragments that they belong to.
 
-    ``given`` is what the user says about inputs, ``path`` the model's name in messages.
+    ``given`` is what the user specifies for inputs, ``path`` the model's name in messages.
 
     Raises NnefError, which lists every operation that cannot be converted.
     """

@@ -1,4 +1,4 @@
-"""The external tensors of a graph as inputs, with what a user says about shapes and dtypes."""
+"""The external tensors of a graph as inputs, with what a user specifies for shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError, error
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says about inputs."""
+    """What the user specifies for inputs."""
 
     shapes: Mapping[str, Sequence[int | str]]
     dtypes: Mapping[str, str]

@@ -121,7 +121,7 @@ def _given(
     dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> Given:
-    """What the user says about inputs. Raises NnefError for unknown names."""
+    """What the user specifies for inputs. Raises NnefError for unknown names."""
     names = [each.name for each in checked.document.graph.parameters]
     for name in (*shapes, *dtypes):
         if name not in names:

@@ -134,7 +134,11 @@ def _range(operation: Operation, builder: Builder) -> Tensor:
         raise Unconvertible("'step' is known only at run time", "write a number")
     count: Size = maximum(-((first - last) // delta), 0)
     return builder.call(
-        "extra.range", builder.dimension(first), builder.dimension(delta), as_shape=(count,), count=count
+        "extra.range",
+        builder.dimension(first),
+        builder.dimension(delta),
+        as_shape=(count,),
+        count=count,
     )
 
 

@@ -27,7 +27,7 @@ _BROADCASTING = frozenset(
 
 
 def backward(nodes: Sequence[onnx.NodeProto], known: Mapping[str, Type]) -> dict[str, Type]:
-    """``known`` with the extents added that follow from those of results."""
+    """``known`` with the dimensions added that follow from those of results."""
     found = dict(known)
     symbols: dict[str, int] = {}
     for node in reversed(nodes):
@@ -68,7 +68,7 @@ def _broadcast(
     shape: Sequence[Open],
     symbols: dict[str, int],
 ) -> None:
-    """An extent of a result is that of the only operand that may have it; 1 is that of all."""
+    """A dimension of a result is that of the only operand that may have it; 1 is that of all."""
     operands = [(name, _settled(found.get(name, UNKNOWN).shape, symbols)) for name in names]
     for position, (name, own) in enumerate(operands):
         others = [other for place, (_, other) in enumerate(operands) if place != position]
@@ -86,7 +86,7 @@ def _broadcast(
 
 
 def _size(own: Open, result: Open, others: Sequence[Open]) -> Open:
-    """The extent of an operand, from those of the result and of the others."""
+    """The dimension of an operand, from those of the result and of the others."""
     if isinstance(own, int) or not isinstance(result, int):
         return own
     if result == 1 or all(other == 1 or (own is not None and other == own) for other in others):

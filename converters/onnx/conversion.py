@@ -80,7 +80,7 @@ def convert_graph(
     dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> ConvertedGraph:
-    """The main graph of a model; shapes, dtypes and bounds are what the user says about inputs.
+    """The main graph of a model; shapes, dtypes and bounds are what the user specifies for inputs.
 
     Raises NnefError, which lists everything that cannot be converted.
     """
@@ -272,7 +272,7 @@ def _convert_tensors(
 def _propagated(
     proto: onnx.NodeProto, inputs: Sequence[Tensor | None], expected: Sequence[Type | None]
 ) -> dict[str, Tensor] | None:
-    """Results that are extents: numbers where all of them are, else what is known only at run time."""
+    """Results that are dimensions: a constant if all of them are numbers."""
     found = propagate(proto, inputs)
     if found is None:
         return None

@@ -33,7 +33,7 @@ def infer(
 ) -> tuple[Type | None, ...]:
     """What is known of each result; None for one without a name.
 
-    What the model declares fills in what the schema leaves open. ``symbols`` are the extents that
+    Declarations of the model complete the schema. ``symbols`` are the dimensions that
     names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
     """
     check_ranks(proto, inputs)

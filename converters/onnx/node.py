@@ -16,14 +16,14 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
-"""What a data-dependent extent is at most, unless the user says otherwise."""
+"""What a data-dependent dimension is at most, unless the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -36,7 +36,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
-    ``bounds`` is what the user says about the extents of each result that data decide.
+    ``bounds`` is what the user specifies for the dimensions of each result that data decide.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -97,7 +97,7 @@ class Node:
         return None if expected is None or expected.shape is None else len(expected.shape)
 
     def bound(self, axis: int = 0, position: int = 0) -> int:
-        """What an extent of a result is at most where data decide.
+        """What a dimension of a result is at most where data decide.
 
         A result of which the user says nothing has the bound of the first one that has any.
         """
@@ -124,9 +124,9 @@ class Node:
         return None if found is None else found.value
 
     def sizes(self, position: int) -> list[Size] | None:
-        """The elements of an input that says extents: numbers, or what is known only at run time.
+        """The elements of an input that holds a shape: numbers or symbolic sizes.
 
-        None where it is left out, or where data decide on it.
+        None if it is left out or data-dependent.
         """
         found = self.optional(position)
         if found is None:

@@ -1,7 +1,7 @@
-"""Shape arithmetic: what becomes of extents that flow through tensors of integers.
+"""Shape arithmetic: what becomes of dimensions that flow through tensors of integers.
 
 ``Shape`` of a tensor with dynamic dimensions starts such a chain; gathering, joining, cutting and
-arithmetic carry it on, on arrays of extents; whatever reads it as numbers (a reshape, a slice)
+arithmetic carry it on, on arrays of dimensions; whatever reads it as numbers (a reshape, a slice)
 finds them in ``Tensor.sizes``. Nothing else is computed here.
 """
 
@@ -20,12 +20,12 @@ from tvm_nnef.converters.onnx.node import attributes_of
 
 Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
 _Attributes: TypeAlias = "Mapping[str, Any]"
-_Function: TypeAlias = "Callable[[Sequence[Extents | None], _Attributes], Any]"
+_Function: TypeAlias = "Callable[[Sequence[Sizes | None], _Attributes], Any]"
 """What returns a list has several results."""
 
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Sizes] | None:
-    """The results of a node as arrays of extents, None where it is not shape arithmetic."""
+    """The results of a node as arrays of dimensions, None where it is not shape arithmetic."""
     if is_shape_arithmetic(proto) and inputs and inputs[0] is not None:
         return [_shape(proto, inputs[0])]
     function = _FUNCTIONS.get(proto.op_type)
@@ -46,12 +46,12 @@ def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Si
 
 
 def is_shape_arithmetic(proto: onnx.NodeProto) -> bool:
-    """Whether a node gives extents, whatever its input holds."""
+    """Whether a node gives dimensions, whatever its input holds."""
     return proto.op_type in ("Shape", "Size")
 
 
 def known_sizes(tensor: Tensor) -> Sizes | None:
-    """The elements of a tensor as extents, where they are numbers or extents."""
+    """The elements of a tensor as dimensions, where they are numbers or dimensions."""
     if tensor.sizes is not None:
         return tensor.sizes
     value = tensor.value
@@ -112,7 +112,7 @@ def _reshape(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
 
 
 def _divide(left: Any, right: Any) -> Any:
-    """Truncated, as ONNX divides integers; extents are never negative."""
+    """Truncated, as ONNX divides integers; dimensions are never negative."""
     plain = not isinstance(left, Symbolic) and not isinstance(right, Symbolic)
     return int(np.fix(left / right)) if plain else left // right
 

@@ -55,7 +55,7 @@ def explained(
     """What is reported of a node whose conversion has failed; ``inputs`` are its operands in words.
 
     ``converter`` is the function of its operator, if there is one, ``custom`` if a user gave it.
-    What is not a refusal is the node's fault if ONNX's own checker says so, if a value does not fit,
+    Another error is the node's fault if ONNX's own checker says so, if a value does not fit,
     or if a converter of this package fails, which expects shapes as the operator's text has them;
     else the fault of a user's converter, which is named by its place.
     """

@@ -193,7 +193,7 @@ def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
 
 
 def _listed(sizes: list[Size], size: Size) -> list[Size]:
-    """Parts of the sizes that are listed, which must add up to the extent."""
+    """Parts of the sizes that are listed, which must add up to the dimension."""
     static = [each for each in sizes if isinstance(each, int)]
     if isinstance(size, int) and len(static) == len(sizes) and sum(static) != size:
         reason = f"it splits {size} elements into parts of {sum(static)} in all"

@@ -1,4 +1,4 @@
-"""Results that are known before a run: arithmetic on few known elements, and on extents.
+"""Results that are known before a run: arithmetic on few known elements, and on dimensions.
 
 An operation in, a tensor that holds its elements out; None for what only a run computes.
 """

@@ -13,7 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape, array
+from tvm_nnef.converters.common.symbolic import Shape, Size, array
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -160,7 +160,7 @@ def check_narrow_integers(op: Any) -> None:
 
 
 def declared_shape(type_: Any) -> list[int | None]:
-    """The extents of a tensor type, None for what is open."""
+    """The dimensions of a tensor type, None for what is open."""
     if not isinstance(type_, ir.RankedTensorType):
         raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
     return [
@@ -195,7 +195,7 @@ def _narrow_elements(attribute: Any, dtype: str) -> Array:
 
 
 def sizes_of(tensor: Tensor) -> list[Size]:
-    """The elements of a tensor that holds extents; refuses one that only a run computes."""
+    """The elements of a tensor that holds dimensions; refuses one that only a run computes."""
     if tensor.sizes is not None:
         return list(tensor.sizes.reshape(-1))
     if tensor.value is not None:
@@ -205,7 +205,7 @@ def sizes_of(tensor: Tensor) -> list[Size]:
 
 
 def of_sizes(items: Any, shape: Shape, dtype: str) -> Tensor:
-    """A tensor that holds extents: a constant where all of them are numbers."""
+    """A tensor that holds dimensions: a constant where all of them are numbers."""
     found = array(items).reshape(tuple(int(each) for each in shape))
     if all(isinstance(each, int) for each in found.reshape(-1)):
         return Tensor(dtype, found.shape, value=found.astype(dtype))

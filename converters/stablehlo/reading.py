@@ -45,8 +45,8 @@ _DEEPEST = 512
 class HloModule:
     """A module with its function ``main``.
 
-    ``path`` is its name in messages. ``dimensions`` has the names of the dynamic dimensions of inputs,
-    where JAX tells them, by the numbers of input and axis.
+    ``path`` is its name in messages. ``dimensions`` has the names of dynamic dimensions of inputs,
+    if JAX gives them, by the numbers of input and axis.
     """
 
     module: ir.Module

@@ -195,9 +195,9 @@ def writes_all(found: Nest) -> bool:
         return False
     for variable, bounded in zip(plain, found.problem.output, strict=True):
         assert variable is not None
-        if found.first[variable] != 0 or found.sizes[variable] != bounded.size:
+        if found.first[variable] != 0 or found.extents[variable] != bounded.size:
             return False
-    inner = [variable for variable in found.sizes if variable not in plain]
+    inner = [variable for variable in found.extents if variable not in plain]
     return any(_is_valid(found, values) for values in _candidates(found, inner))
 
 
@@ -205,9 +205,9 @@ def _is_valid(found: Nest, values: Mapping[Variable, Dim]) -> bool:
     """Whether reduction variables of these values are valid for each element of the output."""
     fixed = {variable: IndexExpression({}, value) for variable, value in values.items()}
     problem = found.problem.replaced(fixed)
-    outer = {each: size for each, size in found.sizes.items() if each not in values}
+    outer = {each: size for each, size in found.extents.items() if each not in values}
     elements = Nest(problem, outer, found.first)
-    ranges = [Bounded(fixed[variable], found.sizes[variable]) for variable in values]
+    ranges = [Bounded(fixed[variable], found.extents[variable]) for variable in values]
     return all(map(elements.holds, [*ranges, *problem.everything]))
 
 
@@ -216,7 +216,7 @@ def _candidates(found: Nest, inner: Sequence[Variable]) -> Iterator[dict[Variabl
     yield {each: Dim({}) for each in inner}
     yield {each: -found.first[each] for each in inner}
     yield {each: _cancelling(found, each) for each in inner}
-    yield {each: found.sizes[each] - 1 for each in inner}
+    yield {each: found.extents[each] - 1 for each in inner}
 
 
 def _cancelling(found: Nest, variable: Variable) -> Dim:

@@ -111,7 +111,7 @@ def test_a_node_without_a_name_has_a_number(network: Any) -> None:
 
 
 def test_branches_and_open_extents(make_model: Any) -> None:
-    """The results of a branch are compared; extents are those of the inputs that are given."""
+    """The results of a branch are compared; dimensions are those of the inputs that are given."""
 
     def body(operator: str) -> Any:
         value = onnx.helper.make_tensor_value_info("r", 1, None)

@@ -286,7 +286,7 @@ def test_what_is_brought_along_is_what_is_used(make_model: Any) -> None:
 
 
 def test_extents_are_tensors_where_a_run_needs_them(make_model: Any) -> None:
-    """Joined with a tensor of the run, and carried by a loop, an extent becomes a tensor."""
+    """Joined with a tensor of the run, and carried by a loop, a dimension becomes a tensor."""
     info = onnx.helper.make_tensor_value_info
     body = onnx.helper.make_graph(
         [node("Add", ["state", "state"], ["doubled"])],

@@ -1,4 +1,4 @@
-"""What is not a model, or a damaged or a hostile one: a diagnostic that tells what, never a traceback.
+"""Files that are not models, damaged and hostile models: a diagnostic, never a traceback.
 
 The files of a model may come from anywhere: nothing outside of its folder may be read.
 """
@@ -120,8 +120,8 @@ WEIGHT = "graph.initializer.0"
 DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "weight too short": (_set(f"{WEIGHT}.raw_data", b"123"), "tensor 'w' cannot be read"),
     "weight too long": (_set(f"{WEIGHT}.raw_data", b"1" * 60), "tensor 'w' cannot be read"),
-    "negative extent": (_set(f"{WEIGHT}.dims.0", -3), r"its shape is \[-3, 4\]"),
-    "huge extent": (_set(f"{WEIGHT}.dims.0", 10**12), "tensor 'w' cannot be read"),
+    "negative dimension": (_set(f"{WEIGHT}.dims.0", -3), r"its shape is \[-3, 4\]"),
+    "huge dimension": (_set(f"{WEIGHT}.dims.0", 10**12), "tensor 'w' cannot be read"),
     "unknown type": (_set(f"{WEIGHT}.data_type", 99), "elements of type number 99"),
     "strings": (_set(f"{WEIGHT}.data_type", 8), "elements of type string"),
     "output of nothing": (_set("graph.output.0.name", "z"), "nothing gives the output 'z'"),

@@ -296,5 +296,5 @@ def test_data_dependent_dimensions_have_the_same_names_in_every_conversion(make_
     ]
     model = make_model(nodes, [("x", "float32", [2, 3])], [("y", "float32", None)])
     for _ in range(2):
-        with pytest.raises(NnefError, match="it needs the extent data_1 as a number"):
+        with pytest.raises(NnefError, match="it needs the dimension data_1 as a number"):
             tvm_nnef.convert(model)

@@ -525,7 +525,7 @@ ARGUMENTS: Mapping[str, Case] = {
 
 
 def model_of(case: Case) -> Any:
-    """The ModelProto of a case; its outputs have ranks and no extents."""
+    """The ModelProto of a case; its outputs have ranks and no dimensions."""
 
     def value(name: str, dtype: str, shape: Sequence[int | str] | None) -> Any:
         number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

@@ -214,7 +214,7 @@ def gathered(axis):
 
 
 def guarded(x):
-    """Copies of parts of rows, chosen by conditions at places that are not multiples of anything."""
+    """Copies of parts of rows, chosen by conditions at positions that are multiples of nothing."""
     rows, columns = map(int, x.shape)
 
     def element(i, j):

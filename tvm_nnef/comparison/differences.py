@@ -37,7 +37,7 @@ place of the range, and not of e.
 """
 
 _SENTINEL = 1e18
-"""Elements from here on, beside smaller ones, stand for infinity (a mask): they do not set the scale."""
+"""Elements from here on, beside smaller ones, stand for infinity (a mask) and set no scale."""
 
 
 @dataclass(frozen=True, slots=True)

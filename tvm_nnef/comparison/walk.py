@@ -241,7 +241,7 @@ def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tenso
 
 
 def _last_use(level: Graph) -> dict[Tensor, int]:
-    """The position of the last node that reads a tensor, after all nodes for results of the graph."""
+    """The index of the last node that reads a tensor, after all nodes for results of the graph."""
     last = {
         tensor: position
         for position, node in enumerate(level.operations)

@@ -1,4 +1,4 @@
-"""What a compiled library says about itself: a module in, the same with a function ``metadata`` out.
+"""Metadata of a compiled library: a module in, the same with a function ``metadata`` out.
 
 The function takes nothing and returns a JSON object; programs in C++ or Python that load the
 library call it. Its members:

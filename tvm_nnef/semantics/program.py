@@ -28,7 +28,7 @@ class CheckedDefinition:
     """An operator or a graph, its statements by block; ``()`` where a block is absent.
 
     ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
-    (2.6.1). ``deferred`` names the attributes whose default is not a constant expression (2.5); they
+    (2.6.1). ``deferred`` names the attributes without a constant expression as default (2.5); they
     are evaluated after the inputs are bound, in the order of their declaration. ``dynamic`` names
     the attributes that take values known only at run time. ``pack_role`` is that of an operator
     that takes or gives packs of dynamic length.

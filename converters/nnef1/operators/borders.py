@@ -71,9 +71,7 @@ def _check_reflection(size: Size, most: Size, axis: int, border: str) -> None:
         raise Unconvertible(f"{reason}{available}", hint, mismatch=True)
 
 
-def _cropped(
-    x: Tensor, first: Sequence[Size], last: Sequence[Size], builder: Builder
-) -> Tensor:
+def _cropped(x: Tensor, first: Sequence[Size], last: Sequence[Size], builder: Builder) -> Tensor:
     """The tensor without some elements at both ends of each dimension."""
     axes = [axis for axis in range(x.rank) if first[axis] != 0 or last[axis] != 0]
     if not axes:

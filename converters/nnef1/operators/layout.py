@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape, number, product, quotient
+from tvm_nnef.converters.common.symbolic import Shape, Size, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -227,7 +227,7 @@ def _range(
 
 
 def _clamped(index: int, size: Size, least: int) -> Size:
-    """An index from the start, at most the extent, and at least ``least``."""
+    """An index from the start, at most the dimension, and at least ``least``."""
     found = index + size if index < 0 else index
     if found < 0:
         return least

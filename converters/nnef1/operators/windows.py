@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape, largest, maximum
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest, maximum
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.common.windows import Geometry
@@ -178,7 +178,7 @@ def _enlarged(
 
 
 def _automatic(large: Size, small: Size, reach: int, stride: int) -> tuple[Size, Size]:
-    """The paddings with which an extent becomes another one that is ``stride`` times smaller."""
+    """The paddings with which a dimension becomes another one that is ``stride`` times smaller."""
     return _halves(maximum((small - 1) * stride + reach - large, 0))
 
 

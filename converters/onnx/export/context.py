@@ -26,7 +26,7 @@ class Context:
 
     ``ports`` are the names of the model's outputs that no value has yet, ``preferred`` other
     names for tensors than their own, ``state`` the variables that a run changes, ``bounds`` the
-    largest values of symbols, ``facts`` pairs of extents that are equal where a run comes by.
+    largest values of symbols, ``facts`` pairs of dimensions that are equal where a run comes by.
     """
 
     types: Mapping[Tensor, str]
@@ -46,14 +46,14 @@ class Context:
         return emitter.values[tensor]
 
     def same(self, left: Dimension, right: Dimension) -> bool:
-        """Whether two extents are equal, by themselves or because a check says so."""
+        """Whether two dimensions are equal, by themselves or because a check says so."""
         if dimensions.equal(left, right):
             return True
         first, second = trees.text(left), trees.text(right)
         return (first, second) in self.facts or (second, first) in self.facts
 
     def learn(self, checks: Iterable[Check]) -> None:
-        """Takes what checks say about two extents as a fact."""
+        """Takes what checks say about two dimensions as a fact."""
         found = (trees.tree(check.condition) for check in checks)
         pairs = ((tree[1], tree[2]) for tree in found if isinstance(tree, list) and tree[0] == "eq")
         self.facts |= {(trees.text(left), trees.text(right)) for left, right in pairs}
@@ -116,6 +116,6 @@ def _array(tensor: Tensor, name: str) -> Array:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
-    """The declaration of a value; extents known only at run time are names."""
+    """The declaration of a value; dimensions known only at run time are names."""
     spelled = [size if isinstance(size, int) else trees.text(size) for size in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

@@ -116,11 +116,11 @@ class Emitter:
         return self.node("Reshape", name, self.shape(after), allowzero=zero)
 
     def unsqueeze(self, name: str, axes: Sequence[int]) -> str:
-        """Dimensions of extent 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at places that count in the result."""
         return self.node("Unsqueeze", name, self.integers(axes)) if axes else name
 
     def squeeze(self, name: str, axes: Sequence[int]) -> str:
-        """Dimensions of extent 1 taken away."""
+        """Dimensions of size 1 taken away."""
         return self.node("Squeeze", name, self.integers(axes)) if axes else name
 
     def slice(
@@ -145,15 +145,15 @@ class Emitter:
         return self.node("Expand", name, self.shape(shape))
 
     def shape(self, shape: Sequence[Dimension]) -> str:
-        """Extents as a vector of int64: a constant, or computed from the shapes of values."""
+        """Dimensions as a vector of int64: a constant, or computed from the shapes of values."""
         if all(isinstance(size, int) for size in shape):
             return self.constant(np.array(shape, np.int64), "int64", "shape")
         parts = [self.unsqueeze(self.dimension(size), [0]) for size in shape]
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
     def dimension(self, size: Dimension) -> str:
-        """An extent as an int64 of rank 0."""
-        return self._tree(trees.tree(length))
+        """A dimension as an int64 of rank 0."""
+        return self._tree(trees.tree(size))
 
     def rename(self, old: str, new: str, start: int) -> None:
         """Gives a value of the nodes from number ``start`` on another name."""
@@ -213,4 +213,4 @@ class Emitter:
                 return self.node("Not", self._tree(["eq", left, right]))
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
-        raise Inexpressible(f"the extent {trees.text(tree)} cannot be computed from shapes")
+        raise Inexpressible(f"the dimension {trees.text(tree)} cannot be computed from shapes")

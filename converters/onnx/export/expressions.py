@@ -150,7 +150,7 @@ def _lookup(items: Sequence[Scalar], index: Scalar, frame: Frame) -> Spread:
 
 
 def number(scalar: Constant, dtypes: Mapping[ScalarType, str], emitter: Emitter) -> str:
-    """A number, or an extent that is computed from shapes."""
+    """A number, or a dimension that is computed from shapes."""
     dtype = dtypes[scalar.type]
     if _is_number(scalar.value):
         return emitter.constant(constant(static(scalar), np.dtype(dtype)), dtype)

@@ -179,7 +179,7 @@ def _reduced(operator: str, value: Spread, dtype: str, rest: Sequence[str], fram
 
 
 def _written_loops(store: Store, frame: Frame) -> list[str | None]:
-    """The loop that runs along each dimension of the tensor, None along one of extent 1."""
+    """The loop that runs along each dimension of the tensor, None along one of size 1."""
     found: list[str | None] = []
     for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
         match subscript:

@@ -22,7 +22,7 @@ _LARGEST = 1 << 24
 class Spread:
     """A value over the loops of a statement: its dimensions are the last ``rank`` of them.
 
-    It has extent 1 along loops that are not in ``loops``, and may be broadcast along them.
+    It has size 1 along loops that are not in ``loops``, and may be broadcast along them.
     """
 
     name: str

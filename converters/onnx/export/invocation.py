@@ -56,7 +56,7 @@ class Invocation(Arguments):
             raise Inexpressible(f"its attribute '{name}' is known at run time only")
 
     def sizes(self, name: str) -> list[Dimension]:
-        """A pack of integers, some of which may be extents known only at run time."""
+        """A pack of integers, some of which may be dimensions known only at run time."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)
         return list(value)

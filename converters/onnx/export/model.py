@@ -51,7 +51,7 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     Values have the dtypes of the graph; what is computed in a wider type (float16, int8 …,
     design law 11) is cast and cast back. A variable that the graph updates is an input with the
     old value, which has the initial one as a default, and its new value is a further output with
-    ``.updated`` after the name; ``metadata_props`` pairs them. Checks of extents, which ONNX
+    ``.updated`` after the name; ``metadata_props`` pairs them. Checks of dimensions, which ONNX
     cannot say, are left out.
 
     Raises NnefError, which lists every operation that cannot be exported, with its place and the

@@ -71,7 +71,7 @@ def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> lis
 
 
 def _position(subscript: Subscript, length: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
-    """A position within [0, extent), remapped where the subscript says so, else clipped."""
+    """A position within [0, size), remapped where the subscript says so, else clipped."""
     if subscript.index == Constant("int", 0):
         return single(frame.emitter.constant(0, "int64"))
     emitter, dtype = frame.emitter, frame.dtypes["int"]

@@ -1,6 +1,6 @@
 """Windows over dimensions: what strides, dilations and paddings of the draft are to ONNX.
 
-An invocation of a convolution or pooling and extents enter, numbers leave. No node is made here
+An invocation of a convolution or pooling and dimensions enter, numbers leave. No node is made here
 but those that bring the dimensions of a pooling into ONNX's order, and back.
 """
 
@@ -74,7 +74,7 @@ def paddings(invocation: Invocation) -> tuple[list[int], list[int]]:
         for name in ("offset", "paddings")
     )
     if len(before) + len(totals) < 2 * len(invocation.using("paddings")):
-        raise Inexpressible("its padding depends on extents that are known at run time only")
+        raise Inexpressible("its padding depends on dimensions that are known at run time only")
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 
@@ -90,7 +90,7 @@ class Spatial:
     """A value whose dimensions of interest stand last, after two others.
 
     ``order`` are the dimensions as they stand now. Where there are not two others, these are one
-    dimension and one of extent 1; ``filling`` are more of extent 1, before the last ones.
+    dimension and one of size 1; ``filling`` are more of size 1, before the last ones.
     """
 
     value: str

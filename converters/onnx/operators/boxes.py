@@ -91,9 +91,7 @@ def _from_front(position: Size, size: Size) -> Size:
     return position + size * minimum(maximum(-position, 0), 1)
 
 
-def _turned(
-    x: Tensor, axis: int, begin: Size, stop: Size, step: int, builder: Builder
-) -> Tensor:
+def _turned(x: Tensor, axis: int, begin: Size, stop: Size, step: int, builder: Builder) -> Tensor:
     """A part of a dimension backwards from ``begin`` on; ``stop`` may be -1, beyond the front."""
     starts: list[Size] = [0] * x.rank
     steps = [1] * x.rank

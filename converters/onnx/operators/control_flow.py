@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided, size_of
-from tvm_nnef.converters.common.symbolic import Size, Shape, number
+from tvm_nnef.converters.common.symbolic import Shape, Size, number
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node

@@ -128,7 +128,7 @@ def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) 
 
 
 def _real(size: Size, dtype: str, builder: Builder) -> Tensor:
-    """An extent as a scalar of a type of reals."""
+    """A dimension as a scalar of a type of reals."""
     if isinstance(size, int):
         return builder.constant(size, dtype)
     return builder.cast(builder.dimension(size), dtype)
@@ -158,7 +158,7 @@ def _sized(
 def _decided_at(
     node: Node, vector: Tensor, axes: Sequence[int], builder: Builder
 ) -> Sequence[Size]:
-    """The elements of a vector as the extents of some dimensions of the result."""
+    """The elements of a vector as the sizes of some dimensions of the result."""
     return sizes_of(
         counted(vector, len(axes), builder), [node.bound(axis) for axis in axes], builder
     )
@@ -257,7 +257,7 @@ def _interpolated(
     reach: Size = 1 if mode == "LINEAR" else 2
     antialias = node.flag("antialias")
     if antialias:
-        # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
+        # Towards smaller sizes the kernel is as much wider; how much, the dimensions bound.
         length, size = x.shape[axis.axis], axis.size
         reach = -(-reach * maximum(length, size) // maximum(size, 1)) + 1
     outside = node.flag("exclude_outside")
@@ -307,7 +307,7 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
     )
     largest, ratio = node.text("mode", "avg") == "max", node.integer("sampling_ratio")
     shape = (rois.shape[0], x.shape[1], height, width)
-    # Without a ratio, data decide how many samples a cell has: no more than the image's extents.
+    # Without a ratio, data decide how many samples a cell has: no more than the image's dimensions.
     taps = (
         (ratio, ratio) if ratio > 0 else (-(-x.shape[2] // height) + 1, -(-x.shape[3] // width) + 1)
     )

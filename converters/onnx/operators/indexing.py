@@ -25,9 +25,7 @@ def gather(node: Node, builder: Builder) -> Tensor:
     size = data.shape[axis]
     given = None if index.value is None else index.value.astype(np.int64)
     if given is not None and (isinstance(size, int) or not (given < 0).any()):
-        places = (
-            given if not isinstance(size, int) else np.where(given < 0, given + size, given)
-        )
+        places = given if not isinstance(size, int) else np.where(given < 0, given + size, given)
         if not index.rank and data.rank:
             place = int(places)
             return builder.squeeze(builder.slice(data, axis, place, place + 1), [axis])
@@ -209,9 +207,7 @@ def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
     return builder.call("math.sub", total, 1), builder.squeeze(found, [0])
 
 
-def _unrolled(
-    values: Tensor, x: Tensor, axis: int | None, count: Size, builder: Builder
-) -> Tensor:
+def _unrolled(values: Tensor, x: Tensor, axis: int | None, count: Size, builder: Builder) -> Tensor:
     if axis is None:
         return builder.reshape(values, (count,))
     others = [size for place, size in enumerate(x.shape) if place != axis]

@@ -9,8 +9,8 @@ import numpy as np
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.symbolic import (
-    Size,
     Shape,
+    Size,
     array,
     largest,
     maximum,
@@ -37,7 +37,7 @@ _CONSTANTS: Mapping[str, str] = {
 
 @operator("Reshape")
 def reshape(node: Node, builder: Builder) -> Tensor:
-    """The elements in row-major order in another shape; 0 keeps an extent, -1 fits the others."""
+    """The elements in row-major order in another shape; 0 keeps a dimension, -1 fits the others."""
     x = node.input(0)
     wanted = node.sizes(1)
     if node.has("shape"):
@@ -79,7 +79,7 @@ def _axes(node: Node) -> list[int] | None:
 
 @operator("Squeeze")
 def squeeze(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 taken away, by default all of them."""
+    """Dimensions of size 1 taken away, by default all of them."""
     x, axes = node.input(0), _axes(node)
     if axes is None and node.optional(1) is not None:
         return builder.reshape(x, node.known_shape() or sizes_without(node, builder))
@@ -96,7 +96,7 @@ def squeeze(node: Node, builder: Builder) -> Tensor:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 put in."""
+    """Dimensions of size 1 put in."""
     x, axes = node.input(0), _axes(node)
     if axes is not None:
         return builder.unsqueeze(x, axes)
@@ -137,12 +137,12 @@ def transpose(node: Node, builder: Builder) -> Tensor:
 
 @operator("Expand", since=8)
 def expand(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 stretched, new ones put in front."""
+    """Dimensions of size 1 stretched, new ones put in front."""
     x, wanted = node.input(0), node.sizes(1)
     if wanted is None:
         shape = node.known_shape() or decided_shape(node, _broadcast_at(node, x, builder), builder)
         own = [*[1] * (len(shape) - x.rank), *x.shape]
-        # An extent that is known not to be 1 is not stretched, whatever a run tells.
+        # A dimension that is known not to be 1 is not stretched, whatever a run tells.
         fixed = (isinstance(size, int) and size != 1 for size in own)
         shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
-from tvm_nnef.converters.common.symbolic import Size, Shape, largest, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest, product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.decided import counted, decided_shape
 from tvm_nnef.converters.onnx.node import Node
@@ -75,7 +75,7 @@ def col2im(node: Node, builder: Builder) -> Tensor:
 
 
 def _image(node: Node, builder: Builder) -> tuple[list[Size], Size]:
-    """The extents of an image that blocks come from, and the number of its channels."""
+    """The dimensions of an image that blocks come from, and the number of its channels."""
     x, known, image, block = node.input(0), node.known_shape(), node.sizes(1), node.sizes(2)
     if known is not None:
         return list(known[2:]), known[1]

@@ -27,7 +27,7 @@ _finfo: Any = ml_dtypes.finfo
 
 @dataclass(frozen=True, slots=True)
 class Window(Geometry):
-    """A window's geometry, a number for each spatial dimension; ``out`` are the result's extents.
+    """A window's geometry, a number for each spatial dimension; ``out`` is the result's shape.
 
     ``before`` and ``after`` are what the model asks for; :meth:`padding` is what makes exactly
     ``out`` windows.
@@ -60,7 +60,7 @@ class Window(Geometry):
 
 
 def window_of(node: Node, inside: Sequence[Size], size: Sequence[int]) -> Window:
-    """The window of a convolution or pooling node over spatial extents ``inside``."""
+    """The window of a convolution or pooling node over spatial dimensions ``inside``."""
     rank = len(inside)
     stride = node.integers("strides") or [1] * rank
     dilation = node.integers("dilations") or [1] * rank
@@ -274,9 +274,7 @@ def _counts(
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)
     rank = len(window.size)
     missing = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
-    padded = [
-        sum(sizes) for sizes in zip(window.inside, window.before, window.after, strict=True)
-    ]
+    padded = [sum(sizes) for sizes in zip(window.inside, window.before, window.after, strict=True)]
     ones = builder.full(1.0, (1, 1, *padded), dtype)
     return builder.call(
         "nn.sum_pool", ones, as_shape=(1, 1, *window.out),

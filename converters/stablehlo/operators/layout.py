@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
@@ -219,7 +219,7 @@ def iota(each: Operation, builder: Builder) -> Tensor:
 
 @operation("get_dimension_size")
 def dimension_size(each: Operation, builder: Builder) -> Tensor:
-    """The extent of a dimension."""
+    """The size of a dimension."""
     return builder.cast(
         builder.dimension(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, Shape, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, product
 from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.operators.layout import padded
@@ -37,7 +37,7 @@ class Windows:
         self.low, self.high = pairs[::2], pairs[1::2]
 
     def shape(self, sizes: Sequence[Size]) -> Shape:
-        """The shape of the results for padded and spread extents."""
+        """The shape of the results for padded and spread dimensions."""
         return tuple(
             (length - (size - 1) * wide - 1) // step + 1
             for length, size, wide, step in zip(
@@ -91,9 +91,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
         low = high = [0] * x.rank
     else:
         low, high = windows.low, windows.high
-    sizes = [
-        size + before + after for size, before, after in zip(x.shape, low, high, strict=True)
-    ]
+    sizes = [size + before + after for size, before, after in zip(x.shape, low, high, strict=True)]
     axes = [
         axis for axis in range(x.rank)
         if windows.size[axis] != 1 or windows.stride[axis] != 1 or low[axis] or high[axis]

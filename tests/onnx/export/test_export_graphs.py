@@ -99,7 +99,7 @@ def test_as_many_scan_outputs_as_data_decide(name: str, exported: Callable[..., 
 
 SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
     "batch": ("x: real[b|8,4];", "y = nn.softmax(x);", [(3, 4)]),
-    "sum of extents": (
+    "sum of dimensions": (
         "x: real[b|8,4]; z: real[c|8,4];", "y = layout.concat{axis=0}([x, z]);", [(3, 4), (2, 4)]),
     "part": ("x: real[b|8,4];", "y = layout.slice{axes=[0], begin=[1], end=[-1]}(x);", [(5, 4)]),
     "backward": (
@@ -120,7 +120,7 @@ SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
     "broadcast": (
         "x: real[b|8,4]; z: real[4];", "t = layout.tile{axes=[0], repeats=[2]}(x);"
         " y = math.add(t, z);", [(3, 4), (4,)]),
-    "extents that a check makes equal": (
+    "dimensions that a check makes equal": (
         "x: real[b|64,4096]; z: real[c|64,4096];", "y = math.add(x, z);", [(3, 4096), (3, 4096)]),
     "upsampled": (
         "x: real[1,2,h|9,4];",

@@ -24,8 +24,8 @@ BOUND = 64
 class Network:
     """A network and what it takes: by input, a kind of values and a shape with names in it.
 
-    ``sizes`` are the extents that the names stand for, from export on; the others are run with a
-    model whose extents are open. ``call`` gives the outputs for inputs by position.
+    ``sizes`` are the dimensions that the names stand for, from export on; the others are run with a
+    model whose dimensions are open. ``call`` gives the outputs for inputs by position.
     """
 
     make: Callable[[], Any]

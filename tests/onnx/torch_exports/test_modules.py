@@ -59,7 +59,7 @@ class UNet(nn.Module):
         self.grow = nn.ConvTranspose2d(12, 12, 2, stride=2)
 
     def forward(self, x: Any) -> Any:
-        """An image of the same extents."""
+        """An image of the same dimensions."""
         first = self.first(x)
         second = self.second(self.pool(first))
         if self.up == "transposed":
@@ -85,7 +85,7 @@ class Bottleneck(nn.Module):
         self.last = nn.Sequential(nn.Conv2d(16, 8, 1), nn.BatchNorm2d(8))
 
     def forward(self, x: Any) -> Any:
-        """A feature map of half the extents."""
+        """A feature map of half the dimensions."""
         y = self.body(x)
         return self.last(y * self.weigh(y))
 

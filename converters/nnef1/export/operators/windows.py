@@ -113,10 +113,7 @@ def _deconvolution(
     pairs = [(first, both - first) for first, both in zip(before, total, strict=True)]
     found: dict[str, Argument] = {"padding": pairs, "stride": stride, "dilation": dilation}
     expected = [
-        (size - 1) * stride[axis]
-        + (weight.shape[axis + 2] - 1) * dilation[axis]
-        + 1
-        - total[axis]
+        (size - 1) * stride[axis] + (weight.shape[axis + 2] - 1) * dilation[axis] + 1 - total[axis]
         for axis, size in enumerate(x.shape[2:])
     ]
     if expected != out[2:]:

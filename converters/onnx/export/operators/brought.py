@@ -84,7 +84,7 @@ def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
         static = [size for size in shape if isinstance(size, int)]
         volume = invocation.attribute("volume")
         if len(static) < len(shape) or not isinstance(volume, int):
-            raise Inexpressible("the extents that it reduces are known at run time only")
+            raise Inexpressible("the dimensions that it reduces are known at run time only")
         beginning = emitter.constant(np.full(volume, start(invocation.dtype)), invocation.dtype)
         if 0 in static:
             return beginning

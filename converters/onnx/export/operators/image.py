@@ -69,7 +69,7 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     for axis, size in zip(invocation.axes(), invocation.numbers("size"), strict=True):
         length = invocation.shape(0)[axis]
         if not isinstance(length, int):
-            raise Inexpressible("the extent that it resizes is known at run time only")
+            raise Inexpressible("the dimension that it resizes is known at run time only")
         places = _places(length, size, transform, rounding)
         if places == list(range(length)):
             continue
@@ -145,7 +145,7 @@ def _interpolated(
     operands: Sequence[str],
     **attributes: str | float | None,
 ) -> str:
-    """A value resized along one or two dimensions, to what the operands of Resize say about them."""
+    """A value resized along one or two dimensions, as the operands of Resize say."""
     emitter = invocation.emitter
     moved = spatial(emitter, value, before, axes, least=2)
     inside = [moved.first + place for place in range(len(axes))]
@@ -177,7 +177,7 @@ def _resize(mode: str) -> ExportFunction:
 
 
 def _parts(invocation: Invocation) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
-    """Axes with their new extents, at most two at a time, and whether these are antialiased."""
+    """Axes with their new dimensions, at most two at a time, and whether these are antialiased."""
     shape = invocation.shape(0)
     sizes = zip(invocation.axes(), invocation.numbers("size"), strict=True)
     pairs = sorted(pair for pair in sizes if shape[pair[0]] != pair[1])
@@ -238,7 +238,7 @@ def _grid_sample(invocation: Invocation) -> Exported:
     if mode == "NEAREST":
         grid = _snapped(invocation, grid, aligned)
     if depth == 1:
-        # a second dimension of extent 1, whose middle is at 0
+        # a second dimension of size 1, whose middle is at 0
         data, grid = emitter.unsqueeze(data, [2]), emitter.unsqueeze(grid, [1])
         grid = emitter.pad(grid, [0] * 4, [0, 0, 0, 1], invocation.scalar(0))
     paddings = {"ZEROS": "zeros", "REPLICATE": "border", "REFLECT": "reflection"}

@@ -73,7 +73,7 @@ def _range(invocation: Invocation) -> Exported:
 
 
 def size_of(invocation: Invocation, name: str) -> Dimension:
-    """An attribute that is an extent."""
+    """An attribute that is a dimension."""
     value = invocation.attribute(name)
     assert value is not None and not isinstance(value, (tuple, str, float))
     return value

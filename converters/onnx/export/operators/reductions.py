@@ -114,7 +114,7 @@ def _coordinates(operator: str) -> ExportFunction:
         lengths = [shape[axis] for axis in ordered]
         sizes = [length for length in lengths if isinstance(length, int)]
         if len(sizes) < len(lengths):
-            raise Inexpressible("the extents that it searches are known at run time only")
+            raise Inexpressible("the dimensions that it searches are known at run time only")
         rest = [axis for axis in range(len(shape)) if axis not in axes]
         moved = emitter.permute(invocation.value(0), [*rest, *ordered])
         before = [shape[axis] for axis in (*rest, *ordered)]

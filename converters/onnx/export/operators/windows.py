@@ -27,7 +27,7 @@ def _dimensions(layout: str, rank: int) -> list[int]:
 
 
 def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimension], list[int]]:
-    """The orders of data and filter, and their extents in ONNX's order."""
+    """The orders of data and filter, and their dimensions in ONNX's order."""
     rank = invocation.tensor(0).rank
     if rank - 2 > _MOST_DIMENSIONS:
         raise Inexpressible(f"ONNX Runtime has no convolution over {rank - 2} dimensions")
@@ -36,7 +36,7 @@ def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimensi
     sizes = [invocation.shape(1)[axis] for axis in filters]
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
-        raise Inexpressible("the extents of its filter are known at run time only")
+        raise Inexpressible("the dimensions of its filter are known at run time only")
     return data, filters, [invocation.shape(0)[axis] for axis in data], static
 
 
