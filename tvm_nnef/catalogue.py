@@ -1,6 +1,6 @@
 """Operators described for people: signature, comment, text, and how each is lowered.
 
-Enters: checked definitions. Leaves: entries, and the Markdown page of the standard library, which
+Input: checked definitions. Output: entries, and the Markdown page of the standard library, which
 ``scripts/write_operators.py`` writes to ``docs/operators.md``. Nothing is composed here.
 """
 

@@ -1,6 +1,6 @@
 """What was built, to be called: arrays in, arrays out; exported to a file and loaded from one.
 
-Enters: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
+Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True)
 class Typed:
-    """A scalar as text. ``number`` is the value of a literal, whose dtype is not settled."""
+    """A scalar as text. ``number`` is the value of a literal, whose dtype is not known."""
 
     text: str
     dtype: str

@@ -1,6 +1,6 @@
 """Equal runs of steps to one operator, and an invocation of it for each run.
 
-Enters: runs that are wired alike. Leaves: the operator's steps on its own tensors, which are
+Input: runs that are wired alike. Output: the operator's steps on its own tensors, which are
 called after what the tensors of all runs have in common, and what each invocation takes and gives.
 Which runs are worth an operator is decided in ``outlining``; final names are given in ``naming``.
 """
@@ -77,7 +77,7 @@ def _made(steps: Sequence[Step]) -> list[Tensor]:
 
 
 def _sources(steps: Sequence[Step]) -> list[str]:
-    """The names in the source that tell where steps belong."""
+    """The names in the source that show where steps belong."""
     weights = (
         each.source
         for step in steps

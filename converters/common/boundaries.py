@@ -153,7 +153,7 @@ def _in_common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
 
 
 def _name(unit: Sequence[Step]) -> tuple[str, ...]:
-    """The parts of a name that tells where in the source a step belongs; () where none does."""
+    """The parts of a name that shows where in the source a step belongs; () if none does."""
     for step in unit:
         for each in results(step):
             if is_path(each.source):

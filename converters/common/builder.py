@@ -1,6 +1,6 @@
 """Where operator functions put what they make of a node: steps, in order, and their tensors.
 
-Tensors and numbers enter, a new tensor of known dtype and shape leaves each call. Nothing is named
+Tensors and numbers in, a new tensor of known dtype and shape out each call. Nothing is named
 here, and no text is written.
 """
 
@@ -26,7 +26,7 @@ MAX_STEPS = 1 << 15
 class Builder:
     """Collects the steps of one graph, branch or loop body.
 
-    ``numbers`` tell data-dependent dimensions apart; bodies share those of the graph around them.
+    ``numbers`` make data-dependent dimensions distinct; bodies share those of the graph around them.
     """
 
     def __init__(self, outer: Builder | None = None) -> None:

@@ -80,7 +80,7 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
 
 
 def common_name(names: Iterable[str], scopes: Scopes) -> str:
-    """What a tensor is called in most repetitions; empty where its names tell nothing.
+    """The most frequent name of a tensor in the repetitions; empty if its names have no words.
 
     Without the words of the scope, and where that is not enough without numbers.
     """

@@ -1,6 +1,6 @@
 """The dimensions that an operator declares: equal ones as numbers, others under names.
 
-Enters: for each input and output the tensors that take this part. Leaves: declared shapes.
+Input: for each input and output the tensors that take this part. Output: declared shapes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Dimensions:
         return tuple(shape)
 
     def of_output(self, group: Sequence[Tensor]) -> Declared | None:
-        """The shape of an output as far as the inputs tell it, else None."""
+        """The shape of an output if it follows from the inputs, else None."""
         shape = []
         for key, found in _keyed(group):
             declared = self._known(found)
@@ -86,7 +86,7 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]
 
 
 def unbound(steps: Sequence[Step], declared: Dimensions) -> Iterator[Symbol]:
-    """The dynamic dimensions that steps need and no input tells, each once."""
+    """The dynamic dimensions that steps need and no input has, each once."""
     yield from dict.fromkeys(each for each in _symbols(steps) if each not in declared.symbols)
 
 

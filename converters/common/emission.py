@@ -1,6 +1,6 @@
 """From the steps of a converted graph to the syntax tree of a module.
 
-Named tensors and steps enter, nodes leave; they stand nowhere, since nobody wrote them.
+Named tensors and steps in, nodes out; they have no source location.
 """
 
 from __future__ import annotations

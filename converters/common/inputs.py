@@ -1,4 +1,4 @@
-"""The inputs of a graph as tensors, as the source and the user settle their types and shapes."""
+"""The inputs of a graph as tensors, with types and shapes from the source and the user."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def input_tensors(
 
     ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
     for some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
-    are reported of inputs that nothing settles, ``others`` are names of inputs that are none of the
-    graph, of which the user may say something as well. Raises NnefError, which lists everything.
+    are reported for inputs that stay unknown, ``others`` are names of inputs that are none of the
+    graph, for which the user may give shapes as well. Raises NnefError, which lists everything.
     """
     found: list[Tensor] = []
     wrong: list[Diagnostic] = []
@@ -105,7 +105,7 @@ def _shape(
 def _settled(
     declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, int]:
-    """The values of named dimensions that the shapes given for some inputs settle."""
+    """The values of named dimensions that follow from the shapes given for some inputs."""
     return {
         name: size
         for key, known in declared.items()

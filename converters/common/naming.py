@@ -208,7 +208,7 @@ def _variables(graph: ConvertedGraph) -> Iterator[Tensor]:
 def item_names(result: Tensor | Pack) -> list[str]:
     """The name of a tensor, or those of the items of a pack.
 
-    A pack whose length only a run tells is one tensor.
+    A pack of dynamic length is one tensor.
     """
     assert result.name is not None
     if isinstance(result, Tensor) or not isinstance(result.length, int):

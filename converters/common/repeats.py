@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 class Repeat:
     """A stretch of ``length`` letters that begins at each of ``starts``, in ascending order.
 
-    It goes on as far as the letters at all of these starts are the same. Where the least distance
+    It goes on while the letters at all of these starts are the same. Where the least distance
     of two starts is less than ``length``, the stretches overlap, and have this as their period.
     """
 
@@ -46,7 +46,7 @@ def repeats(letters: Sequence[int], shortest: int) -> list[Repeat]:
     suffixes = _suffixes(np.asarray(letters, np.int64))
     found: list[Repeat] = []
     for length, first, last in _intervals(_common(letters, suffixes)):
-        # Beyond twice the sequence, the stretches overlap so much that shorter ones tell it too.
+        # Beyond twice the sequence, the stretches overlap, so that shorter ones show it too.
         if length >= shortest and (last - first + 1) * length <= 2 * len(letters):
             starts = np.sort(suffixes[first : last + 1])
             distance = int(np.diff(starts).min())

@@ -59,7 +59,7 @@ def reads(step: Step) -> Iterator[Tensor | Pack]:
 
 
 def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
-    """The tensors whose dimensions, which data decide, occur in attributes."""
+    """The tensors whose data-dependent dimensions occur in attributes."""
     for value in attributes:
         items = value if isinstance(value, (list, tuple)) else (value,)
         for item in items:

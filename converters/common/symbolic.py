@@ -19,7 +19,7 @@ from tvm_nnef.symbolic import dimensions, trees
 
 
 class Named(Protocol):
-    """A tensor, as far as a symbol needs to know it: it gets its name later."""
+    """The part of a tensor that a symbol needs: it gets its name later."""
 
     name: str | None
 
@@ -106,7 +106,7 @@ class Symbolic:
 
     def __index__(self) -> NoReturn:
         raise Unconvertible(
-            f"it needs the dimension {self} as a number, and only a run tells it",
+            f"it needs the dimension {self} as a number, which is known only at run time",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
 
@@ -121,7 +121,7 @@ Shape: TypeAlias = "tuple[Size, ...]"
 
 
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
-    """A new symbol; ``number`` tells it from others of the same wanted name."""
+    """A new symbol; ``number`` distinguishes it from others of the same wanted name."""
     name = f"{wanted}#{number}"
     return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
@@ -231,7 +231,7 @@ def _combined(function: str, left: Size, right: Size) -> Size:
 
 
 def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
-    """Two dimensions, the smaller one first; None where only a run says which one that is."""
+    """Two dimensions, the smaller one first; None if that is known only at run time."""
     if _known("le", left, right) is True:
         return left, right
     return (right, left) if _known("le", right, left) is True else None
@@ -256,7 +256,7 @@ def _decided(function: str, left: Size, right: Size) -> bool:
     if found is None:
         condition = dimensions.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
-            f"whether {trees.text(condition)} holds only a run tells",
+            f"whether {trees.text(condition)} holds is known only at run time",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
     return found

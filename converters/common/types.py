@@ -45,7 +45,7 @@ def kind(dtype: str) -> ScalarType:
 
 
 def is_default(dtype: str) -> bool:
-    """Whether a tensor has this dtype unless it is told otherwise."""
+    """Whether a tensor has this dtype by default."""
     return dtype in DEFAULTS.values()
 
 

@@ -61,7 +61,7 @@ def convert(
     Returns
     -------
     Model
-        Its tensors have the names of the graph, its variables their labels, as far as SkriptND
+        Its tensors have the names of the graph, its variables their labels, if SkriptND
         allows; ``model.metadata.source_names`` has the original ones.
 
     Raises

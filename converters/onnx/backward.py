@@ -1,6 +1,6 @@
 """Shapes from the end: what a declared output says about the tensors that it is made of.
 
-A tensor whose shape data decide, such as a reduction over axes that arrive at run time, has no
+A tensor of data-dependent shape, such as a reduction over axes that arrive at run time, has no
 its own shape in the model; but where only element-wise operators stand between it and an output
 that has one, it is known all the same.
 """
@@ -50,7 +50,7 @@ def _settled(shape: OpenShape, symbols: Mapping[str, int]) -> OpenShape:
 
 
 def _add(found: dict[str, Type], name: str, shape: OpenShape, symbols: dict[str, int]) -> None:
-    """Settles the dynamic dimensions of a tensor, and the symbols that they are."""
+    """Infers the dynamic dimensions of a tensor, and the symbols that they are."""
     old = found.get(name, UNKNOWN)
     if shape is None or (old.shape is not None and len(old.shape) != len(shape)):
         return

@@ -1,6 +1,6 @@
 """An ONNX graph to steps: node after node, each by folding, by its function, or by its body.
 
-Enters: a model that was read and a table of operator functions. Leaves: a :class:`ConvertedGraph`,
+Input: a model that was read and a table of operator functions. Output: a :class:`ConvertedGraph`,
 whose tensors have no names yet. What cannot be converted is gathered, and reported at once.
 """
 
@@ -65,7 +65,7 @@ class _Context:
     sequences: Sequences = field(default_factory=dict)
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
-        """Keeps what is to be told of a node, once."""
+        """Keeps a diagnostic of a node, once."""
         found = told(why, node, opsets, self.model.path)
         if why.mismatch:
             self.mismatches.append(found)
@@ -124,7 +124,7 @@ def _run(
 def _initializer(
     context: _Context, name: str, tensor: onnx.TensorProto | onnx.SparseTensorProto
 ) -> Tensor | None:
-    """A tensor of the model; None for one that cannot be read, which is told at the end."""
+    """A tensor of the model; None for one that cannot be read, which is reported at the end."""
     try:
         if isinstance(tensor, onnx.TensorProto):
             array = context.model.array(tensor)
@@ -374,5 +374,5 @@ def _subgraph(
         del context.problems[before:]
         raise Mismatch(problems)
     if problems or len(outputs) < len(graph.output):
-        raise NnefError([])  # what is wrong inside has been told
+        raise NnefError([])  # what is wrong inside has been reported
     return outputs

@@ -25,7 +25,7 @@ def counted(vector: Tensor, count: int | None, builder: Builder) -> Tensor:
         return vector
     if count is None:
         raise Unconvertible(
-            f"only a run tells how many dimensions '{vector.source}' says",
+            f"how many dimensions '{vector.source}' gives is known only at run time",
             "declare the rank of the result in the ONNX model (value_info)",
         )
     return builder.reshape(vector, (count,))

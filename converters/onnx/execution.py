@@ -20,7 +20,7 @@ from tvm_nnef.diagnostics import error
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _IR_VERSION = 10
-"""What older releases of ONNX Runtime read; nothing that came later changes what nodes compute."""
+"""What older releases of ONNX Runtime read; no later version changes what nodes compute."""
 
 _LIMIT = 2**31 - 1
 """As many bytes as Protobuf can write."""

@@ -1,6 +1,6 @@
 """The elements of tensors that lie in their own files beside a model (ONNX's external data).
 
-Enters: a tensor of a model and the folder of the model. Leaves: its bytes, as an array. What a
+Input: a tensor of a model and the folder of the model. Output: its bytes, as an array. What a
 model names is not trusted: only a plain file inside the folder is read, and exactly the tensor's
 bytes of it.
 """

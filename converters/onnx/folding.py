@@ -59,7 +59,7 @@ def fold(
 
 
 def _fits(value: Array, expected: Type | None) -> bool:
-    """Whether a result has the shape that ONNX infers, as far as it does."""
+    """Whether a result has the shape that ONNX infers, if it does."""
     shape = None if expected is None else expected.shape
     return shape is None or (
         len(shape) == value.ndim

@@ -1,6 +1,6 @@
 """Loops that append to a sequence in each step: a scan output instead of the sequence.
 
-A Loop node enters, the same loop without sequences leaves. Nothing is converted here.
+A Loop node in, the same loop without sequences out. Nothing is converted here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The inputs of an ONNX model as tensors, as the model and the user settle types and shapes."""
+"""The inputs of an ONNX model as tensors, with types and shapes from the model and the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph_inputs(
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input that is not an initializer, and the dynamic dimensions, by name.
 
-    Raises NnefError, which lists all inputs that are not settled.
+    Raises NnefError, which lists all inputs that stay unknown.
     """
     graph = model.proto.graph
     named = (each for shape in shapes.values() for each in shape if isinstance(each, str))

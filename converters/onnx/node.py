@@ -1,6 +1,6 @@
 """A node of an ONNX graph as operator functions read it: attributes, inputs, opset, results.
 
-Reading checks what is there; where a node says what nobody can convert, it is refused with a
+Reading checks what is there; a node that cannot be converted is rejected with a
 reason and a hint, and the conversion goes on to report the others.
 """
 
@@ -36,7 +36,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
-    ``bounds`` is what the user specifies for the dimensions of each result that data decide.
+    ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -97,7 +97,7 @@ class Node:
         return None if expected is None or expected.shape is None else len(expected.shape)
 
     def bound(self, axis: int = 0, position: int = 0) -> int:
-        """What a dimension of a result is at most where data decide.
+        """The bound of a data-dependent dimension of a result.
 
         A result of which the user says nothing has the bound of the first one that has any.
         """

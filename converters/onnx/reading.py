@@ -32,7 +32,7 @@ PRODUCER = "tvm_nnef"
 """Who has made a model that was exported."""
 
 UNNAMED = "<onnx model>"
-"""The name in messages of a model that came as bytes or as a proto."""
+"""The name in messages of a model given as bytes or as a proto."""
 
 _LIMIT = 2**31 - 1
 _DAMAGED = "the file is damaged: save the model again"

@@ -91,7 +91,7 @@ def _of_stacked(
             shape[axis] = shape[axis] * stacked.shape[0]
             return builder.reshape(builder.transpose(stacked, order), shape), False
     hint = "stack the sequence (ConcatFromSequence with new_axis=1), or split into a fixed number"
-    raise Unconvertible("how many items the sequence has only a run tells", hint)
+    raise Unconvertible("the number of items of the sequence is known only at run time", hint)
 
 
 def _of_items(
@@ -123,7 +123,7 @@ def _of_items(
 
 
 def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
-    """An item; where only a run says which one, that of equal tensors in a row."""
+    """An item; if its index is dynamic, that of equal tensors in a row."""
     alike = len({(each.dtype, each.shape) for each in items}) == 1
     if place is None or place.value is not None or not alike:
         return items[_place(place, len(items))]
@@ -136,7 +136,7 @@ def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
 def _place(tensor: Tensor | None, length: int) -> int:
     if tensor is None or tensor.value is None:
         raise Unconvertible(
-            "which item of a sequence it means only a run tells", "freeze it to an initializer"
+            "the index into the sequence is known only at run time", "freeze it to an initializer"
         )
     place = int(tensor.value.reshape(()))
     if not -length <= place < length:
@@ -185,7 +185,7 @@ def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
         return list(sizes_of(sizes, bounds, builder))
     if found is None:
         raise Unconvertible(
-            "how many parts there are only a run tells", "freeze 'split' to an initializer"
+            "the number of parts is known only at run time", "freeze 'split' to an initializer"
         )
     if sizes.rank:
         return _listed(list(found), x.shape[axis])

@@ -1,6 +1,6 @@
 """The function ``main`` of a module to steps: operation after operation, calls inlined.
 
-Enters: a module and a table of converters. Leaves: a :class:`ConvertedGraph`. What cannot be
+Input: a module and a table of converters. Output: a :class:`ConvertedGraph`. What cannot be
 converted is gathered, and reported at once with its location in the module.
 """
 
@@ -246,7 +246,7 @@ def _region(
     before = len(context.problems)
     found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
     if len(context.problems) > before:
-        raise NnefError([])  # what is wrong inside has been told
+        raise NnefError([])  # what is wrong inside has been reported
     return found
 
 
@@ -255,7 +255,7 @@ def _named(op: Any) -> str:
 
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
-    """Keeps what is to be told of an operation, once."""
+    """Keeps a diagnostic of an operation, once."""
     place = location_text(op.location)
     where = "" if place == "unknown" else f" at {place}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"

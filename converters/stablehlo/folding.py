@@ -1,6 +1,6 @@
 """Results that are known before a run: arithmetic on few known elements, and on dimensions.
 
-An operation in, a tensor that holds its elements out; None for what only a run computes.
+An operation in, a tensor that holds its elements out; None if it is computed at run time.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _narrow_elements(attribute: Any, dtype: str) -> Array:
 
 
 def sizes_of(tensor: Tensor) -> list[Size]:
-    """The elements of a tensor that holds dimensions; refuses one that only a run computes."""
+    """The elements of a tensor that holds dimensions; rejects one computed at run time."""
     if tensor.sizes is not None:
         return list(tensor.sizes.reshape(-1))
     if tensor.value is not None:

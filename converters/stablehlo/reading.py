@@ -104,7 +104,7 @@ def read(source: Any) -> HloModule:
 
 
 def input_names(module: HloModule) -> list[str]:
-    """The names of the inputs: those of the Python function where the module tells them."""
+    """The names of the inputs: those of the Python function if the module has them."""
     found: list[str] = []
     inside = _names_inside(module)
     for number, argument in enumerate(module.main.arguments):

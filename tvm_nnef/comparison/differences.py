@@ -1,6 +1,6 @@
 """Two arrays that should be the same: how far apart they are, and what rounding explains.
 
-Enters: NumPy arrays of two routes. Leaves: a :class:`Difference`. Executes no model.
+Input: NumPy arrays of two routes. Output: a :class:`Difference`. Executes no model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The walk that compares: node by node in the order of the Graph, until one differs.
 
-Enters: a Graph with dtypes, arrays of its inputs, the runners of two routes. Leaves: a
+Input: a Graph with dtypes, arrays of its inputs, the runners of two routes. Output: a
 :class:`Report`. How a node is executed stands in ``comparison/routes.py``, when two arrays agree in
 ``comparison/differences.py``.
 

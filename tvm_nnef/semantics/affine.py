@@ -1,6 +1,6 @@
 """Affine expressions: ``a * x + b`` with literal ``a`` and ``b`` declares ``x`` (2.6).
 
-Enters: an expression of an extent or a pack length. Leaves: its coefficients, exactly. Integer
+Input: an expression of an extent or a pack length. Output: its coefficients, exactly. Integer
 division is affine only between literals, since ``n / 2`` does not determine ``n``.
 """
 

@@ -1,6 +1,6 @@
 """The order in which the shapes of an operator's inputs are bound (2.6.1).
 
-Enters: attributes and inputs of a definition. Leaves: a :class:`Binding`, which depends on the
+Input: attributes and inputs of a definition. Output: a :class:`Binding`, which depends on the
 definition alone, never on an invocation. Only names are looked at, no types.
 
 A pack without a written length has the implicit length ``|s|``, known once ``s`` is.

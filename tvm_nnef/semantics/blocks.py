@@ -1,6 +1,6 @@
 """A definition sorted by block, with its binding order; and what is wrong with its set of blocks.
 
-Enters: a syntax tree. Leaves: :class:`CheckedDefinition`. Nothing is typed or resolved here.
+Input: a syntax tree. Output: :class:`CheckedDefinition`. Nothing is typed or resolved here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks the ranks and the upper bounds of the inputs of graphs (2.6).
 
-Enters: the graphs of a main module. Leaves: complaints. Bounds that are computed are compared when
+Input: the graphs of a main module. Output: complaints. Bounds that are computed are compared when
 a graph is composed.
 """
 

@@ -1,6 +1,6 @@
 """From the text of a main module to a checked program, with everything that is wrong with it.
 
-Enters: the source of ``main`` and a loader of modules. Leaves: a :class:`Program` and all
+Input: the source of ``main`` and a loader of modules. Output: a :class:`Program` and all
 diagnostics, in the order of their positions. Nothing is evaluated with concrete values; what
 depends on them (asserts, shapes, ranks) is checked when a graph is composed.
 """

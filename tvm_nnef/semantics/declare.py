@@ -1,6 +1,6 @@
 """Declarations: generic types, parameter types, and the symbols that shapes declare (2.5 to 2.7).
 
-Enters: parameters of a definition. Leaves: symbols in a context's names, their types checked.
+Input: parameters of a definition. Output: symbols in a context's names, their types checked.
 """
 
 from __future__ import annotations

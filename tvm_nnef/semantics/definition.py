@@ -1,6 +1,6 @@
 """Checks one definition, block by block in the order in which names become visible (2.2).
 
-Enters: a parsed definition and the program around it. Leaves: diagnostics in a report.
+Input: a parsed definition and the program around it. Output: diagnostics in a report.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks helper symbols and asserts: ``@using`` and ``@assert`` (2.8, 2.9).
 
-Enters: a definition and a context. Leaves: the helper symbols in the context, and complaints.
+Input: a definition and a context. Output: the helper symbols in the context, and complaints.
 """
 
 from __future__ import annotations

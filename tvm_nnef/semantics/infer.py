@@ -1,6 +1,6 @@
 """The type of an expression (2.4), with null propagation (2.4.1) and promotion by null tests.
 
-Enters: an expression and a :class:`Context`. Leaves: its :class:`Type`; complaints go into the
+Input: an expression and a :class:`Context`. Output: its :class:`Type`; complaints go into the
 context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
 Operators, subscripts and lists have their own modules, which infer their parts by
 :meth:`Context.infer`.

@@ -1,6 +1,6 @@
 """Checks the invocation of an operator against its definition (2.10, 2.13).
 
-Enters: a call and the definition that it names. Leaves: the types of its results. Ranks, shapes
+Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes
 and asserts depend on values and are checked when a graph is composed.
 """
 

@@ -1,6 +1,6 @@
 """Checks the formulas of ``@lower`` (2.12).
 
-Enters: a definition and a context in which outputs are visible. Leaves: complaints. Whether
+Input: a definition and a context in which outputs are visible. Output: complaints. Whether
 indices stay within bounds depends on values and is not asked here.
 """
 

@@ -1,6 +1,6 @@
 """Reading a model's modules: from the text of ``main`` to every module that it needs (2.15).
 
-Enters: the source of ``main`` and a loader. Leaves: parsed modules, ``main`` first, each read
+Input: the source of ``main`` and a loader. Output: parsed modules, ``main`` first, each read
 once, and the diagnostics of all texts and imports. Definitions are not looked into here.
 """
 

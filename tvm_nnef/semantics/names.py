@@ -1,6 +1,6 @@
 """Names: what a definition declares, where a name is visible, and which names a tree uses.
 
-Enters: syntax trees and symbols. Leaves: lookups, and lists of the names that are used. Types are
+Input: syntax trees and symbols. Output: lookups, and lists of the names that are used. Types are
 attached to symbols by others.
 """
 

@@ -1,6 +1,6 @@
 """Checks the parameters of a definition: ``@attrib`` and ``@input``, with their defaults.
 
-Enters: a definition and a context. Leaves: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and complaints.
 Sections 2.5 and 2.6.
 """
 

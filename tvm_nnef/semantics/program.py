@@ -1,6 +1,6 @@
 """The checked program: definitions sorted by block, modules, and the one way to resolve a name.
 
-Enters: parsed modules. Leaves: :class:`Program`, which composition reads. Nothing is checked here
+Input: parsed modules. Output: :class:`Program`, which composition reads. Nothing is checked here
 and nothing is evaluated; :mod:`tvm_nnef.semantics.check` builds what this module declares.
 """
 

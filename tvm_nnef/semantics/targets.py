@@ -1,6 +1,6 @@
 """Checks the left sides of components: what is assigned, once, and of which type (2.10, 2.11).
 
-Enters: targets and the types of the results. Leaves: tensors in the context's names.
+Input: targets and the types of the results. Output: tensors in the context's names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks the tensors that a definition has besides its inputs: constants, variables, outputs.
 
-Enters: a definition and a context. Leaves: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and complaints.
 Sections 2.6 and 2.7.
 """
 

@@ -1,6 +1,6 @@
 """Read-only access to a model as named files, wherever it lies.
 
-Enters: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Leaves:
+Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Leaves:
 a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
 stays open, and nothing here knows what the files mean.
 """

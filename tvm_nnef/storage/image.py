@@ -1,6 +1,6 @@
 """An image file to the array that a model's input expects, as ``model.json`` describes it.
 
-Enters: the path of an image and the input's shape. Leaves: a float32 array of that shape. Pillow
+Input: the path of an image and the input's shape. Output: a float32 array of that shape. Pillow
 is imported when the first image is read. What is an image and what is not is for the caller.
 """
 

@@ -1,6 +1,6 @@
 """The user's cache folder: bytes under a key, kept from one process to the next.
 
-Keys and bytes enter, bytes leave. Nothing here fails: what cannot be read is absent, and what
+Keys and bytes in, bytes out. Nothing here fails: what cannot be read is absent, and what
 cannot be written is not kept. What the bytes mean is the business of those who keep them.
 """
 

@@ -1,6 +1,6 @@
 """The search for a schedule of one kernel: TVM's evolutionary search, driven a batch at a time.
 
-Enters: a PrimFunc as the strategies see it, with what they make of it. Leaves: a record, which is
+Input: a PrimFunc as the strategies see it, with what they make of it. Output: a record, which is
 up to date after every batch, so that a search can stop at any moment and go on from the record.
 """
 

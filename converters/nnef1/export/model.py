@@ -55,7 +55,7 @@ def exported(
 ) -> Exported:
     """A graph with its variables (full name to array) as an NNEF 1.0.4 model.
 
-    Inputs, outputs and tensors keep their names, as far as they are identifiers of NNEF 1, items
+    Inputs, outputs and tensors keep their names if these are identifiers of NNEF 1, items
     of packs get a number. Labels of variables are their names in ``source_names``, else those of
     the model with slashes. Raises NnefError, which lists everything that NNEF 1 cannot express.
     """

@@ -31,7 +31,7 @@ class Window(Geometry):
 
     @property
     def static_after(self) -> Shape:
-        """The paddings after the input, as far as windows cover them if that is static."""
+        """The paddings after the input that windows cover, if that is static."""
         pairs = zip(self.after, self.covered_after, strict=True)
         return tuple(each if isinstance(each, int) else after for after, each in pairs)
 

@@ -40,7 +40,7 @@ class Context:
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def value(self, emitter: Emitter, tensor: Tensor) -> str:
-        """The name of a tensor's value; constants and variables are brought in when asked for."""
+        """The name of a tensor's value; constants and variables are added on first use."""
         if tensor not in emitter.values:
             emitter.values[tensor] = self._brought(emitter, tensor)
         return emitter.values[tensor]

@@ -1,6 +1,6 @@
 """Where export puts ONNX nodes: an Emitter for the graph, and one for each body inside it.
 
-Operator names, inputs and attributes enter, the names of new values leave. What a node means, and
+Operator names, inputs and attributes in, the names of new values out. What a node means, and
 whether it is the right one, is the caller's business.
 """
 
@@ -180,7 +180,7 @@ class Emitter:
         return any(node.op_type == operator for node in self.nodes[start:])
 
     def define(self, name: str, shape: Sequence[Dimension]) -> None:
-        """Tells that a value has a shape; the symbols in it can be read off the value."""
+        """Records the shape of a value; the symbols in it can be read off the value."""
         for axis, size in enumerate(shape):
             tree = trees.tree(size)
             if isinstance(tree, str):

@@ -81,7 +81,7 @@ class Invocation(Arguments):
         return found
 
     def positions(self, operand: int) -> str:
-        """The value of an operand that tells positions, as int64."""
+        """The value of an operand that holds positions, as int64."""
         return self.emitter.cast(self.value(operand), self.own_dtype(operand), "int64")
 
     def pack(self, operand: int) -> tuple[str, ...]:

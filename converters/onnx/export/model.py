@@ -30,7 +30,7 @@ OPSET = 21
 """The version of ONNX's operators: the newest of which a runtime of 2024 knows all."""
 
 IR_VERSION = 10
-"""The version of the file format that came with it."""
+"""The version of the file format of that opset."""
 
 STATE_KEY = "nnef.state"
 """Metadata of a model with state: JSON, from the name of each input to that of its output."""

@@ -1,4 +1,4 @@
-"""Elements of tensors at positions that loops and data decide, all of them at once.
+"""Elements of tensors at positions from loops and data, all of them at once.
 
 Dimensions whose positions have a loop in common are gathered together, each other one by itself; a
 dimension that one loop goes through is there already.

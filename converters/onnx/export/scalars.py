@@ -42,7 +42,7 @@ def unary(function: str, operand: str, dtype: str, emitter: Emitter) -> str:
 def binary(
     function: str, left: str, right: str, dtype: str, emitter: Emitter, *, nonzero: bool = False
 ) -> str:
-    """A function of two values; ``nonzero`` tells that the second is neither 0 nor -1."""
+    """A function of two values; ``nonzero`` says that the second is neither 0 nor -1."""
     if function in _DIVISIONS:
         return _divided(function, left, right, dtype, emitter, nonzero)
     match function:

@@ -1,6 +1,6 @@
 """Windows over dimensions: what strides, dilations and paddings of the draft are to ONNX.
 
-An invocation of a convolution or pooling and dimensions enter, numbers leave. No node is made here
+An invocation of a convolution or pooling and dimensions in, numbers out. No node is made here
 but those that bring the dimensions of a pooling into ONNX's order, and back.
 """
 

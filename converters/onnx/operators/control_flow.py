@@ -134,7 +134,7 @@ def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
 
 
 def _always_true(body: onnx.GraphProto, first: str) -> bool:
-    """Whether a body's condition is what came in, what was ``first`` there, or constantly true."""
+    """Whether a body's condition is its input, what was ``first`` there, or constantly true."""
     nodes = {name: each for each in body.node for name in each.output}
     name = body.output[0].name
     while name in nodes and nodes[name].op_type in ("Identity", "Cast"):
@@ -218,7 +218,7 @@ def _open(
     state: Sequence[Tensor],
     builder: Builder,
 ) -> list[Tensor]:
-    """A loop whose length data decide; what it gives in each step is gathered in a tensor.
+    """A loop of data-dependent length; its results of each step are gathered in a tensor.
 
     How long that is the model declares, or the steps are counted, up to a bound.
     """

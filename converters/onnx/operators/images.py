@@ -307,7 +307,7 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
     )
     largest, ratio = node.text("mode", "avg") == "max", node.integer("sampling_ratio")
     shape = (rois.shape[0], x.shape[1], height, width)
-    # Without a ratio, data decide how many samples a cell has: no more than the image's dimensions.
+    # Without a ratio, the samples of a cell are data-dependent: no more than the image's size.
     taps = (
         (ratio, ratio) if ratio > 0 else (-(-x.shape[2] // height) + 1, -(-x.shape[3] // width) + 1)
     )

@@ -101,7 +101,7 @@ def tensor_scatter(node: Node, builder: Builder) -> Tensor:
 
 @operator("Compress", since=9)
 def compress(node: Node, builder: Builder) -> Tensor:
-    """The slices where a condition holds; how many, data decide unless the model declares it."""
+    """The slices where a condition holds; their number is data-dependent unless declared."""
     x, condition = node.input(0), node.input(1)
     if not node.has("axis"):
         x = builder.reshape(x, (x.size,))
@@ -159,7 +159,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
     name = "onnx.sorted_rank" if node.flag("sorted", True) else "onnx.first_rank"
     inverse = builder.call(name, compared, first, as_type="int64", as_shape=(number,))
-    # Where the row of each rank stands; there are fewer of them than rows, as data decide.
+    # Where the row of each rank stands; their number is data-dependent, at most that of rows.
     found = builder.call("onnx.rows_of_ranks", first, inverse, as_type="int64")
     used = builder.call("onnx.used_ranks", first, as_type="bool")
     ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number, builder)

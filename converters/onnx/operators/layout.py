@@ -111,7 +111,7 @@ def unsqueeze(node: Node, builder: Builder) -> Tensor:
 
 
 def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
-    """The shape of input 0 without the axes of input 1, or with 1 at them; a run tells those."""
+    """The shape of input 0 without the axes of input 1, or with 1 at them, which are known only at run time."""
     x, axes, rank = node.input(0), node.input(1), node.rank()
     if not keep:
         axes = counted(axes, None if rank is None else x.rank - rank, builder)
@@ -142,7 +142,7 @@ def expand(node: Node, builder: Builder) -> Tensor:
     if wanted is None:
         shape = node.known_shape() or decided_shape(node, _broadcast_at(node, x, builder), builder)
         own = [*[1] * (len(shape) - x.rank), *x.shape]
-        # A dimension that is known not to be 1 is not stretched, whatever a run tells.
+        # A dimension that is known not to be 1 is not stretched, whatever the input says.
         fixed = (isinstance(size, int) and size != 1 for size in own)
         shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)

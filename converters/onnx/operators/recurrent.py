@@ -194,7 +194,7 @@ def _lstm_cell(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What tells the three operators apart; ``states`` are the inputs that states start from."""
+    """The difference between the three operators; ``states`` are the inputs that states start from."""
 
     cell: Cell
     gates: int

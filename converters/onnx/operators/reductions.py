@@ -195,7 +195,7 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
         (count,) = given
     else:
         count = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
-    # Where only a run tells how many, all of them are sorted, and the first ones taken.
+    # If their number is known only at run time, all are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
     shape = tuple(taken if place == axis else size for place, size in enumerate(x.shape))
     values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)

@@ -123,7 +123,7 @@ def slice_(each: Operation, builder: Builder) -> Tensor:
 
 @operation("real_dynamic_slice")
 def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box whose limits operands tell, which must follow from shapes."""
+    """A box with limits from operands, which must follow from shapes."""
     starts, ends, steps = (sizes_of(one) for one in each.inputs[1:])
     return sliced(each.inputs[0], starts, ends, steps, builder)
 

@@ -1,4 +1,4 @@
-"""Operators that the converter from ONNX brings along: each goes back to the one it came from.
+"""Operators that the converter from ONNX adds: each goes back to its ONNX operator.
 
 Others of that module are written out by their formulas.
 """
