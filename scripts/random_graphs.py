@@ -157,7 +157,7 @@ class Graph:
     def value(
         self, dtype: str, dims: Sequence[Dim], scale: float = 1.0, grain: int | None = None
     ) -> Value:
-        """What the result of a node is to be."""
+        """The wanted result of a node."""
         return Value("", dtype, tuple(map(tuple, dims)), float(scale), grain)
 
     def constant(self, array: Any) -> Value:

@@ -129,7 +129,7 @@ class Diagnostic:
 
     @property
     def path(self) -> str | None:
-        """The file the diagnostic speaks of, as far as it speaks of one."""
+        """The file of the diagnostic, if it has one."""
         return self.span.source.path if self.span else self.file
 
     @property

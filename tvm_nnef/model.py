@@ -177,7 +177,7 @@ def _no_options(given: Mapping[str, Any]) -> None:
     """Raises NnefError for options that only a conversion has, of a model that is not converted."""
     if given:
         names = ", ".join(f"'{name}'" for name in given)
-        hint = "leave it out; options of a conversion go with the model that is to be converted"
+        hint = "leave it out; options of a conversion apply to a model that is converted"
         raise error(f"a SkriptND model has no option {names}", hint=hint)
 
 
@@ -384,7 +384,7 @@ def _check_container(
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:
-    """The dialect of a model, as it was given or as its text tells it, and what is ambiguous."""
+    """The dialect of a model, as given or as detected from its text, and what is ambiguous."""
     if dialect not in DIALECTS:
         hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
         raise error(f"unknown dialect '{dialect}'", hint=hint)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WithVariables(Protocol):
-    """A model, as far as its variables are concerned."""
+    """The part of a model that concerns its variables."""
 
     @property
     def path(self) -> str:
@@ -83,7 +83,7 @@ class Variables(Mapping[str, Any]):
         return f"<{plural(len(self), 'variable')}: {', '.join(names)}>"
 
     def check(self) -> list[Diagnostic]:
-        """What is wrong with the files as far as their headers and sizes tell."""
+        """What is wrong with the files, judged by their headers and sizes."""
         if not self._files:
             return []
         from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header

@@ -26,7 +26,7 @@ MAX_STEPS = 1 << 15
 class Builder:
     """Collects the steps of one graph, branch or loop body.
 
-    ``numbers`` make data-dependent dimensions distinct; bodies share those of the graph around them.
+    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph.
     """
 
     def __init__(self, outer: Builder | None = None) -> None:

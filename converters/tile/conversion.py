@@ -272,7 +272,7 @@ def _convert(work: _Conversion, tensor: Tensor) -> None:
             raise Mistake("a tensor is not an input of the function", "use its parameters")
         found.tensor.hint = found.tensor.hint or tensor.name
         work.converted[id(tensor)] = found
-        work.sizes.bind(tensor, found.extents)
+        work.sizes.bind(tensor, found.sizes)
     except Mistake as mistake:
         raise mistake.at(place) from None
     except Unconvertible as problem:

@@ -51,7 +51,7 @@ class FallbackPlan(Plan):
         return {"parallel_work": self.parallel_work} if self.parallel_work else {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its blocks scheduled, as far as TVM can reorder their loops."""
+        """The function with its blocks scheduled, if TVM can reorder their loops."""
         if not self.parallel_work:
             return function
         schedule = s_tir.Schedule(IRModule({"main": function}))

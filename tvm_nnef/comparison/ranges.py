@@ -162,7 +162,7 @@ def _written(formula: Formula, known: Mapping[Tensor, Interval]) -> dict[Tensor,
 
 
 def _covers(statement: Statement, store: Store) -> bool:
-    """Whether a statement writes every element of a tensor, as far as plain indices show it."""
+    """Whether a statement writes every element of a tensor, as plain indices show."""
     if store.operator != "=" or statement.condition is not None or any(guards(statement)):
         return False
     loops = {loop.index: loop.extent for loop in statement.loops}

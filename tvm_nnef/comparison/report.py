@@ -143,7 +143,7 @@ class Row:
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"
         third = next(name for name in sorted(_OURS) if name not in self.sides)
-        return f"compare each with '{third}' to tell which is right"
+        return f"compare each with '{third}' to find which is right"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

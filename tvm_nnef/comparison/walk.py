@@ -110,7 +110,7 @@ class _Walk:
         return self.places.get(tensor.name)
 
     def define(self, arrays: Arrays) -> None:
-        """Takes the extents that arrays tell, and makes the checks that waited for them."""
+        """Takes dimensions from arrays, and makes the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
                 name = trees.tree(extent)

@@ -195,9 +195,9 @@ def _bind_given_attributes(
 def _bind_remaining_attributes(
     definition: CheckedDefinition, given: set[str], call: Invocation, env: Environment
 ) -> None:
-    """Steps 3 and 4: deferred defaults and lengths of packs, as far as their symbols are known.
+    """Steps 3 and 4: deferred defaults and lengths of packs, if their symbols are known.
 
-    Values that are packs tell the length of others, so they go first; then whatever has become
+    Values that are packs give the length of others, so they go first; then whatever has become
     possible, until nothing is left.
     """
     pending: list[nodes.Parameter] = []
@@ -345,7 +345,7 @@ def _check_empty(
     if unknown is not None:
         name = parameter.name.name
         message = f"input '{name}' of '{definition.qualified_name}' is an empty pack"
-        note = Note(f"'{name}' is declared here, and tells '{unknown}'", parameter.span)
+        note = Note(f"'{name}' is declared here, and defines '{unknown}'", parameter.span)
         hint = "give it at least one tensor: the shape of the result follows from its items"
         raise error(message, call.place, hint=hint, notes=(note,))
 

@@ -199,7 +199,7 @@ class Composer:
     ) -> tuple[Operand, ...]:
         """Composes an invocation and gives its results.
 
-        Raises NnefError; one that arises inside the operator tells the way that led there.
+        Raises NnefError; one inside the operator has notes with the chain of invocations.
         """
         definition = self.program.resolve(frame.module, call.callee)
         invocation = self._invocation(definition, call, frame)

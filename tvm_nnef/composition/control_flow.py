@@ -159,7 +159,7 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
 def _common_length(
     node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Dimension | None:
-    """The length of the packs that a loop goes through; a number where one of them tells it."""
+    """The length of the packs that a loop goes through; a number if one of them is static."""
     lengths = sorted(map(_length, scans.values()), key=is_symbolic)
     for other in lengths[1:]:
         message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
@@ -191,7 +191,7 @@ def _limit(
 def _count(
     composer: Invoker, node: nodes.Loop, frame: Frame, length: Dimension | None
 ) -> Tensor | int | None:
-    """The number of steps as far as the count and the ``length`` of the packs tell it."""
+    """The number of steps if it follows from the count and the ``length`` of the packs."""
     if node.iteration is None or node.iteration.count is None:
         if length is None and node.condition is None:
             message = "the loop has neither a count nor a condition"

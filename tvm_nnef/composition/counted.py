@@ -149,7 +149,7 @@ def _front(
     frame: Frame,
     unique: Callable[[str], str],
 ) -> Operand:
-    """The front part of a buffer; the buffer itself where nothing is to be cut."""
+    """The front part of a buffer; the buffer itself if nothing needs cutting."""
     axes = tuple(axis for axis, extent in enumerate(shape) if extent is length)
     assert isinstance(buffer, Tensor) and not isinstance(shape, list)
     if not axes:

@@ -228,7 +228,7 @@ def _disagreement(
 
 
 def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environment) -> None:
-    """Leaves it to a run whether a pack whose length only it tells is as long as declared."""
+    """Checks at run time that a pack of dynamic length is as long as declared."""
     match pack.length:
         case None:
             return

@@ -115,7 +115,7 @@ def _largest(limit: Value, env: Environment, span: Span) -> int:
 def _declare(
     extent: nodes.Extent, expression: nodes.Expression, made: Shape, env: Environment
 ) -> None:
-    """Gives a value to the name in an extent: the symbol itself, or what an affine one tells."""
+    """Gives a value to the name in an extent: the symbol itself, or solved from an affine one."""
     if isinstance(expression, nodes.Identifier):
         name, values = expression.name, made
     else:

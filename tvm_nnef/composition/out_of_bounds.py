@@ -72,7 +72,7 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
 
 
 def _may_be_outside(statement: Statement) -> bool:
-    """Whether some index that no guard skips may be outside, as far as numbers alone tell."""
+    """Whether some index that no guard skips may be outside, judged by numbers alone."""
     ranges = ranges_of(statement)
     accesses: list[Store | Load] = [*statement.stores]
     for inner in itertools.chain.from_iterable(map(walk, scalars(statement))):

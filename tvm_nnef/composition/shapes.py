@@ -110,7 +110,7 @@ class ShapeBinder:
         return [rank - taken if length is None else length for length in known_lengths]
 
     def _known_length(self, extent: nodes.Extent) -> int | None:
-        """The number of dimensions of an extent; None where the shape tells it."""
+        """The number of dimensions of an extent; None if the shape gives it."""
         expression = None if isinstance(extent.value, nodes.Omitted) else extent.value
         determined = expression is not None and not unknown_names(expression, self.names)
         if extent.pack is None:

@@ -103,7 +103,7 @@ def type_of(value: object) -> str:
 
 
 def pack_type(value: Value) -> str | None:
-    """The type of a value or of a pack's items; None where nothing tells it."""
+    """The type of a value or of a pack's items; None if it is unknown."""
     if isinstance(value, tuple):
         return type_of(value[0]) if value else None
     return None if value is None else type_of(value)

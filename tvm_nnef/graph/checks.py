@@ -87,6 +87,6 @@ def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
 
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:
-    """The names of the symbols that are their own extents in tensors: those that these tell."""
+    """The names of the symbols that are dimensions of tensors, which define them."""
     found = (trees.tree(extent) for tensor in tensors for extent in tensor.shape)
     return frozenset(tree for tree in found if isinstance(tree, str))

@@ -53,7 +53,7 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block, as far as they are attributes.
+    ``using``: the values of its ``@using`` blockthat are attributes.
     """
 
     operator: str
@@ -130,7 +130,7 @@ class Loop:
     which is run before each step, or after it where ``post_test``. Either way it reads item and
     index of that step; the count is looked at before each step, and first. ``body`` gives the new
     carried tensors, then the scan outputs. Body and condition have ``carried``, scan items,
-    ``index`` and what they capture from outside as inputs, as far as they read them; as in an If,
+    ``index`` and what they capture from outside as inputs, if they read them; as in an If,
     variables and constants need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for

@@ -45,7 +45,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 TeTensor: TypeAlias = Any
 
 Stage: TypeAlias = "TeTensor | Constant"
-"""A tensor as far as it is computed: a ``te`` tensor, or one value for all of its elements."""
+"""A tensor as computed so far: a ``te`` tensor, or one value for all of its elements."""
 
 COMBINE: Mapping[StoreOperator, str] = {
     "+=": "add",
@@ -167,7 +167,7 @@ def _places(store: Store, statement: Statement) -> list[Place | None]:
 
 
 def _reduced(store: Store, statement: Statement) -> dict[str, Dimension]:
-    """The loops that the position of a plain store does not tell, with their extents."""
+    """The loops that the position of a plain store does not determine, with their extents."""
     used = {term.index for place in _places(store, statement) if place for term in place.terms}
     ranges = extents(statement) or {}
     return {

@@ -101,7 +101,7 @@ def _gathered(x: PrimExpression) -> int:
 
 
 def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A quotient rounded down; of what was divided before perhaps by so much that little is left.
+    """A quotient rounded down; of a quotient perhaps by a product of both divisors.
 
     TVM would divide once by the product of the divisors (see ``opaque``).
     """

@@ -18,7 +18,7 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
   ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
-  see to it that bounds and checks hold;
+  ensure that bounds and checks hold;
 - ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 

@@ -2,7 +2,7 @@
 
 ``output[gi * m + mi] = ...`` with ``mi < m`` writes each position once: ``gi`` is the position
 divided by ``m``, ``mi`` the remainder. Input: the subscript of a store, an integer scalar.
-Output: a :class:`Place`, or None where a position does not certainly tell its indices.
+Output: a :class:`Place`, or None if a position does not certainly determine its indices.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Emitter:
                     function, self._widened(scalar, operand, x) if scalar.type == "int" else x
                 )
             case Binary("sub", left, right) if left == right and left.type == "real":
-                # TVM takes x - x for 0, also where x is infinite or no number.
+                # TVM takes x - x for 0, also where x is infinite or NaN.
                 x = self.value(left)
                 return x + x * literal(-1, dtype_of(x))
             case Binary(function, left, right):

@@ -159,7 +159,7 @@ def part(builder: BlockBuilder, stack: RelaxExpression, number: int) -> RelaxExp
 def stored(
     builder: BlockBuilder, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
 ) -> RelaxExpression:
-    """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
+    """The stack with an item replaced: the same memory, so ``stack`` must not be read any more."""
     shape, dtype = compat.shape_and_dtype(stack)
     extra = untold([shape, shape[1:]])
     kernel = in_place_store(shape, dtype, extra)

@@ -59,7 +59,7 @@ def bind_inputs(
 
 
 def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
-    """The values of the symbols that the shapes of the inputs tell, given their arrays.
+    """The values of the symbols in the shapes of the inputs, given their arrays.
 
     Raises NnefError where a value is beyond its bound, and where inputs do not agree.
     """
@@ -111,7 +111,7 @@ def bind_variables(
 ) -> dict[Tensor, Array]:
     """The arrays of the variables of a graph, found by full name; what is not asked for is left.
 
-    Raises NnefError, which tells of every variable that is missing or wrong.
+    Raises NnefError, which lists every variable that is missing or wrong.
     """
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []

@@ -18,7 +18,7 @@ flattened; gives those of its results likewise. Their dtypes are converted by th
 def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     """Positions of the items that are not 0, a column each, in row-major order: int[d,~]."""
     (data,) = operands
-    # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates to tell.
+    # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates.
     if data.ndim == 0:
         return (np.zeros((0, int(bool(data))), np.int64),)
     return (np.stack(np.nonzero(data)),)

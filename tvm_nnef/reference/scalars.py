@@ -160,7 +160,7 @@ def _check(index: Array, extent: int, active: Array, place: str) -> None:
 
 
 def _reached(function: str, first: Array, active: Array) -> Array:
-    """Where the second operand matters: ``and`` and ``or`` may be settled by the first."""
+    """Where the second operand matters: ``and`` and ``or`` may be decided by the first."""
     match function:
         case "and":
             return active & first

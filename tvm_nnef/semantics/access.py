@@ -1,7 +1,7 @@
 """The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
 
 Which of them is meant depends on what the name before the brackets is, and on whether the
-expression stands in ``@lower``; the text alone does not tell.
+expression stands in ``@lower``; the text alone does not decide.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``place`` tells what a tensor's name means: nothing, its elements, or the tensor.
+    """``place`` says what a tensor's name means: nothing, its elements, or the tensor.
 
     ``rules`` are those of types (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint
     for each name that is declared, but where it is not visible. ``tools`` says whether the rules

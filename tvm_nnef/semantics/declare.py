@@ -293,7 +293,7 @@ def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
 
 
 def are_complementary(one: nodes.Expression, other: nodes.Expression) -> bool:
-    """Whether exactly one of two conditions holds, as far as their form tells: ``c`` and ``!c``."""
+    """Whether exactly one of two conditions holds, by their form: ``c`` and ``!c``."""
     match one, other:
         case nodes.Unary(operator="!", operand=operand), _ if operand == other:
             return True

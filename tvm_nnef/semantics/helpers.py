@@ -49,7 +49,7 @@ def _declare_target(target: nodes.Target, found: Type, context: Context) -> None
 
 
 def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context: Context) -> None:
-    """A length that is hinted is that of the value, as far as both are known (2.9)."""
+    """A length that is hinted is that of the value, if both are known (2.9)."""
     name, hinted = target.name.name, literal_length(pack)
     if not (found.packed or found.poison):
         context.report.error(

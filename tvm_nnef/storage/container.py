@@ -377,4 +377,4 @@ def _read_part(path: Path, offset: int, count: int, place: str) -> bytes:
 
 def _unreadable(path: object, cause: Exception) -> NnefError:
     reason = getattr(cause, "strerror", None) or str(cause)
-    return error(f"cannot be read: {reason}", hint="see to its permissions", file=str(path))
+    return error(f"cannot be read: {reason}", hint="check its permissions", file=str(path))

@@ -317,7 +317,7 @@ def _doubled(source: Source, key: str) -> NnefError:
 
 
 def _word(source: Source, word: str) -> Span | None:
-    """The last place of a word in the text, as far as it is written so."""
+    """The last position of a word in the text, if it is written so."""
     at = source.text.rfind(word)
     return Span(source, at, at + len(word)) if at >= 0 else None
 

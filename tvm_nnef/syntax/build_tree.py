@@ -1,6 +1,6 @@
 """From lark's parse tree to the nodes of :mod:`tvm_nnef.syntax.nodes`.
 
-A parse tree and its source enter; a node leaves, with whatever is wrong although the grammar
+A parse tree and its source in, a node out, with whatever is wrong although the grammar
 admits it (a number too large, a loop with two conditions). Names are not resolved.
 """
 

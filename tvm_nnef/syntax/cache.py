@@ -1,6 +1,6 @@
 """Syntax trees kept from one process to the next, in the user's cache folder.
 
-Text enters and its tree leaves, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
+Text in, its tree out, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
 the same text was parsed before. What cannot be read or written is ignored. Of a node are kept its
 class, its fields and its two offsets; the source comes back from the caller. Reading a tree makes
 nodes and nothing else, whatever a file holds.

@@ -1,6 +1,6 @@
 """Which dialect a model is written in, found from its text without parsing it.
 
-The sources of a whole model enter; the name of a dialect leaves, with the places whose meaning
+The sources of a whole model in, the name of a dialect out, with the places whose meaning
 hangs on the choice where the text could be either. A text that could be either is the draft.
 Nothing is said of texts that are wrong in both dialects, or mix them.
 """

@@ -1,6 +1,6 @@
 """What a user reads when a text does not follow the grammar.
 
-An exception of lark's parser enters; a :class:`~tvm_nnef.diagnostics.Diagnostic` leaves, with the
+An exception of lark's parser in, a :class:`~tvm_nnef.diagnostics.Diagnostic` out, with the
 place, what was found, what could have stood there, and what to do about it.
 """
 

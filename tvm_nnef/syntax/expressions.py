@@ -176,7 +176,7 @@ class ListExpression(Node):
 class Subscript(Node):
     """``a[i]``: a pack's item, a slice, a mask, a string's part, or a tensor access.
 
-    ``trailing_comma`` tells ``x[i,]`` (an access to a tensor of rank 1) from ``x[i]``.
+    ``trailing_comma`` marks ``x[i,]`` (an access to a tensor of rank 1), unlike ``x[i]``.
     """
 
     target: Expression

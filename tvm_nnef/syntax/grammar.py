@@ -1,6 +1,6 @@
 """The parser tables of a dialect.
 
-The name of a dialect enters; a :class:`lark.Lark` leaves, made from ``grammar.lark`` and the file
+The name of a dialect in, a :class:`lark.Lark` out, made from ``grammar.lark`` and the file
 of the dialect or, faster, from the tables that an earlier process kept. It knows nothing of syntax
 trees.
 """

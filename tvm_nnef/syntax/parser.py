@@ -1,6 +1,6 @@
 """From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2), in either dialect.
 
-Text enters; a :class:`~tvm_nnef.syntax.nodes.Module` leaves, or an :class:`NnefError` that lists
+Text in, a :class:`~tvm_nnef.syntax.nodes.Module` out, or an :class:`NnefError` that lists
 every syntax error that does not follow from another. Names are not resolved, nothing is evaluated.
 """
 

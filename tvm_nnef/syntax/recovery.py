@@ -1,7 +1,7 @@
 """What to skip after a syntax error, so that the rest of a definition can be read.
 
-A text and the place of an error enter; the text without the statement (or the block) around that
-place leaves, blanks in its place, so that all other offsets stay the same. Nothing is parsed here:
+A text and the position of an error in, the text without the statement (or the block) around that
+position out, with blanks instead, so that all other offsets stay the same. Nothing is parsed here:
 brackets, strings and semicolons are enough.
 """
 
@@ -80,7 +80,7 @@ def braces(text: str, start: int, position: int) -> list[Brace]:
 def _end(text: str, position: int, depth: int, last: str) -> int:
     """The place after what ends a statement, or before the end of the block around it.
 
-    ``depth`` braces are open at the place within what is to be ended, by ``last``.
+    ``depth`` braces are open at the position within what ends, by ``last``.
     """
     for sign, place in _tokens(text, position, len(text)):
         depth += (sign == "{") - (sign == "}")

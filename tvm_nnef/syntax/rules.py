@@ -1,6 +1,6 @@
 """What each rule of the grammar means: the children of a parse tree's node, as one node.
 
-The built children of a rule and their span enter; a node (or a tuple of nodes) leaves, or an
+The built children of a rule and their span in, a node (or a tuple of nodes) out, or an
 :class:`NnefError` for what the grammar admits although it is wrong. These are the rules of the
 draft; :mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
 """

@@ -1,6 +1,6 @@
 """String literals: joining, escapes, and the expressions inside of braces.
 
-The tokens of adjacent literals enter; one :class:`~tvm_nnef.syntax.nodes.Text` leaves. In the draft
+The tokens of adjacent literals in, one :class:`~tvm_nnef.syntax.nodes.Text` out. In the draft
 a backslash before a quote, a brace or a backslash stands for that character, and any other
 backslash is a character like the rest. In the tools dialect a backslash protects what follows it
 and stays in the text. :func:`escape` and :func:`literals` go the other way.

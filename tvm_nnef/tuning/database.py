@@ -53,7 +53,7 @@ class Record:
     ``chosen`` is the one that was most ahead of the ``strategy`` when both were measured in turns,
     on ``threads``, and ``tuned_seconds`` and ``strategy_seconds`` are what was measured then; None
     where the strategy was as good. ``judged`` says that the fastest of the traces had its turn.
-    ``strategy_hash`` tells the strategy's schedule from that of later versions. ``plans`` are the
+    ``strategy_hash`` identifies the version of the strategy's schedule. ``plans`` are the
     seconds of the alternatives of the strategy's plan (None: it is of no use); ``plan`` is the
     number of the one that was chosen, instead of a trace.
     """
@@ -121,7 +121,7 @@ class Database:
 
     @contextmanager
     def kept_from_others(self) -> Iterator[None]:
-        """Nobody else tunes into the folder for as long; NnefError where somebody does.
+        """Locks the folder against other tuning processes; NnefError if it is locked.
 
         What processes that died have left half-written is removed.
         """

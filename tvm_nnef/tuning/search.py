@@ -251,7 +251,7 @@ def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:
 
 
 def _silent(level: int, file: str, line: int, message: str) -> None:
-    """Takes what the search tells of itself, which would go to standard error."""
+    """Takes the log messages of the search, which would go to standard error."""
 
 
 def kept(database: Database, search: KernelSearch) -> None:

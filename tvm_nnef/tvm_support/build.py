@@ -35,7 +35,7 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """What was compiled: instructions of the virtual machine, constants, and kernels.
 
     ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
-    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` is what it says about itself,
+    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it,
     ``parameters`` the content of its parameter file, if they are known and needed.
     """
 

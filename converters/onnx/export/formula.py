@@ -1,6 +1,6 @@
 """Formulas written out in ONNX's element-wise operators, gathers and reductions.
 
-Expressible is a statement whose stores write each element once, by plain loop indices, or accumulate
+A statement is expressible if its stores write an element once, by plain loop indices, or accumulate
 over the other loops. Its loops become the dimensions of values; where a step is skipped, what was
 there before stays. Everything else raises Inexpressible: what reads what it writes needs an order
 of steps, and ONNX has none outside of loops.

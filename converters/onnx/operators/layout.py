@@ -111,7 +111,7 @@ def unsqueeze(node: Node, builder: Builder) -> Tensor:
 
 
 def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
-    """The shape of input 0 without the axes of input 1, or with 1 at them, which are known only at run time."""
+    """The shape of input 0 without the axes of input 1, or with 1 at them, at run time."""
     x, axes, rank = node.input(0), node.input(1), node.rank()
     if not keep:
         axes = counted(axes, None if rank is None else x.rank - rank, builder)

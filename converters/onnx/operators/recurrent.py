@@ -194,7 +194,7 @@ def _lstm_cell(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The difference between the three operators; ``states`` are the inputs that states start from."""
+    """What differs in the three operators; ``states`` are the inputs with initial states."""
 
     cell: Cell
     gates: int
