@@ -452,7 +452,7 @@ graph G {
 
 
 def test_extents_that_only_a_run_tells() -> None:
-    """The last operation has an extent that none of its operands has."""
+    """The last operation has a dimension that none of its operands has."""
     x, v = np.ones((4, 3), np.float32), np.ones(2, np.float32)
     for routes in (("mapped", "reference"), ("reference", "formula")):
         report = compared(DYNAMIC, x, x, v, routes=routes)

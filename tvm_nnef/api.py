@@ -51,7 +51,7 @@ def compose(
     """The Graph of a model: the graph named (default: the first), everything resolved (chapter 3).
 
     ``attributes`` are graph attributes, ``types`` concrete types of its generics
-    (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``machine_types`` dtypes for
+    (``{"T": "int"}``), ``input_shapes`` concrete dimensions by input, ``machine_types`` dtypes for
     ``real``, ``int``, ``bool`` or for tensors by name; ``quantize=False`` leaves the ``@quantize``
     operators out. ``load_options`` are those of :func:`load_model`. A model of another format is
     converted with the shapes that are given.

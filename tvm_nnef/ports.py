@@ -16,7 +16,7 @@ class TensorInfo:
     """What a tensor of an input or output looks like.
 
     A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
-    of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
+    of dynamic length is ``stacked``: a list in Python, whose length is the first dimension.
     """
 
     name: str

@@ -266,7 +266,7 @@ class Executable:
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
         """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
 
-        Random inputs have the largest extents that there can be. The state stays as it is.
+        Random inputs have the largest dimensions that there can be. The state stays as it is.
         """
         call = self.prepared(*inputs)
         for _ in range(warmup):

@@ -33,7 +33,7 @@ _LONGEST = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """An index of a stage: its variable, from 0 to below the extent."""
+    """An index of a stage: its variable, from 0 to below its extent."""
 
     var: tirx.Var
     extent: sizes.Extent

@@ -154,7 +154,7 @@ def test_a_users_function_may_decide_an_extent() -> None:
 def test_what_a_users_function_decides_is_within_its_bound() -> None:
     executable = tvm_nnef.build(TEXT, lowerings={"main.pick": first(6)}, progress=False)
     assert len(executable(np.ones(4, "float32"))[0]) == 4
-    with pytest.raises(NnefError, match=r"extent y_0 = 6 is beyond its bound 4"):
+    with pytest.raises(NnefError, match=r"dimension y_0 = 6 is beyond its bound 4"):
         executable(np.ones(7, "float32"))
 
 
@@ -189,9 +189,9 @@ def test_all_that_a_users_function_decides_agrees() -> None:
 
     x = np.ones(10, "float32")
     assert [array.shape for array in built([3], [3, 6])(x)] == [(3,), (3, 6)]
-    with pytest.raises(NnefError, match=r"'main\.G\.z': extent k is 3, not 4"):
+    with pytest.raises(NnefError, match=r"'main\.G\.z': dimension k is 3, not 4"):
         built([3], [4, 6])(x)
-    with pytest.raises(NnefError, match=r"'main\.G\.z': extent k \* 2 is 6, not 5"):
+    with pytest.raises(NnefError, match=r"'main\.G\.z': dimension k \* 2 is 6, not 5"):
         built([3], [3, 5])(x)
 
 
@@ -247,7 +247,7 @@ def index_scalars(draw):
 
 @st.composite
 def formulas(draw):
-    """A formula over ``x``, all of whose extents, and some of whose numbers, are symbols."""
+    """A formula over ``x``, all of whose dimensions, and some of whose numbers, are symbols."""
     shapes = [tuple(draw(st.sampled_from(EXTENTS)) for _ in range(2)) for _ in range(2)]
     x = Tensor("main.G.x", "int", shapes[0], "input")
     y = Tensor("main.G.y", "int", shapes[1], "result")

@@ -52,7 +52,7 @@ def test_shifted_positions_are_divided_as_they_are_written(kernels, name, target
 
 @st.composite
 def gathers(draw):
-    """Extents of the result, and for each dimension of the data an index and its bound."""
+    """Dimensions of the result, and for each dimension of the data an index and its bound."""
     extents = [draw(EXTENTS) for _ in range(draw(st.integers(1, 4)))]
     indices, shape = [], []
     for _ in range(draw(st.integers(1, 3))):

@@ -1,4 +1,4 @@
-"""Extents that are known only at run time: the strategies take them, and every size is right."""
+"""Dynamic dimensions: the strategies take them, and every size is right."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ expressions = st.recursive(
 
 
 def value(size, n, m):
-    """An extent at two numbers."""
+    """A dimension at two numbers."""
     if isinstance(size, int):
         return size
     values = {N: tirx.const(n, "int64"), M: tirx.const(m, "int64")}

@@ -17,7 +17,7 @@ import tvm_nnef
 
 @dataclass(frozen=True)
 class Case:
-    """Extents of the data, outputs, and per dimension of space a window."""
+    """Dimensions of the data, outputs, and per dimension of space a window."""
 
     data: tuple[int, ...]
     outputs: int

@@ -1,4 +1,4 @@
-"""Kernels made at random over symbolic extents: right at every size, and no size crashes."""
+"""Kernels made at random over symbolic dimensions: right at every size, and no size crashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTENTS = st.sampled_from(["n", "m", "n", 1, 2, 3, 8, 17, 33])
 
 @st.composite
 def cases(draw):
-    """Extents of the result and of what is reduced, operands as lists of their axes, and more."""
+    """Dimensions of the result and of what is reduced, operands as lists of their axes, and more."""
     axes = [draw(EXTENTS) for _ in range(draw(st.integers(1, 3)))]
     steps = [draw(st.sampled_from(["n", "m", 1, 3, 7])) for _ in range(draw(st.integers(0, 2)))]
     total = len(axes) + len(steps)

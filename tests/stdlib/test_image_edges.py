@@ -1,4 +1,4 @@
-"""Module image at the edges: no axes, extents of 0 and 1, all elements alike; regions by ONNX."""
+"""Module image at the edges: no axes, sizes 0 and 1, all elements alike; regions by ONNX."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ graph G {
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["formula", "mapped"])
 def test_one_model_serves_every_size(route: Any) -> None:
-    """Whether an extent becomes smaller is decided in the run."""
+    """Whether a dimension becomes smaller is decided in the run."""
     module = tvm_nnef.from_nnef(OPEN, route=route)
     executable = tvm_nnef.build(module, progress=False)
     for shape in ((1, 5, 9), (2, 17, 4), (3, 3, 40), (2, 4, 4)):

@@ -102,7 +102,7 @@ VIEWS = {
             ("layout.unflatten{axis=0, shape=[]}(one)", np.array(3.5)),
         ],
     ),
-    "dimensions of extent 1": (
+    "dimensions of size 1": (
         {"y": Y, "s": S},
         [
             ("layout.squeeze{axes=[1]}(y)", Y[:, 0]),
@@ -229,7 +229,7 @@ DEEP = counted(2, 12, 3, 2)
 
 
 def cut_into_blocks(x: Any) -> list[Any]:
-    """Blocks of the draft: the spatial extents 4 and 6 in 2 and 3 contiguous parts."""
+    """Blocks of the draft: the spatial dimensions 4 and 6 in 2 and 3 contiguous parts."""
     return [
         x[:, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
         for row, column in itertools.product(range(2), range(3))
@@ -452,7 +452,7 @@ REJECTIONS = [
     ("layout.reshape{shape=[4, 5]}(x)", "'shape'"),
     ("layout.reshape{axis=1, rank=3, shape=[12]}(x)", "'rank' must be between 0 and 2"),
     ("layout.unflatten{axis=0, shape=[3]}(x)", "'shape' must have the volume 2"),
-    ("layout.squeeze{axes=[0]}(x)", "the extents at 'axes' must be 1"),
+    ("layout.squeeze{axes=[0]}(x)", "the dimensions at 'axes' must be 1"),
     ("layout.unsqueeze{axes=[0, -5]}(x)", "'axes' must be distinct"),
     ("layout.unsqueeze{axes=[4]}(x)", "'axes' are out of range for an output of rank 4"),
     ("layout.broadcast{axes=[0], shape=[3]}(x)", "must be 1 or as 'shape' says"),

@@ -24,7 +24,7 @@ def counted(*shape: int) -> Any:
     return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
 
 
-# spatial extents of the small tensor, and the blocks of the large one
+# spatial dimensions of the small tensor, and the blocks of the large one
 BLOCKS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((3,), (2,)),
     ((2, 3), (3, 2)),

@@ -1,4 +1,4 @@
-"""Module layout against NumPy at the edges: every rank and axis, extents of 0 and 1, every type."""
+"""Module layout against NumPy at the edges: every rank and axis, sizes 0 and 1, every type."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def test_products_of_vectors_of_nothing_and_of_infinities(agree: Any) -> None:
 
 
 REJECTIONS = [
-    ("linalg.matmul(l, l)", "the inner extents of A and B differ"),
-    ("linalg.matmul{transA=true}(l, r)", "the inner extents of A and B differ"),
+    ("linalg.matmul(l, l)", "the inner dimensions of A and B differ"),
+    ("linalg.matmul{transA=true}(l, r)", "the inner dimensions of A and B differ"),
     ("linalg.matmul(p, three)", "do not broadcast"),
     ("linalg.matmul(l, r, d)", "C has more dimensions than the product"),
 ]

@@ -1,4 +1,4 @@
-"""Module math on every rank from 0 to 5, with extents of 0 and 1: functions, packs, positions."""
+"""Module math on every rank from 0 to 5, with sizes 0 and 1: functions, packs, positions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def broadcast() -> Iterator[Case]:
-    """Each shape with its last dimensions, and with 1 instead of every other extent."""
+    """Each shape with its last dimensions, and with 1 instead of every other dimension."""
     for shape in SHAPES:
         tail = shape[len(shape) // 2 :]
         thin = tuple(1 if n % 2 else extent for n, extent in enumerate(shape))

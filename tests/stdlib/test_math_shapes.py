@@ -1,5 +1,5 @@
 """Module math on every rank: broadcasting with every alignment, reductions over every choice of
-axes, extents of 1 and 0, and numbers that are large for what is made of them; against NumPy.
+axes, dimensions of 1 and 0, and numbers that are large for what is made of them; against NumPy.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def automatic(
     upper: bool = True,
     up: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Padding in front and extents of the output where `padding` is left out.
+    """Padding in front and dimensions of the output where `padding` is left out.
 
-    As many windows as stride fit in the extent; an odd rest of the total padding goes after with
+    As many windows as stride fit in the input; an odd rest of the total padding goes after with
     UPPER, in front with LOWER.
     """
     front, output = [], []
@@ -548,7 +548,7 @@ REJECTIONS = [
     ("nn.conv(x, w, c)", "the bias must have an element for each output channel"),
     ("nn.conv{data_format='NHWC'}(x, w)", "'data_format' must be one of"),
     ("nn.conv{filter_format='OIHW'}(x, w)", "'filter_format' must be one of"),
-    ("nn.deconv{padding=0, output_size=[12, 7]}(v, f)", "would not give the extents"),
+    ("nn.deconv{padding=0, output_size=[12, 7]}(v, f)", "would not give the dimensions"),
     ("nn.deconv(x, w)", "the input channels must equal"),
     ("nn.deconv{padding=0}(v, f, b)", "the bias must have an element"),
     ("nn.max_pool{size=0}(x)", "'size' must be positive"),
@@ -556,7 +556,7 @@ REJECTIONS = [
     ("nn.max_pool{size=2, padding_align='MIDDLE'}(x)", "'padding_align' must be one of"),
     ("nn.relu{alpha=2.0}(x)", "'alpha' must lie between 0 and 1"),
     ("nn.gelu{approximate='FAST'}(x)", "'approximate' must be one of"),
-    ("nn.batch_norm(x, b, b)", "the extent at 'channel_axis' must equal"),
+    ("nn.batch_norm(x, b, b)", "the dimension at 'channel_axis' must equal"),
     ("nn.softmax{axes=[4]}(x)", "'axes' are out of range for an input of rank 4"),
 ]
 

@@ -54,7 +54,7 @@ def spans(
 
 
 def cells(extent: int, count: int, stride: int, start: int) -> tuple[slice, slice]:
-    """Which windows have their cell at ``start`` inside of the extent, and where it is."""
+    """Which windows have their cell at ``start`` inside of the dimension, and where it is."""
     first = max(0, -(start // stride))
     last = min(count - 1, (extent - 1 - start) // stride)
     if last < first:
@@ -83,7 +83,7 @@ def taps(
 
 
 def convolved(x: Any, w: Any, groups: int, windows: Any, back: Sequence[int] | None = None) -> Any:
-    """Convolution of NCX arrays; with the extents ``back``, the transposed one, onto them."""
+    """Convolution of NCX arrays; with the dimensions ``back``, the transposed one, onto them."""
     x, w = np.float64(x), np.float64(w)
     stride, dilation, front, count = windows
     extents = x.shape[2:] if back is None else back
@@ -156,7 +156,7 @@ SIZES: dict[int, tuple[int, ...]] = {1: (3,), 2: (2, 3), 3: (2, 3, 1)}
 
 
 def channels(groups: int, transposed: bool) -> tuple[int, int, int]:
-    """Channels of the data, then the first two extents of the filter."""
+    """Channels of the data, then the first two dimensions of the filter."""
     if groups == 0:
         return (3, 3, 2) if transposed else (3, 6, 1)
     return (4, 4, 3) if transposed and groups == 1 else (4, 4, 2) if groups == 2 else (4, 3, 4)
@@ -200,7 +200,7 @@ def attributes() -> Iterator[Case]:
             yield convolution(x, w, **given)
     x, w = real(2, 2, 5, 6), real(2, 1, 3, 2)
     yield convolution(x, w, groups=0, dilation=[2, 2], stride=[1, 2], data="NXC", filter="XCN")
-    # extents of 1, a filter larger than the input, no element at all
+    # dimensions of 1, a filter larger than the input, no element at all
     yield convolution(real(1, 1, 1, 1), real(1, 1, 1, 1))
     yield convolution(real(1, 1, 1, 1), real(2, 1, 3, 3), padding=[1, 1, 1, 1])
     yield convolution(real(1, 2, 2, 3), real(1, 2, 5, 4), padding=[2, 1, 2, 1])
@@ -304,7 +304,7 @@ def poolings() -> Iterator[Case]:
     yield from pooling(x, [0], [2], padding=[1, 1])
     yield from pooling(x, [1, 3], [3, 2], dilation=[1, 2], padding=[2, 0, 0, 1])
     yield from pooling(x, [], [])
-    # windows outside of the input, extents of 1 and 0
+    # windows outside of the input, dimensions of 1 and 0
     yield from pooling(real(1, 1, 3), [2], [2], padding=[3, 4])
     yield from pooling(real(1, 1, 3), [2], [2], padding=[3, 2], stride=[2], dilation=[2])
     yield from pooling(real(1, 1, 1, 1), [2, 3], [1, 1])

@@ -1,4 +1,4 @@
-"""Ranks, and extents of 0 and 1, of operators whose other tests keep to the usual ones."""
+"""Ranks, and dimensions of 0 and 1, of operators whose other tests keep to the usual ones."""
 
 from __future__ import annotations
 

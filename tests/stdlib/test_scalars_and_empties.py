@@ -1,4 +1,4 @@
-"""Module layout at its smallest: tensors of rank 0, extents of 0, no dimensions, no tensors."""
+"""Module layout at its smallest: tensors of rank 0, dimensions of 0, no dimensions, no tensors."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
             ("layout.tensor{shape=[2, 3], value=[0, 1, 2, 3, 4, 5]}()", counted(2, 3)),
             ("layout.tensor{value=2.5}()", np.array(2.5)),
             ("layout.tensor<int>{shape=[2], value=7}()", np.array([7, 7])),
-            # 1 keeps an extent
+            # 1 keeps a dimension
             ("layout.broadcast{shape=[1, 5, 1, 4]}(y)", np.broadcast_to(Y, (2, 5, 3, 4))),
             ("layout.broadcast{axes=[-1, 0], shape=[2, 1]}(y)", np.tile(Y, (1, 1, 1, 2))),
             ("layout.slice{begin=1, end=9, stride=3}(v)", V[1:9:3]),

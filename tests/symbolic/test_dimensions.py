@@ -1,4 +1,4 @@
-"""Extents: numbers stay numbers, symbols obey the same laws, TVM comes only with a symbol."""
+"""Dimensions: numbers stay numbers, symbols obey the same laws, TVM comes only with a symbol."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class _Walk:
     """What all levels of one comparison share.
 
-    ``symbols`` has the values of the extents known so far in the run, by name, and
-    ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
+    ``symbols`` has the values of the dimensions known so far in the run, by name, and
+    ``carriers`` a tensor for each: a node may need a dimension that none of its operands has.
     ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
     that led to a tensor which the source of a converted model does not know. Operators that are
     ``lowered`` by functions of the user are not taken apart. ``widths`` are those of the ranges of

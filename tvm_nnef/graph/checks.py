@@ -49,16 +49,16 @@ def symbols(check: Check) -> frozenset[str]:
 
 
 def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> Check:
-    """That a data-dependent extent is within its bound."""
+    """That a data-dependent dimension is within its bound."""
     name = trees.text(symbol)
-    message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
+    message = (f"'{tensor.name}': dimension {name} = ", symbol, f" is beyond its bound {bound}")
     hint = "write a larger bound in the model, or make the data smaller"
     return Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)
 
 
 def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:
-    """That an extent of a tensor is what was found when it was made."""
-    known = f"'{tensor.name}': extent {trees.text(extent)} is "
+    """That a dimension of a tensor is what was found when it was made."""
+    known = f"'{tensor.name}': dimension {trees.text(extent)} is "
     message = (known, extent, ", not ", found)
     hint = "the inputs disagree: give them shapes for which both sizes are equal"
     return Check(dimensions.compare("eq", extent, found), message, span, hint=hint)

@@ -42,7 +42,7 @@ def text(graph: Graph, *, bodies: bool = True) -> str:
 def to_json(graph: Graph) -> dict[str, Any]:
     """A graph as plain data that ``json.dumps`` takes.
 
-    ``tensors`` maps each name to ``type``, ``shape`` (numbers; a symbolic extent is a string),
+    ``tensors`` maps each name to ``type``, ``shape`` (numbers; a symbolic dimension is a string),
     ``role``, ``dtype`` where dtypes are assigned, and ``value`` for a constant.
     ``inputs`` and ``outputs`` have ``name`` and ``tensor``; an operand is the name of a tensor, a
     list of names for a pack, or null. Each of ``operations`` has ``operator``, ``label``,

@@ -1,6 +1,6 @@
 """Bounds of index expressions: a scalar and the ranges of its indices in, an interval out.
 
-An interval is inclusive at both ends, which are extents; None: unknown. What holds of the values in
+Both ends of an interval are inclusive, maybe symbolic; None: unknown. What holds of the values in
 an interval says nothing of a loop that never runs, as nothing inside it is evaluated.
 """
 
@@ -88,7 +88,7 @@ def above(value: Dimension) -> bool:
 
 
 def below(value: Dimension, extent: Dimension) -> bool:
-    """Whether a value is certainly less than an extent."""
+    """Whether a value is certainly less than a dimension."""
     return dimensions.compare("lt", value, extent) is True
 
 

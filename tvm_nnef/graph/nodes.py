@@ -189,9 +189,9 @@ Node: TypeAlias = "Operation | If | Loop"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """What is checked at run time: a condition on extents that must hold (sections 2.4, 2.6, 2.9).
+    """A check at run time: a condition on dimensions that must hold (sections 2.4, 2.6, 2.9).
 
-    ``message`` says what is wrong where it does not, in parts: texts, and extents whose values
+    ``message`` says what is wrong where it does not, in parts: texts, and dimensions whose values
     belong there.
     """
 
@@ -212,7 +212,7 @@ class Graph:
     of every tensor, inner ones included, once they are assigned
     (:mod:`tvm_nnef.graph.machine_types`).
 
-    A symbol in a shape is defined by the first input or operation that has it as an extent of its
+    A symbol in a shape is defined by the first input or operation that has it as a dimension of its
     own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
     name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
     its symbols are known: those of composites stand in the graph, branch or loop body around them.

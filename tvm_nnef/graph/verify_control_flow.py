@@ -104,7 +104,7 @@ def _stacked(output: Tensor, result: Operand) -> Iterator[str]:
     if not isinstance(result, Tensor) or not result.rank:
         yield f"the result of '{output.name}' is not a stacked tensor"
     elif not own_symbols((replace(result, shape=result.shape[:1]),)):
-        yield f"the first extent of '{result.name}' is not a symbol"
+        yield f"the first dimension of '{result.name}' is not a symbol"
     else:
         yield from _unlike(replace(result, shape=result.shape[1:]), output)
 

@@ -1,6 +1,6 @@
 """Non-maximum suppression as PrimFuncs: the boxes that overlap no better one, and their list.
 
-Input: shapes, where None stands for any extent, and dtypes. Output: functions of buffers, the
+Input: shapes, where None stands for any dimension, and dtypes. Output: functions of buffers, the
 written ones last. Does not touch Relax.
 """
 

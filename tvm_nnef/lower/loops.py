@@ -18,14 +18,14 @@ Buffer: TypeAlias = Any
 Statement: TypeAlias = Any
 
 Shape: TypeAlias = "Sequence[int | None]"
-"""Extents of a parameter, where None stands for any."""
+"""Dimensions of a parameter, where None stands for any."""
 
 INDEX = "int64"
 """The dtype of indices and counts."""
 
 
 def buffer(name: str, shape: Sequence[Any], dtype: str) -> Buffer:
-    """A parameter; None in its shape stands for any extent."""
+    """A parameter; None in its shape stands for any dimension."""
     extents = [
         tirx.Var(f"{name}_extent{number}", INDEX) if extent is None else extent
         for number, extent in enumerate(shape)

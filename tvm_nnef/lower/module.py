@@ -15,7 +15,7 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
   ``"stacked": true`` if this holds the items of a pack of dynamic length), and
   likewise the ``state`` where there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
-- ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
+- ``nnef_symbols``: where dimensions are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
   ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
   ensure that bounds and checks hold;

@@ -31,7 +31,7 @@ Linear: TypeAlias = "tuple[Dimension, dict[str, Dimension]]"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``index * coefficient``, where the index runs over [0, extent)."""
+    """``index * coefficient``, where the index runs over [0, size)."""
 
     index: str
     coefficient: Dimension

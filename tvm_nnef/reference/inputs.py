@@ -2,7 +2,7 @@
 
 A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
 real. Within a kind, reals are rounded, and numbers must fit. Symbols must agree and keep their
-bounds (section 2.6); the extents of a graph may be trees here. No operation is evaluated.
+bounds (section 2.6); the dimensions of a graph may be trees here. No operation is evaluated.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
                     f"give at most {bound}, or build with a larger bound: '{tree}|{actual}' in the "
                     f"model, --bound {tree}={actual} for ONNX"
                 )
-                message = f"{title}: extent {tree} = {actual} is beyond its bound {bound}"
+                message = f"{title}: dimension {tree} = {actual} is beyond its bound {bound}"
                 raise error(message, hint=hint)
     for title, tree, actual in compound:
         expected = trees.evaluate(tree, values)
@@ -92,7 +92,7 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
             where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
             meant = f"{trees.text(tree)} is {expected} where {where}"
             hint = f"make it {expected}, or change the inputs that give the others"
-            raise error(f"{title}: extent {meant}, got {actual}", hint=hint)
+            raise error(f"{title}: dimension {meant}, got {actual}", hint=hint)
     return values
 
 

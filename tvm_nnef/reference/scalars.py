@@ -104,7 +104,7 @@ def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[A
 
 
 def number(value: float | Dimension, block: Block) -> float:
-    """A number as it is, an extent by the values of its symbols."""
+    """A number as it is, a dimension by the values of its symbols."""
     if isinstance(value, (int, float)):
         return value
     found: int = trees.evaluate(value, block.symbols)

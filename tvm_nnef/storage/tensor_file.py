@@ -145,8 +145,8 @@ def read_tensor_header(data: bytes | memoryview, file: str) -> TensorHeader:
         )
     if rank > MAX_RANK or any(shape[rank:]):
         raise error(
-            f"expected at most {MAX_RANK} extents and zeros after the last one; "
-            f"got rank {rank} and extents {list(shape)}",
+            f"expected at most {MAX_RANK} dimensions and zeros after the last one; "
+            f"got rank {rank} and dimensions {list(shape)}",
             hint="the header is damaged; write the file again",
             file=file,
         )
@@ -244,7 +244,7 @@ def _check_length(header: TensorHeader, file: str) -> None:
             hint="the header is damaged; write the file again",
             file=file,
         )
-    # NumPy refuses an empty array whose other extents overflow; so do we, with a place.
+    # NumPy refuses an empty array whose other dimensions overflow; so do we, with a place.
     if math.prod(filter(None, header.shape)) * header.dtype.itemsize >= 2**63:
         raise error(
             f"no memory can hold a tensor of shape {list(header.shape)}",

@@ -1,7 +1,7 @@
 """Nodes that the tools dialect cannot express.
 
 A tree in, an :class:`NnefError` that lists every node that cannot be written so out, or
-nothing. Strings are checked where they are written, and so is the one construct that the draft lacks,
+nothing. Strings are checked where they are written, and so is what the draft lacks,
 the bound of a pack's length.
 """
 

@@ -280,7 +280,7 @@ def polling_copy() -> PrimFunction:
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
     """A PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
 
-    ``shape`` is that of the stack, the value has it without the leading extent; the index is an
+    ``shape`` is that of the stack, the value has it without the leading dimension; the index is an
     int64 of rank 0, ``scalars`` are symbols in the shape. It is not fused, as the passes that fuse
     take results for new memory.
     """
