@@ -153,7 +153,7 @@ def minimized(graph: Graph, fails: Callable[[onnx.ModelProto, Sequence[Feeds]], 
             return False
 
     outputs = next(([each] for each in outputs if attempt(cut, [each])), outputs)
-    order = {name: place for place, node in enumerate(graph.nodes) for name in node.output}
+    order = {name: position for position, node in enumerate(graph.nodes) for name in node.output}
     changed = True
     while changed:
         changed = False

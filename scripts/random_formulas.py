@@ -117,22 +117,22 @@ class _Contraction:
         return moved, steps
 
     def change(self, operand: list[tuple[str, int, int]]) -> None:
-        place = self.random.randrange(len(operand))
-        index, low, high = operand[place]
+        position = self.random.randrange(len(operand))
+        index, low, high = operand[position]
         other = self.random.choice([*self.axes.items(), *self.steps.items()])
         match self.random.randrange(6):
             case 0:
-                operand[place] = (index, low, high + 2)
+                operand[position] = (index, low, high + 2)
             case 1:
-                operand[place] = (other[0], 0, other[1] - 1)
+                operand[position] = (other[0], 0, other[1] - 1)
             case 2:
-                operand[place] = (f"{index} + 1", low + 1, high + 1)
+                operand[position] = (f"{index} + 1", low + 1, high + 1)
             case 3:
-                operand.insert(place, ("0", 0, 0))
+                operand.insert(position, ("0", 0, 0))
             case 4:
                 self.step(2)
             case _:
-                operand[place] = (f"{high} - ({index})", 0, high - low)
+                operand[position] = (f"{high} - ({index})", 0, high - low)
 
 
 def contraction(source: random.Random) -> Operator:

@@ -240,8 +240,8 @@ class Graph:
             if largest > LARGEST or each.rank > 6:
                 raise Declined
         names = ["" if each is None else each.name for each in operands]
-        found = [replace(each, name=f"v{len(self.known) + place}")
-                 for place, each in enumerate(results)]  # fmt: skip
+        found = [replace(each, name=f"v{len(self.known) + position}")
+                 for position, each in enumerate(results)]  # fmt: skip
         self.nodes.append(
             onnx.helper.make_node(operator, names, [each.name for each in found], **attributes)
         )

@@ -173,8 +173,8 @@ def test_a_composition_that_differs_is_opened() -> None:
         "math.exp",
     ]
     shown = str(report)
-    for place in (":8:13: error", ":18:13: note: invoked from here", ":26:13: note: invoked"):
-        assert place in shown
+    for position in (":8:13: error", ":18:13: note: invoked from here", ":26:13: note: invoked"):
+        assert position in shown
 
 
 def test_where_a_body_agrees_its_mapping_is_blamed() -> None:

@@ -354,8 +354,8 @@ def compare(
         RECORDED,
         Setting,
         compare_routes,
+        source_locations,
         source_model,
-        source_places,
     )
     from tvm_nnef.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
@@ -373,8 +373,8 @@ def compare(
     route = judge.format.route if judge is not None else ""
     chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
-    places = source_places(loaded, None if isinstance(model, Model) else model)
-    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, places=places)
+    locations = source_locations(loaded, None if isinstance(model, Model) else model)
+    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
     with progress_reported("comparing") if progress else nullcontext() as report:
         return compare_routes(
             graph,

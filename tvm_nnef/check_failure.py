@@ -18,11 +18,11 @@ class CheckFailure:
     """A check that failed: what is wrong, and the place in the model, empty if it has none."""
 
     message: str
-    place: str = ""
+    location: str = ""
 
     def to_json(self) -> str:
         """The failure as the text of an error: a list of a mark, the place, and the message."""
-        return json.dumps([MARK, self.place, self.message])
+        return json.dumps([MARK, self.location, self.message])
 
     @classmethod
     def of(cls, problem: BaseException) -> CheckFailure | None:
@@ -34,5 +34,5 @@ class CheckFailure:
         start = text.find(f'["{MARK}"')
         if start < 0:
             return None
-        _, place, *parts = json.JSONDecoder().raw_decode(text, start)[0]
-        return cls("".join(map(str, parts)), place)
+        _, location, *parts = json.JSONDecoder().raw_decode(text, start)[0]
+        return cls("".join(map(str, parts)), location)

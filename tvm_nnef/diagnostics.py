@@ -158,13 +158,13 @@ class Diagnostic:
         ``colour`` adds the escape sequences of a terminal.
         """
         paint = _painted if colour else _plain
-        place = paint(_place(self.span, self.file), _BOLD)
-        lines = [f"{place}{paint(f'{self.severity}:', _COLOURS[self.severity])} "]
+        location = paint(_location(self.span, self.file), _BOLD)
+        lines = [f"{location}{paint(f'{self.severity}:', _COLOURS[self.severity])} "]
         lines[0] += paint(_message(self.message), _BOLD)
         lines += _excerpt(self.span, paint)
         for note in self.notes:
             kind = paint("note:", _COLOURS["note"])
-            lines.append(f"  {_place(note.span, None)}{kind} {_message(note.message)}")
+            lines.append(f"  {_location(note.span, None)}{kind} {_message(note.message)}")
             lines += ["  " + line for line in _excerpt(note.span, paint)]
         if self.hint:
             lines.append(f"  {paint('hint:', _HINT)} {_message(self.hint)}")
@@ -205,7 +205,7 @@ def _note_json(note: Note) -> dict[str, object]:
     return {"message": note.message, "file": path, "line": line, "column": column}
 
 
-def _place(span: Span | None, file: str | None) -> str:
+def _location(span: Span | None, file: str | None) -> str:
     if span is None:
         return f"{_path(file)}: " if file else ""
     line, column = span.source.position(span.start)

@@ -360,7 +360,7 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
 def _metadata(container: Container) -> Metadata:
     if not container.exists(METADATA_FILE):
         return Metadata()
-    return read_metadata(container.read_text(METADATA_FILE), container.place(METADATA_FILE))
+    return read_metadata(container.read_text(METADATA_FILE), container.location(METADATA_FILE))
 
 
 def _check_container(

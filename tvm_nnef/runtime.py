@@ -348,7 +348,7 @@ class Executable:
             if failure is None:
                 raise
             hint = "give inputs for which the model's check holds"
-            raise error(failure.message, hint=hint, file=failure.place or None) from None
+            raise error(failure.message, hint=hint, file=failure.location or None) from None
         return [result] if isinstance(result, runtime.Tensor) else list(result)
 
     def _grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:

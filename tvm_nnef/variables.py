@@ -58,7 +58,7 @@ class Variables(Mapping[str, Any]):
 
             file = self._files[name]
             data = self._container.read(file)
-            self._read[name] = read_tensor(data, self._container.place(file)).array
+            self._read[name] = read_tensor(data, self._container.location(file)).array
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
@@ -70,7 +70,7 @@ class Variables(Mapping[str, Any]):
 
         file = self._files[name]
         header = self._container.read(file, HEADER_SIZE)
-        return read_tensor_header(header, self._container.place(file))
+        return read_tensor_header(header, self._container.location(file))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -90,10 +90,10 @@ class Variables(Mapping[str, Any]):
 
         found: list[Diagnostic] = []
         for file in self._files.values():
-            place = self._container.place(file)
+            location = self._container.location(file)
             try:
-                header = read_tensor_header(self._container.read(file, HEADER_SIZE), place)
-                check_size(header, self._container.size(file), place)
+                header = read_tensor_header(self._container.read(file, HEADER_SIZE), location)
+                check_size(header, self._container.size(file), location)
             except NnefError as problem:
                 found += problem.diagnostics
         return found

@@ -28,16 +28,16 @@ class Boundaries:
 
     costs: Sequence[Cost | None]
 
-    def may_cut(self, place: tuple[int, int]) -> bool:
+    def may_cut(self, position: tuple[int, int]) -> bool:
         """Whether a block may begin and end there."""
-        return all(self.costs[each] is not None for each in place)
+        return all(self.costs[each] is not None for each in position)
 
     def window(self, repeat: Repeat) -> tuple[int, int, Cost] | None:
         """Begin, end and cost of the best block inside of a repeat, counted from its starts.
 
         A block of a repeat that overlaps itself is as long as its period.
         """
-        costs = [self._sum(repeat, place) for place in range(repeat.length + 1)]
+        costs = [self._sum(repeat, position) for position in range(repeat.length + 1)]
         period, length = repeat.unit, repeat.length
         if period < length:
             ends = [(begin, begin + period) for begin in range(length - period, -1, -1)]
@@ -52,9 +52,9 @@ class Boundaries:
         ]
         return min(usable, key=lambda each: each[2], default=None)
 
-    def _sum(self, repeat: Repeat, place: int) -> Cost | None:
+    def _sum(self, repeat: Repeat, position: int) -> Cost | None:
         """The cost of a cut at a place of a repeat, None where hardly any start allows one."""
-        every = [self.costs[start + place] for start in repeat.starts[:_SAMPLE]]
+        every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
         found = [each for each in every if each is not None]
         if len(found) < 2:
             return None
@@ -62,10 +62,12 @@ class Boundaries:
         return names * 64 // len(found), crossing * 64 // len(found), bare * 64 // len(found)
 
 
-def _cheapest(costs: Sequence[Cost | None], places: range) -> list[int]:
+def _cheapest(costs: Sequence[Cost | None], positions: range) -> list[int]:
     """The first of the places where a cut costs least, if there is one."""
-    known = [(cost, number) for number, place in enumerate(places) if (cost := costs[place])]
-    return [places[min(known)[1]]] if known else []
+    known = [
+        (cost, number) for number, position in enumerate(positions) if (cost := costs[position])
+    ]
+    return [positions[min(known)[1]]] if known else []
 
 
 def _added(left: Cost, right: Cost) -> Cost:
@@ -79,8 +81,8 @@ def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> B
     costs: list[Cost | None] = []
     whole = True
     bare = _without_weights(units)
-    for place, unit in enumerate(units):
-        costs.append((names[place], crossing[place], bare[place]) if whole else None)
+    for position, unit in enumerate(units):
+        costs.append((names[position], crossing[position], bare[position]) if whole else None)
         whole = _ends_node(unit)
     return Boundaries([*costs, (0, crossing[-1], 0)])
 
@@ -99,12 +101,12 @@ def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> li
         if key not in made and isinstance(each, Tensor) and each.value is None:
             change[0] += 1
             change[readers[key] + 1] -= 1
-    for place, unit in enumerate(units):
+    for position, unit in enumerate(units):
         for step in unit:
             for each in results(step):
-                last = readers.get(id(each), place)
-                if last > place:
-                    change[place + 1] += 1
+                last = readers.get(id(each), position)
+                if last > position:
+                    change[position + 1] += 1
                     change[last + 1] -= 1
     return list(accumulate(change))[: len(units) + 1]
 

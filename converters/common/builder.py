@@ -183,20 +183,20 @@ class Builder:
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Dimensions of size 1 put in, at places that count in the result."""
         rank = x.rank + len(axes)
-        places = sorted(axis % rank for axis in axes)
+        positions = sorted(axis % rank for axis in axes)
         sizes = iter(x.shape)
-        shape = [1 if axis in places else next(sizes) for axis in range(rank)]
+        shape = [1 if axis in positions else next(sizes) for axis in range(rank)]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
-        return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
+        return self.call("layout.unsqueeze", x, as_shape=shape, axes=positions) if positions else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Dimensions of size 1 taken away."""
-        places = sorted(axis % x.rank for axis in axes)
-        shape = [size for axis, size in enumerate(x.shape) if axis not in places]
+        positions = sorted(axis % x.rank for axis in axes)
+        shape = [size for axis, size in enumerate(x.shape) if axis not in positions]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
-        return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
+        return self.call("layout.squeeze", x, as_shape=shape, axes=positions) if positions else x
 
     def expand(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """Dimensions of size 1 stretched, new ones put in front."""
@@ -229,8 +229,8 @@ class Builder:
             return x
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         if x.value is not None and _known((begin, count)):
-            places = [int(begin) + stride * place for place in range(int(count))]
-            return self._changed(x, np.take(x.value, places, axis))
+            positions = [int(begin) + stride * position for position in range(int(count))]
+            return self._changed(x, np.take(x.value, positions, axis))
         if stride < 0 and end == -1:
             end -= x.shape[axis]
         return self.call(
@@ -241,7 +241,7 @@ class Builder:
     def one_slice(self, x: Tensor, axis: int, position: Size) -> Tensor:
         """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        return self.call("extra.one_slice", x, as_shape=shape, axis=axis, place=position)
+        return self.call("extra.one_slice", x, as_shape=shape, axis=axis, position=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
         """A tensor of equal elements."""

@@ -24,8 +24,10 @@ def decided(
 def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Size, ...]:
     """The elements of a vector known only at run time as dimensions, each up to its bound."""
     return tuple(
-        size_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
-        for place, bound in enumerate(bounds)
+        size_of(
+            builder.squeeze(builder.slice(vector, 0, position, position + 1), [0]), bound, builder
+        )
+        for position, bound in enumerate(bounds)
     )
 
 
@@ -34,10 +36,10 @@ def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
     # One place more than the bound, so that what lies beyond is found out.
     below = builder.call(
-        "extra.places_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
+        "extra.positions_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
     )
-    places = decided(
+    positions = decided(
         builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound, builder
     )
-    checked = builder.call("extra.within_bound", places, bound=bound)
+    checked = builder.call("extra.within_bound", positions, bound=bound)
     return decided(checked, (1,), 1, bound, builder).shape[1]

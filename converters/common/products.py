@@ -100,10 +100,10 @@ def _volume(names: Sequence[str], sizes: dict[str, Size]) -> Size:
 
 
 def _summed(x: Tensor, term: str, kept: set[str], builder: Builder) -> tuple[Tensor, str]:
-    axes = [place for place, name in enumerate(term) if name not in kept]
+    axes = [position for position, name in enumerate(term) if name not in kept]
     if not axes:
         return x, term
-    shape = [size for place, size in enumerate(x.shape) if place not in axes]
+    shape = [size for position, size in enumerate(x.shape) if position not in axes]
     total = builder.call("math.sum_reduce", x, as_shape=shape, axes=axes, squeeze=True)
     return total, "".join(name for name in term if name in kept)
 

@@ -88,11 +88,11 @@ def _suffixes(letters: Integers) -> Integers:
 def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
     """How many letters each suffix has in common with the one before it in their order (Kasai)."""
     order = suffixes.tolist()
-    place = [0] * len(order)
+    position = [0] * len(order)
     for number, start in enumerate(order):
-        place[start] = number
+        position[start] = number
     common, length = [0] * len(order), 0
-    for start, number in enumerate(place):
+    for start, number in enumerate(position):
         if number == 0:
             length = 0
             continue
@@ -108,10 +108,10 @@ def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
 def _intervals(common: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """What suffixes that stand together have in common: its length, the first and last of them."""
     stack: list[tuple[int, int]] = []
-    for place, length in enumerate((*common[1:], 0)):
-        first = place
+    for position, length in enumerate((*common[1:], 0)):
+        first = position
         while stack and stack[-1][0] > length:
             longer, first = stack.pop()
-            yield longer, first, place
+            yield longer, first, position
         if length and (not stack or stack[-1][0] < length):
             stack.append((length, first))

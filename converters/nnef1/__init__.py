@@ -15,7 +15,7 @@ module                    content
 ``variables``             tensor files
 ``quantization``          ``graph.quant``
 ``conversion``, ``main``  operations to steps, steps to a model
-``places``                the line of each operation, for ``compare``
+``locations``                the line of each operation, for ``compare``
 ========================  =========================================================================
 """
 

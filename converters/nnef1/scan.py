@@ -88,9 +88,9 @@ class Scans:
         tensors = [(name, row[1]) for name, row in (scanned | whole | states).items()]
         rows = [*scanned.items(), *((str(n), row) for n, (_, row) in enumerate(outputs, 1))]
         numbers = [
-            (f"{name}_{kind}", row[place])
+            (f"{name}_{kind}", row[position])
             for name, row in rows
-            for kind, place in (("axis", 2), ("pace", 3))
+            for kind, position in (("axis", 2), ("pace", 3))
         ]
         name = f"{NAME}_{len(self.scans) + 1}"
         declared = [(each, types[each]) for each, _ in tensors]

@@ -71,7 +71,7 @@ def _broadcast(
     """A dimension of a result is that of the only operand that may have it; 1 is that of all."""
     operands = [(name, _settled(found.get(name, UNKNOWN).shape, symbols)) for name in names]
     for position, (name, own) in enumerate(operands):
-        others = [other for place, (_, other) in enumerate(operands) if place != position]
+        others = [other for location, (_, other) in enumerate(operands) if location != position]
         if own is None and all(other is not None and not other for other in others):
             _add(found, name, tuple(shape), symbols)
         if own is None or any(other is None for other in others):
@@ -79,8 +79,8 @@ def _broadcast(
         padded = [_padded(other or (), len(shape)) for other in others]
         offset = len(shape) - len(own)
         sizes = [
-            _size(each, shape[place + offset], [other[place + offset] for other in padded])
-            for place, each in enumerate(own)
+            _size(each, shape[location + offset], [other[location + offset] for other in padded])
+            for location, each in enumerate(own)
         ]
         _add(found, name, tuple(sizes), symbols)
 

@@ -87,23 +87,23 @@ def _squeeze(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
 def _slice(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
     x = _first(inputs)
 
-    def numbers(place: int, name: str) -> list[int] | None:
-        given = inputs[place] if place < len(inputs) else None
+    def numbers(position: int, name: str) -> list[int] | None:
+        given = inputs[position] if position < len(inputs) else None
         return attributes.get(name) if given is None else [int(item) for item in given.reshape(-1)]
 
     starts, ends = numbers(1, "starts") or [], numbers(2, "ends") or []
     axes, steps = numbers(3, "axes"), numbers(4, "steps")
     parts = [slice(None)] * x.ndim
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        axis = place if axes is None else axes[place]
-        parts[axis] = slice(start, end, 1 if steps is None else steps[place])
+    for position, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = position if axes is None else axes[position]
+        parts[axis] = slice(start, end, 1 if steps is None else steps[position])
     return x[tuple(parts)]
 
 
 def _gather(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
-    x, places = _first(inputs), inputs[1]
-    assert places is not None
-    return np.take(x, places.astype(np.int64), attributes.get("axis", 0))
+    x, positions = _first(inputs), inputs[1]
+    assert positions is not None
+    return np.take(x, positions.astype(np.int64), attributes.get("axis", 0))
 
 
 def _reshape(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:

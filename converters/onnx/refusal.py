@@ -24,9 +24,9 @@ def told(
     name = node.name or ", ".join(filter(None, node.output)) or "without a name"
     operator = f"{domain}::{node.op_type}" if domain else node.op_type
     version = opsets.get(domain)
-    place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
+    location = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
     hint = problem.hint or _own(operator)
-    return Diagnostic(f"node '{name}' ({place}): {problem.reason}", hint=hint, file=file)
+    return Diagnostic(f"node '{name}' ({location}): {problem.reason}", hint=hint, file=file)
 
 
 def _own(operator: str) -> str:
@@ -66,22 +66,22 @@ def explained(
         return Unconvertible(invalid, "correct the model")
     if isinstance(problem, MemoryError):
         return Unconvertible("it does not fit into memory", "use smaller dimensions")
-    place = _place(problem, converter)
+    location = _location(problem, converter)
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
-        found = f"correct the model; it was noticed in {place}"
+        found = f"correct the model; it was noticed in {location}"
         return Unconvertible(text, found, mismatch=not custom)
     if not custom:
         shown = ", ".join(inputs) or "no inputs"
-        hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
+        hint = f"correct the model; if other tools run it, report this ({reason} in {location})"
         reason = f"it cannot be converted with these inputs: {shown}"
         return Unconvertible(reason, hint, mismatch=True)
-    hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
+    hint = f"the converter of the operator is wrong, or the model is; it failed in {location}"
     return Unconvertible(f"its converter fails with {reason}", hint)
 
 
-def _place(problem: Exception, converter: Callable[..., object] | None) -> str:
+def _location(problem: Exception, converter: Callable[..., object] | None) -> str:
     """The last line in the file of a converter, or of all, that was reached before a problem."""
     frames = traceback.extract_tb(problem.__traceback__)
     code = getattr(converter, "__code__", None)

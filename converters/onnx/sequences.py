@@ -76,8 +76,12 @@ def _of_stacked(
         case "SequenceLength":
             return builder.dimension(stacked.shape[0]), False
         case "SequenceAt":
-            place = tensors[1]
-            first = -1 if place is None or place.value is None else int(place.value.reshape(()))
+            position = tensors[1]
+            first = (
+                -1
+                if position is None or position.value is None
+                else int(position.value.reshape(()))
+            )
             if first >= 0:
                 return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
         case "ConcatFromSequence" if attributes.get("new_axis", 0):
@@ -107,12 +111,12 @@ def _of_items(
         case "SequenceAt":
             return _item(items, tensors[1], builder)
         case "SequenceInsert":
-            place = len(items) if len(tensors) < 3 else _place(tensors[2], len(items) + 1)
+            position = len(items) if len(tensors) < 3 else _index(tensors[2], len(items) + 1)
             new = tuple(each for each in tensors[1:2] if each is not None)
-            return (*items[:place], *new, *items[place:])
+            return (*items[:position], *new, *items[position:])
         case "SequenceErase":
-            place = len(items) - 1 if len(tensors) < 2 else _place(tensors[1], len(items))
-            return (*items[:place], *items[place + 1 :])
+            position = len(items) - 1 if len(tensors) < 2 else _index(tensors[1], len(items))
+            return (*items[:position], *items[position + 1 :])
         case "SequenceLength":
             return builder.constant(len(items), "int64")
         case "SplitToSequence":
@@ -122,27 +126,27 @@ def _of_items(
     return items
 
 
-def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
+def _item(items: Items, position: Tensor | None, builder: Builder) -> Tensor:
     """An item; if its index is dynamic, that of equal tensors in a row."""
     alike = len({(each.dtype, each.shape) for each in items}) == 1
-    if place is None or place.value is not None or not alike:
-        return items[_place(place, len(items))]
+    if position is None or position.value is not None or not alike:
+        return items[_index(position, len(items))]
     row = builder.concat([builder.unsqueeze(each, [0]) for each in items], 0)
     return builder.call(
-        "extra.gather", row, builder.reshape(place, ()), as_shape=items[0].shape, axis=0
+        "extra.gather", row, builder.reshape(position, ()), as_shape=items[0].shape, axis=0
     )
 
 
-def _place(tensor: Tensor | None, length: int) -> int:
+def _index(tensor: Tensor | None, length: int) -> int:
     if tensor is None or tensor.value is None:
         raise Unconvertible(
             "the index into the sequence is known only at run time", "freeze it to an initializer"
         )
-    place = int(tensor.value.reshape(()))
-    if not -length <= place < length:
+    position = int(tensor.value.reshape(()))
+    if not -length <= position < length:
         hint = f"use a position from {-length} to {length - 1}" if length else "insert one first"
-        raise Unconvertible(f"the sequence has {length} items, and it means {place}", hint)
-    return place % length
+        raise Unconvertible(f"the sequence has {length} items, and it means {position}", hint)
+    return position % length
 
 
 def _joined(items: Items, attributes: Mapping[str, Any], builder: Builder) -> Tensor:

@@ -14,15 +14,15 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.common.tensors import Tensor
 
-_PLACES: Mapping[str, Callable[[Any, float], Any]] = {
+_POSITIONS: Mapping[str, Callable[[Any, float], Any]] = {
     "asymmetric": lambda numbers, scale: numbers / scale,
     "half_pixel": lambda numbers, scale: (numbers + 0.5) / scale - 0.5,
 }
 _ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
-    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+    "round_prefer_floor": lambda positions: np.ceil(positions - 0.5),
+    "round_prefer_ceil": lambda positions: np.floor(positions + 0.5),
 }
 
 
@@ -44,21 +44,21 @@ def repetitions(
     if not isinstance(size, int) or not length or not size or size % length:
         return None
     factor = size // length
-    places, rounded = _PLACES.get(transform), _ROUNDINGS.get(rounding)
-    if places is None or rounded is None or (scale is not None and scale != factor):
+    positions, rounded = _POSITIONS.get(transform), _ROUNDINGS.get(rounding)
+    if positions is None or rounded is None or (scale is not None and scale != factor):
         return None
     numbers = np.arange(size)
-    found = np.clip(rounded(places(numbers.astype("float64"), float(factor))), 0, length - 1)
+    found = np.clip(rounded(positions(numbers.astype("float64"), float(factor))), 0, length - 1)
     return factor if np.array_equal(found, numbers // factor) else None
 
 
-def nearest_places(place: Tensor, rounding: str, builder: Builder) -> Tensor:
+def nearest_positions(position: Tensor, rounding: str, builder: Builder) -> Tensor:
     """Places as the numbers of the nearest elements, once for all that is resized."""
-    name, shape = "onnx.nearest_places", place.shape
-    return builder.call(name, place, as_type="int64", as_shape=shape, rounding=rounding)
+    name, shape = "onnx.nearest_positions", position.shape
+    return builder.call(name, position, as_type="int64", as_shape=shape, rounding=rounding)
 
 
-def first_places(place: Tensor, reach: Size, builder: Builder) -> Tensor:
+def first_positions(position: Tensor, reach: Size, builder: Builder) -> Tensor:
     """Places as the numbers of the first of twice ``reach`` elements around each."""
-    name, shape = "onnx.first_places", place.shape
-    return builder.call(name, place, as_type="int64", as_shape=shape, reach=reach)
+    name, shape = "onnx.first_positions", position.shape
+    return builder.call(name, position, as_type="int64", as_shape=shape, reach=reach)

@@ -256,8 +256,8 @@ def _named(op: Any) -> str:
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
     """Keeps a diagnostic of an operation, once."""
-    place = location_text(op.location)
-    where = "" if place == "unknown" else f" at {place}"
+    position = location_text(op.location)
+    where = "" if position == "unknown" else f" at {position}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
     tip = why.hint or "leave it out of the exported function"
     found = Diagnostic(message, hint=tip, file=context.module.path)

@@ -151,10 +151,10 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
     shape = items[0].shape if together is None else together.shape
     found = np.empty(shape, object)
     flat = [np.broadcast_to(each, shape).reshape(-1) for each in items]
-    places = found.reshape(-1)
-    for place, each in enumerate(zip(*flat, strict=True)):
-        places[place] = function(*each)
-    return places.reshape(shape)
+    positions = found.reshape(-1)
+    for position, each in enumerate(zip(*flat, strict=True)):
+        positions[position] = function(*each)
+    return positions.reshape(shape)
 
 
 def _wrapped(items: Any, dtype: str) -> Any:

@@ -183,17 +183,17 @@ def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], st
             raise error(f"cannot be read: {reason}", hint=_HINT, file=str(path)) from cause
     if isinstance(source, str):
         return "<text>", source, {}
-    place = f"<{type(source).__name__}>"
+    position = f"<{type(source).__name__}>"
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return place, *_of_bytes(bytes(source), place)
+        return position, *_of_bytes(bytes(source), position)
     if hasattr(source, "mlir_module_serialized"):
-        return place, bytes(source.mlir_module_serialized), _dimensions(source)
+        return position, bytes(source.mlir_module_serialized), _dimensions(source)
     if hasattr(source, "compiler_ir"):
         source = source.compiler_ir("stablehlo")
     operation = getattr(source, "operation", None)
     if operation is None or not hasattr(operation, "get_asm"):
         raise error(f"a {type(source).__name__} is not a StableHLO module", hint=_HINT)
-    return place, str(operation.get_asm(enable_debug_info=True)), {}
+    return position, str(operation.get_asm(enable_debug_info=True)), {}
 
 
 def _is_text(source: str | os.PathLike[str]) -> bool:
@@ -226,8 +226,8 @@ def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
     used: Sequence[int] = exported.module_kept_var_idx
     return {
         (number, axis): str(size)
-        for number, place in enumerate(used)
-        for axis, size in enumerate(exported.in_avals[place].shape)
+        for number, position in enumerate(used)
+        for axis, size in enumerate(exported.in_avals[position].shape)
         if not isinstance(size, int)
     }
 

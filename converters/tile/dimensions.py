@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, TypeAlias, Union
 
 from tvm_nnef.converters.common.symbolic import Size
-from tvm_nnef.converters.tile.places import Mistake, NamedByKey
+from tvm_nnef.converters.tile.locations import Mistake, NamedByKey
 
 MAX_TERMS = 64
 """Terms of a size expression."""

@@ -12,7 +12,7 @@ from math import gcd
 
 from tvm_nnef.converters.tile.dimensions import Dim, ceil_quotient, quotient
 from tvm_nnef.converters.tile.indices import IndexExpression, Variable
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 
 MAX_INEQUALITIES = 1 << 10
 """Inequalities that an elimination may have at a time."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from tvm_nnef.converters.tile.dimensions import Atom, Dim, is_at_least
 from tvm_nnef.converters.tile.elimination import bounds, within
 from tvm_nnef.converters.tile.indices import IndexExpression, Variable
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 
 
 @dataclass(frozen=True)

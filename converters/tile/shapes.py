@@ -13,7 +13,7 @@ from tvm_nnef.converters.common.symbolic import Size, largest
 from tvm_nnef.converters.common.tensors import Tensor as GraphTensor
 from tvm_nnef.converters.common.types import Type, kind
 from tvm_nnef.converters.tile.dimensions import Dim, Symbol, evaluate, substitute
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.tracing import Output, Tensor, Trace
 
 DEFAULT = "float32"
@@ -63,7 +63,7 @@ class Sizes:
                 raise Mistake(
                     f"'{name}' has {len(shape)} dimensions, but bind_dims has {len(binding.dims)}",
                     "bind each dimension once",
-                    binding.place,
+                    binding.location,
                 )
             for axis, (dim, size) in enumerate(zip(binding.dims, shape, strict=True)):
                 if dim.key not in self.values and dim.key not in self.aliases:
@@ -74,7 +74,7 @@ class Sizes:
                     raise Mistake(
                         f"'{dim.name}' is {known}, but dimension {axis} of '{name}' is {found}",
                         f"give '{name}' a shape with {known} at this dimension",
-                        binding.place,
+                        binding.location,
                     )
 
 
@@ -188,5 +188,5 @@ def check_output(output: Output, shape: Sequence[Dim], sizes: Sizes) -> None:
             raise Mistake(
                 f"dimension {axis} of output '{output.name}' is {size}",
                 "correct the size, or give larger inputs",
-                output.place,
+                output.location,
             )

@@ -99,7 +99,7 @@ class TensorSide(Side):
         cls,
         factor: PrimExpression,
         buffer: tirx.Buffer,
-        place: tuple[Sequence[Axis], PrimExpression, int, int],
+        position: tuple[Sequence[Axis], PrimExpression, int, int],
         steps: tuple[Sequence[Axis], int],
         others: Sequence[Axis],
         *,
@@ -109,7 +109,7 @@ class TensorSide(Side):
 
         ``steps`` are the axes of steps and how many are staged, ``others`` those of the batch.
         """
-        axes, tile, length, own = place
+        axes, tile, length, own = position
         lanes, run = (8, 1) if is_left else (4, 2)
         along_steps, width = runs_along(factor, steps[0], axes), steps[1]
         along = steps[0] if along_steps else axes

@@ -338,10 +338,10 @@ def test_a_target_without_schedules_is_an_error():
 def test_the_results_of_one_run_are_written_where_those_of_the_last_one_were(executable):
     call = executable.prepared([A, A * 2], N)
 
-    def place():
+    def position():
         return np.from_dlpack(call()[0]).ctypes.data
 
-    assert place() == place()
+    assert position() == position()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])

@@ -29,7 +29,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.places import place
+from tvm_nnef.lower.positions import position_of
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate
 from tvm_nnef.symbolic import dimensions, trees
@@ -108,14 +108,14 @@ def test_what_is_certainly_in_bounds(scalar, extent, expected) -> None:
 
 def test_the_digits_of_a_position_may_be_symbols() -> None:
     row = Binary("add", Binary("mul", Index("i"), number(S)), Index("j"))
-    found = place(row, statement(i=3, j=S))
+    found = position_of(row, statement(i=3, j=S))
     assert found is not None
     assert [(term.index, trees.text(term.coefficient)) for term in found.terms] == [
         ("i", "s"),
         ("j", "1"),
     ]
-    assert place(row, statement(i=3, j=T)) is None
-    assert place(Binary("add", Index("i"), Index("j")), statement(i=S, j=S)) is None
+    assert position_of(row, statement(i=3, j=T)) is None
+    assert position_of(Binary("add", Index("i"), Index("j")), statement(i=S, j=S)) is None
 
 
 def test_a_kernel_is_told_what_no_shape_tells() -> None:
@@ -264,8 +264,8 @@ def formulas(draw):
         loops = tuple(Loop(Index(name), number(draw(st.sampled_from(EXTENTS)))) for name in "ijk")
         taken = Load(x, (subscript(), subscript()))
         condition = Binary("ne", draw(index_scalars()), number(1)) if draw(st.booleans()) else None
-        places = tuple(Subscript(draw(index_scalars()), True) for _ in range(2))
-        statements.append(Statement(loops, (Store(y, places, operator, taken),), (), condition))
+        positions = tuple(Subscript(draw(index_scalars()), True) for _ in range(2))
+        statements.append(Statement(loops, (Store(y, positions, operator, taken),), (), condition))
     first = number(draw(st.sampled_from([0, 2, A])))
     return x, y, Formula((Fill(y, first),), tuple(statements))
 

@@ -68,7 +68,7 @@ def order_of_few() -> Any:
     return sorting_function((3, 100), 9, "float32", Sort(largest=True, above=0.5))
 
 
-def place_of_greatest() -> Any:
+def argmax() -> Any:
     x = te.placeholder((4, 6), name="x")
     return function(x, extremes.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
 
@@ -93,7 +93,7 @@ def place_of_greatest() -> Any:
         (order, Work(3 * (100 + 7 * 3), 4 * (3 * 100 + 3 * 7))),
         (order_of_few, Work(3 * (100 + 9 * 4), 4 * (300 + 27))),
         # The max of all elements, a choice by each, the min of what is chosen; a choice a result.
-        (place_of_greatest, Work(3 * 24 + 4, 4 * 24 + 8 * 4)),
+        (argmax, Work(3 * 24 + 4, 4 * 24 + 8 * 4)),
     ],
     ids=[
         "matmul",

@@ -165,8 +165,8 @@ def test_rows_of_indices() -> None:
 @pytest.mark.parametrize("how", ["none", "add", "mul", "max", "min"])
 def test_scattering(how: str) -> None:
     call = f"tract_core_scatter_elements(x, k, x * 2.0, axis = 1, reduction = '{how}')"
-    places = np.argsort(X, 1)
-    flat = places.reshape(-1).tolist()
+    positions = np.argsort(X, 1)
+    flat = positions.reshape(-1).tolist()
     constant = f"k = constant<integer>(shape = [3, 4, 2], value = {flat});"
     text = (
         document(call)
@@ -175,7 +175,7 @@ def test_scattering(how: str) -> None:
     )
     (found,) = tvm_nnef.evaluate(tvm_nnef.convert(text, vendor="tract"), X)
     new = np.zeros_like(X)
-    np.put_along_axis(new, places, X * 2, 1)
+    np.put_along_axis(new, positions, X * 2, 1)
     functions = {"none": lambda _, b: b, "add": np.add, "mul": np.multiply, "max": np.maximum}
     expected = functions.get(how, np.minimum)(X, new)
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -76,17 +76,17 @@ MISTAKES = {
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("operator", MISTAKES)
 def test_a_wrong_converter_is_found(network: Any, operator: str, chained: bool) -> None:
-    function, name, tensor, place = MISTAKES[operator]
+    function, name, tensor, position = MISTAKES[operator]
     model = tvm_nnef.convert(network, converters={operator: function})
     report = compared(model, network, chained=chained)
     row = report.first_difference
     assert row is not None
     assert row.origin is not None
     assert (row.origin.node, row.origin.operator, row.origin.tensor) == (name, operator, tensor)
-    assert [each.agrees for each in report.rows] == [True] * (place - 1) + [False]
+    assert [each.agrees for each in report.rows] == [True] * (position - 1) + [False]
     shown = str(report)
     assert f"'{tensor}' of ONNX node '{name}' ({operator})" in shown
-    assert f"tensor {place} of 5" in shown
+    assert f"tensor {position} of 5" in shown
     assert json.loads(json.dumps(report.to_json()))["rows"][-1]["source"]["node"] == name
 
 

@@ -296,11 +296,11 @@ def test_spectra_of_open_signals(make_model: Any) -> None:
 
 @pytest.mark.parametrize("ordered", [0, 1])
 def test_distinct_numbers(ordered: int, make_model: Any) -> None:
-    places = ("first", "inverse", "counts")
+    positions = ("first", "inverse", "counts")
     proto = make_model(
-        [node("Floor", ["x"], ["z"]), node("Unique", ["z"], ["y", *places], sorted=ordered)],
+        [node("Floor", ["x"], ["z"]), node("Unique", ["z"], ["y", *positions], sorted=ordered)],
         [("x", "float32", ["n", 3])],
-        [("y", "float32", ["m"]), *((name, "int64", ["m"]) for name in places)],
+        [("y", "float32", ["m"]), *((name, "int64", ["m"]) for name in positions)],
     )
     proto.graph.output[2].type.tensor_type.shape.dim[0].dim_param = "all"
     agree(proto, [{"n": 1}, {"n": 7}, {"n": 16}])

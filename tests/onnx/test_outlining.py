@@ -169,7 +169,7 @@ def test_two_blocks_that_alternate(make_model: Any, both: Any) -> None:
         nodes += more
         arrays |= weights
         if number % 2:
-            between = [f"t{number}_{place}" for place in range(5)]
+            between = [f"t{number}_{position}" for position in range(5)]
             kinds = ("Sigmoid", "Tanh", "Exp", "Neg", "Abs")
             for kind, result in zip(kinds, between, strict=True):
                 nodes.append(node(kind, [read], [result]))
@@ -398,7 +398,8 @@ def test_many_nodes_take_little_time(make_model: Any, period: int) -> None:
     kinds = ("Relu", "Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Sin")
     count = 6_000
     nodes = [
-        node(kinds[place % period % 7], [f"t{place}"], [f"t{place + 1}"]) for place in range(count)
+        node(kinds[position % period % 7], [f"t{position}"], [f"t{position + 1}"])
+        for position in range(count)
     ]
     proto = make_model(nodes, [("t0", "float32", [2])], [(f"t{count}", "float32", [2])])
     spent = []

@@ -38,8 +38,8 @@ def model(
 
 
 def sparse(*dims: int) -> Any:
-    value, place = helper.make_tensor("s", 1, [1], [2.0]), helper.make_tensor("p", 7, [1], [0])
-    return helper.make_sparse_tensor(value, place, list(dims))
+    value, position = helper.make_tensor("s", 1, [1], [2.0]), helper.make_tensor("p", 7, [1], [0])
+    return helper.make_sparse_tensor(value, position, list(dims))
 
 
 def _reshaped_to_a_shape() -> Any:

@@ -251,8 +251,8 @@ def pairs(data, order, null):
 
 
 def sums(data):
-    places, values = pairs(data, tirx.LE, NOWHERE)
-    return te.compute((19,), lambda i: places(i) + values(i), name="sum")
+    positions, values = pairs(data, tirx.LE, NOWHERE)
+    return te.compute((19,), lambda i: positions(i) + values(i), name="sum")
 
 
 OTHERS = {

@@ -233,14 +233,18 @@ def sampled(limited, combine):
             steps = [te.reduce_axis((0, 2), name) for name in "ab"]
 
             def element(c, i, j):
-                places = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
+                positions = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
                 weight = grid[0, i, j] * grid[1, i, j] + steps[0].astype("float32")
                 if limited:
                     near = [tirx.max(tirx.min(p, e - 1), 0)
-                            for p, e in zip(places, (height, width), strict=True)]  # fmt: skip
+                            for p, e in zip(positions, (height, width), strict=True)]  # fmt: skip
                     return combine(image(c, *near), steps)
-                inside = te.all(*(p >= 0 for p in places), places[0] < height, places[1] < width)
-                value = te.if_then_else(inside, weight * image(c, *places), te.const(0, "float32"))
+                inside = te.all(
+                    *(p >= 0 for p in positions), positions[0] < height, positions[1] < width
+                )
+                value = te.if_then_else(
+                    inside, weight * image(c, *positions), te.const(0, "float32")
+                )
                 return combine(value, steps)
 
             total = te.compute((channels, rows, columns), element, name="total")
@@ -343,7 +347,7 @@ def called(function, dtype="float32", shape=None):
     return build
 
 
-def first_places(part, dtype="float32"):
+def first_positions(part, dtype="float32"):
     """The indices of the first elements of rows in order: all, or a part of them."""
 
     def kernel(*shape):
@@ -522,9 +526,9 @@ TABLE = {
         "half way back": (ordered("y[i,j] = x[i,j]; y[i,j] += j > 0 ? y[i,j/2] : 0.0"), PAIRS),
     },
     SELECTION: {
-        "order of rows": (first_places(1), PAIRS),
-        "first ones of rows": (first_places(3), PAIRS),
-        "first ones of int32": (first_places(2, "int32"), PAIRS),
+        "order of rows": (first_positions(1), PAIRS),
+        "first ones of rows": (first_positions(3), PAIRS),
+        "first ones of int32": (first_positions(2, "int32"), PAIRS),
     },
     FALLBACK: {
         "quotients of int64": (
@@ -582,9 +586,9 @@ def test_a_strategy_changes_no_result(kernels, strategy, form, target, numbers):
 @pytest.mark.parametrize("strategy", TABLE)
 def test_the_fallback_changes_no_result_of_any_form(kernels, strategy):
     cases = {
-        f"{name}{place}": case
-        for place, form in enumerate(TABLE[strategy])
-        for name, case in kernels_of(strategy, form, slice(place % 3, place % 3 + 1)).items()
+        f"{name}{position}": case
+        for position, form in enumerate(TABLE[strategy])
+        for name, case in kernels_of(strategy, form, slice(position % 3, position % 3 + 1)).items()
     }
     fused = kernels.fused(kernels.functions(cases), "llvm")
     target = kernels.resolved("llvm")

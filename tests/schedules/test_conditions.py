@@ -59,9 +59,9 @@ def test_conditions_of_all_sizes(kernels, operator, target):
     } == kernels.strategies_by_function(mod)
     machine = kernels.machine(mod, target)
     for name, (shape, axes, _) in SHAPES.items():
-        for place in (0, -1):
+        for position in (0, -1):
             single = np.zeros(shape, bool)
-            single.flat[place] = True
+            single.flat[position] = True
             for x in (single, ~single):
                 (found,) = machine[name](runtime_tensor(x))
                 wanted = operator[2](x, axis=tuple(axes))

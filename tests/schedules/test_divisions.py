@@ -29,8 +29,8 @@ def module(shape, extents, indices):
 def taken(data, extents, indices):
     """The same by NumPy, whose integer division rounds down as well."""
     where = np.meshgrid(*map(np.arange, extents), indexing="ij", sparse=True)
-    places = np.broadcast_arrays(*(index(where) for index in indices))
-    return np.broadcast_to(data[tuple(places)], extents)
+    positions = np.broadcast_arrays(*(index(where) for index in indices))
+    return np.broadcast_to(data[tuple(positions)], extents)
 
 
 CASES = {

@@ -70,17 +70,17 @@ CASES = {
 def formula(name, case):
     """An operator that is the convolution of a case."""
     rank, depth = len(case.size), case.weights[1]
-    places = [
+    positions = [
         f"|{s} * i{n} + {d} * k{n} - {b}|" for n, (s, d, b) in enumerate(case.windows)
     ]  # fmt: skip
     steps = [f"k{n}" for n in range(rank)]
     axes = [f"i{n}" for n in range(rank)]
     channel = "d" if case.groups == 1 else f"z / {case.outputs // case.groups} * {depth} + d"
     if case.last:
-        data, weights = ["b", *places, channel], ["z", *steps, "d"]
+        data, weights = ["b", *positions, channel], ["z", *steps, "d"]
         result, shape = ["b", *axes, "z"], (case.data[0], *case.extents, case.outputs)
     else:
-        data, weights = ["b", channel, *places], ["z", "d", *steps]
+        data, weights = ["b", channel, *positions], ["z", "d", *steps]
         result, shape = ["b", "z", *axes], (case.data[0], case.outputs, *case.extents)
     bounds = [f"b < {case.data[0]}", f"z < {case.outputs}", f"d < {depth}"]
     bounds += [f"i{n} < {extent}" for n, extent in enumerate(case.extents)]

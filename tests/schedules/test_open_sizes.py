@@ -103,9 +103,9 @@ def mean(x, size, stride, dilation, padding, ceil_mode, every):
     for i, j in itertools.product(*map(range, count)):
         rows, columns = (
             [
-                place
+                position
                 for step in range(size[axis])
-                if 0 <= (place := at * stride[axis] + step * dilation[axis] - padding[axis])
+                if 0 <= (position := at * stride[axis] + step * dilation[axis] - padding[axis])
                 < x.shape[2 + axis]
             ]
             for axis, at in ((0, i), (1, j))

@@ -290,7 +290,7 @@ def test_contractions_become_operators_that_are_equal(kernels, name):
 
 def test_windows_that_meet_no_data_give_nothing(kernels):
     shapes = [(1, 6, 5), (8, 6, 2)]
-    mod = kernels.scheduled(kernels.formula(row(7, 2, lambda x, *place: x(*place)), *shapes))
+    mod = kernels.scheduled(kernels.formula(row(7, 2, lambda x, *position: x(*position)), *shapes))
     assert not kernels.run(mod, kernels.values(*shapes)).any()
 
 

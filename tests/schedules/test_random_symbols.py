@@ -21,7 +21,7 @@ EXTENTS = st.sampled_from(["n", "m", "n", 1, 2, 3, 8, 17, 33])
 
 @st.composite
 def cases(draw):
-    """Dimensions of the result and of what is reduced, operands as lists of their axes, and more."""
+    """Dimensions of the result and of the reduction, operands as lists of their axes, and more."""
     axes = [draw(EXTENTS) for _ in range(draw(st.integers(1, 3)))]
     steps = [draw(st.sampled_from(["n", "m", 1, 3, 7])) for _ in range(draw(st.integers(0, 2)))]
     total = len(axes) + len(steps)
@@ -55,10 +55,10 @@ def built(case):
                    enumerate(steps)]  # fmt: skip
 
         def element(*indices):
-            places = [*indices, *reduced]
+            positions = [*indices, *reduced]
             value = tirx.const(1.0, "float32")
             for tensor, dimensions in zip(tensors, operands, strict=True):
-                where = [places[axis] for axis in dimensions]
+                where = [positions[axis] for axis in dimensions]
                 if reverse and dimensions[0] < len(axes):
                     where[0] = tensor.shape[0] - 1 - where[0]
                 value = value * tensor(*where)

@@ -428,19 +428,19 @@ def recurrences(draw):
     turned = [draw(st.booleans()) for _ in shape]
 
     def index(number, offset=0):
-        place = f"{shape[number] - 1}-{names[number]}" if turned[number] else names[number]
-        return f"{place}+{offset}" if offset else place
+        position = f"{shape[number] - 1}-{names[number]}" if turned[number] else names[number]
+        return f"{position}+{offset}" if offset else position
 
-    def place(apart):
+    def position(apart):
         found = [f"|{index(n, a)}|" if a else index(n) for n, a in enumerate(apart)]
         return ",".join(found) + "," * (len(shape) == 1)
 
-    own = place([0] * len(shape))
+    own = position([0] * len(shape))
     steps = st.sampled_from([0, 0, 0, -1, -1, 1, -2, 2, -3])
     terms = []
     for _ in range(draw(st.integers(1, 2))):
         factor = draw(st.sampled_from(["", "0.5 * ", f"x0[{own}] * 0.25 * "]))
-        terms.append(f"{factor}y[{place([draw(steps) for _ in shape])}]")
+        terms.append(f"{factor}y[{position([draw(steps) for _ in shape])}]")
     store = draw(st.sampled_from(["+=", "+=", ">=", "<="]))
     first = draw(st.sampled_from([f"x0[{own}]", f"0.5 * x0[{own}]", "1.0"]))
     return shape, f"y[{own}] = {first}; y[{own}] {store} {' + '.join(terms)}"

@@ -23,8 +23,8 @@ def first(x: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     """The k largest (or smallest) elements and their indices; of equal ones the first is first."""
     # NumPy puts NaN last as well
     order = np.argsort(-x if largest else x, axis, kind="stable")
-    places = np.take(order, np.arange(min(k, x.shape[axis])), axis)
-    return np.take_along_axis(x, places, axis), places.astype(np.int32)
+    positions = np.take(order, np.arange(min(k, x.shape[axis])), axis)
+    return np.take_along_axis(x, positions, axis), positions.astype(np.int32)
 
 
 def ranks() -> Iterator[Case]:

@@ -347,11 +347,11 @@ ALONG = np.array([[[0, 1, 2, 0]], [[2, 2, 1, 0]]], np.int32)
 TWICE = np.array([[1], [3], [1]], np.int32)
 
 
-def replaced(data: Any, places: list[tuple[Any, Any]]) -> Any:
+def replaced(data: Any, positions: list[tuple[Any, Any]]) -> Any:
     """A copy of the data with elements replaced one after the other."""
     output = data.copy()
-    for place, value in places:
-        output[place] = value
+    for position, value in positions:
+        output[position] = value
     return output
 
 

@@ -129,7 +129,7 @@ def test_operators_of_the_tools_agree_with_numpy(agree: Any) -> None:
 
 REAL = RANDOM.integers(-8, 9, (2, 3, 4)) / 4
 WHOLE = RANDOM.integers(-100, 101, (2, 3, 4))
-PLACES = np.array([[2, 0, 1], [1, 1, 2]], np.int32)
+POSITIONS = np.array([[2, 0, 1], [1, 1, 2]], np.int32)
 
 TYPES = [
     ("float16", "int64"),
@@ -155,7 +155,7 @@ def moved() -> Iterator[Case]:
             [x, value],
             np.pad(x, [(1, 0), (0, 0), (0, 1)], constant_values=7),
         )
-        yield "layout.gather", {"axis": 1}, [x, PLACES], np.take(x, PLACES, 1)
+        yield "layout.gather", {"axis": 1}, [x, POSITIONS], np.take(x, POSITIONS, 1)
         yield "layout.constant", {"shape": [2], "value": [1, 2]}, [], np.array([1, 2])
         yield "layout.shape", {}, [x], np.array([2, 3, 4])
         yield "layout.cast<real>", {}, [x], x.astype(np.float64)

@@ -111,12 +111,12 @@ def along_an_axis() -> Iterator[Case]:
             if not shape[axis]:
                 continue
             for name, find in (("argmin", np.argmin), ("argmax", np.argmax)):
-                place = find(x, axis).astype(np.int32)
+                position = find(x, axis).astype(np.int32)
                 attributes = {"axis": axis, "squeeze": True}
-                yield f"math.{name}", attributes, [x], place
-                yield f"math.{name}", {"axis": axis}, [x], np.expand_dims(place, axis)
+                yield f"math.{name}", attributes, [x], position
+                yield f"math.{name}", {"axis": axis}, [x], np.expand_dims(position, axis)
                 attributes = {"axes": [axis], "squeeze": True}
-                yield f"math.{name}_nd", attributes, [x], [place]
+                yield f"math.{name}_nd", attributes, [x], [position]
 
 
 FAMILIES = {

@@ -227,8 +227,8 @@ ROWS = np.array(
 def scanned(row: Any, better: Callable[[float, float], bool]) -> int:
     """The draft's formula for argmin and argmax, step by step."""
     best = 0
-    for place, value in enumerate(row):
-        best = place if better(value, row[best]) else best
+    for position, value in enumerate(row):
+        best = position if better(value, row[best]) else best
     return best
 
 

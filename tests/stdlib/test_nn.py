@@ -109,12 +109,12 @@ def transposed_convolution(
         channel = n // (w.shape[0] // groups) * per_group + c
         for i in np.ndindex(*x.shape[2:]):
             for j in np.ndindex(*w.shape[2:]):
-                place = [
+                position = [
                     s * a + dl * b - p
                     for s, a, dl, b, p in zip(stride, i, dilation, j, front, strict=True)
                 ]
-                if all(0 <= at < extent for at, extent in zip(place, output, strict=True)):
-                    result[(slice(None), channel, *place)] += (
+                if all(0 <= at < extent for at, extent in zip(position, output, strict=True)):
+                    result[(slice(None), channel, *position)] += (
                         np.float64(x[(slice(None), n, *i)]) * w[(n, c, *j)]
                     )
     return result

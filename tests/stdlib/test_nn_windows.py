@@ -23,9 +23,9 @@ def real(*shape: int) -> Any:
     return RANDOM.uniform(-1, 1, shape).astype(np.float32)
 
 
-def stored(x: Any, places: tuple[int, int]) -> Any:
+def stored(x: Any, positions: tuple[int, int]) -> Any:
     """An array in the order NCX, stored in another one: where N and C stand there."""
-    return np.moveaxis(x, (0, 1), places).copy()
+    return np.moveaxis(x, (0, 1), positions).copy()
 
 
 def spans(
@@ -79,7 +79,7 @@ def taps(
                 extents, count, stride, tap, dilation, front, strict=True
             )
         ]
-        yield tap, tuple(window for window, _ in pairs), tuple(place for _, place in pairs)
+        yield tap, tuple(window for window, _ in pairs), tuple(position for _, position in pairs)
 
 
 def convolved(x: Any, w: Any, groups: int, windows: Any, back: Sequence[int] | None = None) -> Any:
@@ -96,8 +96,8 @@ def convolved(x: Any, w: Any, groups: int, windows: Any, back: Sequence[int] | N
     else:
         y = np.zeros((x.shape[0], groups, c, *back))
         x = x.reshape(x.shape[0], groups, n, *x.shape[2:])
-    for tap, windows_, places in taps(extents, w.shape[2:], stride, dilation, front, count):
-        source, target = (places, windows_) if back is None else (windows_, places)
+    for tap, windows_, positions in taps(extents, w.shape[2:], stride, dilation, front, count):
+        source, target = (positions, windows_) if back is None else (windows_, positions)
         rule = "bgc...,gnc->bgn..." if back is None else "bgn...,gnc->bgc..."
         read, written = (*full, slice(None), *source), (*full, slice(None), *target)
         weights: tuple[Any, ...] = (..., *tap)
@@ -259,10 +259,10 @@ def pooled(x: Any, axes: Sequence[int], windows_: Any, kind: str) -> Any:
     for number, (_, target, source) in enumerate(
         taps(extents, size, stride, dilation, front, count)
     ):
-        to, place = index.copy(), index.copy()
+        to, position = index.copy(), index.copy()
         for axis, one, other in zip(axes, target, source, strict=True):
-            to[axis], place[axis] = one, other
-        seen[number][tuple(to)] = x[tuple(place)]
+            to[axis], position[axis] = one, other
+        seen[number][tuple(to)] = x[tuple(position)]
         valid[number][tuple(to)] = True
     with np.errstate(all="ignore"):
         if kind == "max":

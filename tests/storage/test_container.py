@@ -103,7 +103,7 @@ def test_the_kind_is_found_from_the_content(kind: str, name: str, tmp_path: Path
     assert container.read("main.G.w.dat", 3) == b"wei"
     assert container.size("main.G.w.dat") == 7
     assert container.exists("./sub/m.sknd") and not container.exists("sub")
-    assert container.place("main.sknd") == f"{tmp_path}/{name}/main.sknd"
+    assert container.location("main.sknd") == f"{tmp_path}/{name}/main.sknd"
 
 
 def test_a_name_with_a_brace_is_a_file_where_there_is_one(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_text_with_a_line_break_or_a_brace_is_a_model(line_end: str) -> None:
     container = open_container(f"graph G {{{line_end}}}")
     assert container.names() == ("main.sknd",)
     assert container.read_source("main.sknd").text == f"graph G {{{line_end}}}"
-    assert container.place("main.sknd") == container.path == "<text>"
+    assert container.location("main.sknd") == container.path == "<text>"
 
 
 def test_a_single_file_is_a_model_of_one_module(tmp_path: Path) -> None:

@@ -127,13 +127,13 @@ FAULTS = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_faults_are_pointed_at(case: str) -> None:
-    text, place, message, hint = FAULTS[case]
+    text, position, message, hint = FAULTS[case]
     with pytest.raises(NnefError) as caught:
         read_metadata(text.encode(), "model.json")
     (diagnostic,) = caught.value.diagnostics
     assert message in diagnostic.message
     assert diagnostic.hint and hint in diagnostic.hint
-    assert diagnostic.span and diagnostic.span.text == place
+    assert diagnostic.span and diagnostic.span.text == position
     assert diagnostic.path == "model.json"
 
 

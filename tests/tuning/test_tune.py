@@ -247,8 +247,8 @@ def lowered(lanes: int, copies: int, stride: int = 1) -> Any:
 
     def copied(number: int) -> Any:
         load = x[(tirx.Ramp(number, stride, lanes),)] if lanes > 1 else x[(number,)]
-        place = tirx.Ramp(number * lanes, 1, lanes) if lanes > 1 else number
-        return tirx.BufferStore(y, load, [place])
+        position = tirx.Ramp(number * lanes, 1, lanes) if lanes > 1 else number
+        return tirx.BufferStore(y, load, [position])
 
     return tirx.PrimFunc([x, y], tirx.SeqStmt([copied(number) for number in range(copies)]))
 

@@ -75,10 +75,12 @@ class Row:
         ``body_agrees`` says that all operations in the body of a composition do agree.
         """
         left, right = self.sides
-        place = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
+        location = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
         if self.node is None:
-            place = "outputs of the built program: "
-        message = f"{place}{left} and {right} give different values of '{self.tensor.short_name}'"
+            location = "outputs of the built program: "
+        message = (
+            f"{location}{left} and {right} give different values of '{self.tensor.short_name}'"
+        )
         notes = [] if self.origin is None else [Note(f"it is {self.origin}")]
         notes += [Note(text) for text in self._findings()]
         notes += [Note(f"together with {_titled(part)}", part.span) for part in self.parts]
@@ -91,14 +93,14 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain data; numbers that JSON has not are strings, as in "inf"."""
-        found, place = self.difference, self.diagnostic()
+        found, location = self.difference, self.diagnostic()
         return {
             "tensor": self.tensor.name,
             "operator": self.operator,
             "label": self.label,
-            "path": place.path,
-            "line": place.line,
-            "column": place.column,
+            "path": location.path,
+            "line": location.line,
+            "column": location.column,
             "depth": self.depth,
             "source": None if self.origin is None else asdict(self.origin),
             "sides": list(self.sides),

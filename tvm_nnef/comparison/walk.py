@@ -67,7 +67,7 @@ class _Walk:
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     lowered: Collection[str] = ()
-    places: Mapping[str, Origin] = field(default_factory=dict)
+    locations: Mapping[str, Origin] = field(default_factory=dict)
     widths: Mapping[Tensor, float] = field(default_factory=dict)
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
@@ -107,7 +107,7 @@ class _Walk:
         """The operation of the source that gives a tensor, if known."""
         if self.source and self.recorded:
             return self.source.origin(tensor)
-        return self.places.get(tensor.name)
+        return self.locations.get(tensor.name)
 
     def define(self, arrays: Arrays) -> None:
         """Takes dimensions from arrays, and makes the checks that waited for them."""
@@ -149,7 +149,7 @@ def compare_routes(
     pending = list(graph.checks)
     walk = _Walk(
         graph, (first, second), runners, rtol, atol, setting.source,
-        pending=pending, lowered=setting.lowerings, places=setting.places,
+        pending=pending, lowered=setting.lowerings, locations=setting.locations,
         widths=widths_of_ranges(graph),
     )  # fmt: skip
     walk.define(inputs)

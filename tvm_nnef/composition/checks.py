@@ -28,7 +28,7 @@ from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
-def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
+def run_helpers(definition: CheckedDefinition, env: Environment, location: Span) -> None:
     """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
     outputs = {parameter.name.name for parameter in definition.outputs}
     helpers = {name for using in definition.usings for name in target_names(using.target)}
@@ -42,7 +42,7 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
 
     def check_ready(candidates: Iterable[int]) -> None:
         ready = sorted(index for index in candidates if index in waiting and not needed[index])
-        _check_assertions([waiting.pop(index) for index in ready], env, place, definition)
+        _check_assertions([waiting.pop(index) for index in ready], env, location, definition)
 
     check_ready(range(len(early)))
     for using in definition.usings:
@@ -66,11 +66,11 @@ def _is_attribute(value: Value) -> bool:
     )
 
 
-def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
+def check_outputs(definition: CheckedDefinition, env: Environment, location: Span) -> None:
     """Checks the assertions that read outputs, once ``env`` knows them."""
     outputs = {parameter.name.name for parameter in definition.outputs}
     checks = [check for check in definition.assertions if _mentions(check, outputs)]
-    _check_assertions(checks, env, place, definition)
+    _check_assertions(checks, env, location, definition)
 
 
 def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
@@ -86,7 +86,10 @@ def _named(node: nodes.Expression | None) -> set[str]:
 
 
 def _check_assertions(
-    checks: Sequence[nodes.Assertion], env: Environment, place: Span, definition: CheckedDefinition
+    checks: Sequence[nodes.Assertion],
+    env: Environment,
+    location: Span,
+    definition: CheckedDefinition,
 ) -> None:
     """Checks assertions whose symbols are known; their order in the text does not matter (2.9).
 
@@ -99,7 +102,7 @@ def _check_assertions(
         except NnefError as problem:
             obstacle = obstacle or problem
             continue
-        _judge(check, value, env, place, definition)
+        _judge(check, value, env, location, definition)
     if obstacle is not None:
         raise obstacle
 
@@ -108,12 +111,12 @@ def _judge(
     check: nodes.Assertion,
     value: Value,
     env: Environment,
-    place: Span,
+    location: Span,
     definition: CheckedDefinition,
 ) -> None:
-    """Raises an NnefError at ``place`` where a condition is false; null is skipped.
+    """Raises an NnefError at ``location`` where a condition is false; null is skipped.
 
-    ``place`` is the invocation; a graph that nothing invokes fails where it asserts.
+    ``location`` is the invocation; a graph that nothing invokes fails where it asserts.
 
     What depends on dynamic extents is checked at run time.
     """
@@ -124,14 +127,14 @@ def _judge(
         problem = f"an assertion must be of type bool, found {describe(value)}"
         raise error(problem, check.condition.span, hint=value_hints.condition(value))
     message, hint = _message(check, env), _hint(check, env)
-    if place == definition.node.name.span:
-        place = check.condition.span
+    if location == definition.node.name.span:
+        location = check.condition.span
     notes = (Note(f"asserted by '{definition.qualified_name}'", check.condition.span),)
     for item in items:
         if is_scalar(item):
             raise error(_ON_REALS, check.condition.span, hint=_WITHOUT_REALS)
         if item is not None:
-            env.symbols.require(item, message, place, notes, hint=hint)
+            env.symbols.require(item, message, location, notes, hint=hint)
 
 
 _ON_REALS = "an assertion on reals known only at run time"

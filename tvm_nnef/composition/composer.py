@@ -99,8 +99,8 @@ class Composer:
             frame.constants += flatten((made,))
             self.define({parameter.name.name: made}, frame)
         for parameter in definition.variables:
-            place = frame.trace[-1] if frame.trace else parameter.span
-            name = partial(self.variable_name, frame.scope, place)
+            location = frame.trace[-1] if frame.trace else parameter.span
+            name = partial(self.variable_name, frame.scope, location)
             made = declarations.variables(parameter, frame.env, name)
             frame.variables += flatten((made,))
             self.define({parameter.name.name: made}, frame)
@@ -355,7 +355,7 @@ class Composer:
         definition: CheckedDefinition,
         frame: Frame,
         operands: tuple[Operand, ...],
-        place: Span,
+        location: Span,
     ) -> Graph:
         """The graph of a frame whose components have run, its outputs checked."""
         changes = updates(self, definition, frame)
@@ -367,10 +367,10 @@ class Composer:
                 raise error(f"output '{name}' is never assigned", parameter.span, hint=hint)
             operand = as_operand(frame.env.names[name], parameter.span)
             if operand is not None or not parameter.type.optional:
-                assigned = assignment_of(name, definition.components) or place
+                assigned = assignment_of(name, definition.components) or location
                 declarations.check_result(parameter, operand, frame.env, assigned)
             outputs.append(operand)
-        check_outputs(definition, frame.env, place)
+        check_outputs(definition, frame.env, location)
         return replace(frame.graph(definition, operands, tuple(outputs)), updates=changes)
 
 

@@ -31,7 +31,7 @@ def computed(tensor: Tensor, value: Item, trace: tuple[Span, ...]) -> Operation:
 def item(tensor: Tensor, stacked: Tensor, index: Tensor, trace: tuple[Span, ...]) -> Operation:
     """The operation that takes one item of tensors that are stacked along the first dimension."""
     first = formula.Subscript(formula.Load(index, ()))
-    return _operation(tensor, lambda places: formula.Load(stacked, (first, *places)), trace)
+    return _operation(tensor, lambda positions: formula.Load(stacked, (first, *positions)), trace)
 
 
 def _operation(
@@ -40,10 +40,10 @@ def _operation(
     trace: tuple[Span, ...],
 ) -> Operation:
     """The operation that computes each element of a tensor from its place."""
-    symbols = tuple(formula.Index(f"i{place}") for place in range(tensor.rank))
+    symbols = tuple(formula.Index(f"i{position}") for position in range(tensor.rank))
     extents = (scalar(extent, "int") for extent in tensor.shape)
-    places = tuple(map(formula.Subscript, symbols))
-    store = formula.Store(tensor, places, "=", value(places))
+    positions = tuple(map(formula.Subscript, symbols))
+    store = formula.Store(tensor, positions, "=", value(positions))
     loops = tuple(map(formula.Loop, symbols, extents))
     statement = formula.Statement(loops, (store,), (), None, trace[-1] if trace else None)
     fill = formula.Fill(tensor, formula.Constant(tensor.type, _ZERO[tensor.type]))

@@ -178,13 +178,13 @@ def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str]
 
 
 def check_result(
-    parameter: nodes.Parameter, operand: Operand, env: Environment, place: Span
+    parameter: nodes.Parameter, operand: Operand, env: Environment, location: Span
 ) -> None:
     """Raises NnefError where a composed result differs from its declaration (section 2.10)."""
     complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
     if complaint:
         note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-        raise error(f"output {complaint}", place, hint=_CORRECTION, notes=(note,))
+        raise error(f"output {complaint}", location, hint=_CORRECTION, notes=(note,))
 
 
 _CORRECTION = "correct the declaration; '~' stands for a dimension that is computed"

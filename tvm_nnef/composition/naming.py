@@ -45,9 +45,9 @@ def item_names(target: nodes.Target | None, length: int, env: Environment) -> li
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
         # Taking the positions apart says which name each item gets.
-        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
-            if isinstance(place, int):
-                names[place] = name
-            for order, position in enumerate(place if isinstance(place, tuple) else ()):
+        for name, location in decompose(target, tuple(range(length)), env, target.span).items():
+            if isinstance(location, int):
+                names[location] = name
+            for order, position in enumerate(location if isinstance(location, tuple) else ()):
                 names[position] = f"{name}:{order + 1}"
     return names

@@ -54,7 +54,7 @@ class Symbols:
         self,
         condition: Condition,
         message: Sequence[str | Dimension],
-        place: Span | None,
+        location: Span | None,
         notes: tuple[Note, ...] = (),
         *,
         hint: str,
@@ -66,6 +66,6 @@ class Symbols:
         """
         decided = dimensions.decide(condition, self.bounds)
         if decided is False:
-            raise error(plain(message), place, hint=hint, notes=notes)
+            raise error(plain(message), location, hint=hint, notes=notes)
         if decided is None:
-            self.checks.append(Check(condition, tuple(message), place, notes, hint))
+            self.checks.append(Check(condition, tuple(message), location, notes, hint))

@@ -27,12 +27,12 @@ def to_json(check: Check) -> dict[str, Any]:
     return {
         "condition": trees.tree(check.condition),
         "message": message,
-        "place": place(check.span),
+        "place": location(check.span),
         "hint": check.hint,
     }
 
 
-def place(span: Span | None) -> str:
+def location(span: Span | None) -> str:
     """File name, line and column, for those who have the model at hand; empty without a span."""
     if span is None:
         return ""

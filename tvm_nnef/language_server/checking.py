@@ -57,7 +57,7 @@ def shapes_of(path: str, texts: Mapping[str, str]) -> list[Shown]:
     """
     try:
         files = files_of(path, texts)
-        if files.place(files.main) != path:
+        if files.location(files.main) != path:
             return []
         model = load_model(_opened(files), variables={})
     except NnefError:

@@ -64,7 +64,7 @@ class EditedFiles(Container):
             raise self._missing(name)
         return self.saved.size(name)
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The path of a file."""
         return self.paths.get(name) or (Path(self.path) / name).as_posix()
 
@@ -83,7 +83,7 @@ class EditedFiles(Container):
     def original(self, span: Span) -> Span:
         """The same offsets in the text of the editor, if that is where they are."""
         for name in self.texts:
-            if self.place(name) == span.source.path:
+            if self.location(name) == span.source.path:
                 return Span(self.read_source(name), span.start, span.end)
         return span
 

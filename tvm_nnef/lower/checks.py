@@ -15,7 +15,7 @@ from typing import Any
 from tvm import relax, te
 
 from tvm_nnef.check_failure import MARK, CheckFailure
-from tvm_nnef.graph.checks import place
+from tvm_nnef.graph.checks import location
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
@@ -77,7 +77,7 @@ def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpressio
     ]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
-        head = [compat.string(MARK), compat.string(place(check.span))]
+        head = [compat.string(MARK), compat.string(location(check.span))]
         message = relax.Tuple([*head, *items])
         rendered = builder.emit(
             compat.packed_call("ffi.json.Stringify", relax.AnyType(), message, 0)

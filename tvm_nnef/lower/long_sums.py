@@ -134,10 +134,10 @@ def _parted(
             inner.append(_loop(name, block))
     shape = tuple(map(_extent, outer))
     parts = Tensor(f"{store.tensor.name}.parts", "real", shape, "result", span=store.tensor.span)
-    places = tuple(Subscript(loop.index) for loop in outer)
+    positions = tuple(Subscript(loop.index) for loop in outer)
     (term,) = (each.value for each in statement.stores)
-    loops, stores = (*outer, *inner), (Store(parts, places, "+=", term),)
-    total = Store(store.tensor, store.subscripts, "+=", Load(parts, places))
+    loops, stores = (*outer, *inner), (Store(parts, positions, "+=", term),)
+    total = Store(store.tensor, store.subscripts, "+=", Load(parts, positions))
     second = Statement(tuple(outer), (total,), span=statement.span)
     return dataclasses.replace(statement, loops=loops, stores=stores), second, parts
 

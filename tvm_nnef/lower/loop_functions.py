@@ -89,7 +89,7 @@ def _unrolled(node: Loop, walk: Scope) -> Lowered:
         outputs = inner.outputs(node.body, _output_types(node, walk))
         state = outputs[: len(state)]
         made.append(outputs)
-    packs = {place: [outputs[place] for outputs in made] for place in _packs(node)}
+    packs = {position: [outputs[position] for outputs in made] for position in _packs(node)}
     return _results(node, state, packs, walk)
 
 
@@ -113,16 +113,16 @@ class _Repeated:
         """Makes the functions and calls the outermost."""
         node, walk, packs = self.node, self.walk, _packs(self.node)
         state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
-        for place, pack in packs.items():
+        for position, pack in packs.items():
             shape = _stack_shape(pack, walk)
-            state.append(empty(walk.builder, shape, _output_types(node, walk)[place]))
+            state.append(empty(walk.builder, shape, _output_types(node, walk)[position]))
         index = _counter(0)
         if most_steps(node) != 0:
             index, *state = self._called(state)
         rest = iter(state)
         carried = [next(rest) for _ in node.carried]
         walk.updated.update({variable: next(rest) for variable in self.updates})
-        made = {place: self._taken(next(rest), pack, index) for place, pack in packs.items()}
+        made = {position: self._taken(next(rest), pack, index) for position, pack in packs.items()}
         return _results(node, carried, made, walk)
 
     def _taken(
@@ -246,8 +246,8 @@ class _Repeated:
         """What of the state stands after the carried tensors, after a step."""
         first = 1 + len(self.node.carried) + len(self.updates)
         stacks = [
-            stored(self.walk.builder, stack, outputs[place], parameters[0])
-            for place, stack in zip(_packs(self.node), parameters[first:], strict=False)
+            stored(self.walk.builder, stack, outputs[position], parameters[0])
+            for position, stack in zip(_packs(self.node), parameters[first:], strict=False)
         ]
         return [*map(inner.new_value, self.updates), *stacks]
 
@@ -286,7 +286,7 @@ class _Repeated:
 def _packs(node: Loop) -> dict[int, Pack]:
     """The scan outputs that are kept, by their place among the outputs of the body."""
     packs = enumerate(node.results)
-    return {place: pack for place, pack in packs if place >= len(node.carried) and pack}
+    return {position: pack for position, pack in packs if position >= len(node.carried) and pack}
 
 
 def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
@@ -299,9 +299,9 @@ def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
 def _output_types(node: Loop, walk: Scope) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
     outputs = flatten(tuple(port.operand for port in node.body.outputs))
-    packs = {place: tensors(pack)[0] for place, pack in _packs(node).items()}
+    packs = {position: tensors(pack)[0] for position, pack in _packs(node).items()}
     meant = {**dict(enumerate(node.carried)), **packs}
-    return [walk.machine_types[meant.get(place, made)] for place, made in enumerate(outputs)]
+    return [walk.machine_types[meant.get(position, made)] for position, made in enumerate(outputs)]
 
 
 def _initial(node: Loop, walk: Scope) -> list[RelaxExpression]:
@@ -317,11 +317,11 @@ def _results(
     packs: dict[int, list[RelaxExpression]],
     walk: Scope,
 ) -> Lowered:
-    found = {place: [value] for place, value in enumerate(state)} | packs
+    found = {position: [value] for position, value in enumerate(state)} | packs
     return {
         tensor: walk.cast(value, walk.machine_types[tensor])
-        for place, result in enumerate(node.results)
-        for tensor, value in zip(tensors(result), found.get(place, []), strict=False)
+        for position, result in enumerate(node.results)
+        for tensor, value in zip(tensors(result), found.get(position, []), strict=False)
     }
 
 

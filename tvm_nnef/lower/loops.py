@@ -43,9 +43,9 @@ def sequence(*statements: Statement) -> Statement:
     return tirx.stmt_seq(*statements)
 
 
-def store(target: Buffer, value: PrimExpression, *places: Any) -> Statement:
+def store(target: Buffer, value: PrimExpression, *positions: Any) -> Statement:
     """A value put into a buffer."""
-    return tirx.BufferStore(target, value, list(places))
+    return tirx.BufferStore(target, value, list(positions))
 
 
 def bound(name: str, value: PrimExpression) -> tuple[PrimExpression, Statement]:
@@ -83,11 +83,11 @@ def nest(
     """
     long = next((number for number, extent in enumerate(shape) if not _is_one(extent)), 0)
 
-    def inner(places: tuple[PrimExpression, ...]) -> Statement:
-        depth = len(places)
+    def inner(positions: tuple[PrimExpression, ...]) -> Statement:
+        depth = len(positions)
         if depth == len(shape):
-            return body(places)
-        made = loop(shape[depth], lambda place: inner((*places, place)))
+            return body(positions)
+        made = loop(shape[depth], lambda position: inner((*positions, position)))
         if not parallel:
             return made
         kind = tirx.ForKind.PARALLEL if depth == long else made.kind

@@ -30,7 +30,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.long_sums import replaced
-from tvm_nnef.lower.places import extents as extents_of
+from tvm_nnef.lower.positions import extents as extents_of
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 

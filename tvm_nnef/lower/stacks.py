@@ -84,10 +84,10 @@ def _part(builder: BlockBuilder, value: RelaxExpression) -> tuple[RelaxExpressio
         return _item_part(*found.args[1].fields[:2])
     if not _calls(found, "relax.strided_slice"):
         return None
-    data, *places = found.args
+    data, *positions = found.args
     extent = compat.shape_and_dtype(data)[0][0]
-    axes, begin, end = ([int(number) for number in place.fields] for place in places[:3])
-    single = axes == [0] and end[0] == begin[0] + 1 and len(places) == 3
+    axes, begin, end = ([int(number) for number in position.fields] for position in positions[:3])
+    single = axes == [0] and end[0] == begin[0] + 1 and len(positions) == 3
     return (data, begin[0], extent) if single and isinstance(extent, int) else None
 
 
@@ -135,8 +135,8 @@ def item(builder: BlockBuilder, stack: RelaxExpression, index: RelaxExpression) 
     """The item at an index, which must be in bounds."""
     (_, *shape), _ = compat.shape_and_dtype(stack)
 
-    def taken(items: Any, place: Any) -> Any:
-        return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
+    def taken(items: Any, position: Any) -> Any:
+        return te.compute(shape, lambda *axes: items(position(), *axes), name="item")
 
     # Fused into the kernel that reads it, so that no item is copied; TVM would not find out by
     # itself, as the index is data.

@@ -208,8 +208,8 @@ class Walk:
         shape = [
             extent
             if own((extent,)) and trees.text(extent) not in self.known
-            else dimensions.symbol(f"found_{place}")
-            for place, extent in enumerate(tensor.shape)
+            else dimensions.symbol(f"found_{position}")
+            for position, extent in enumerate(tensor.shape)
         ]
         define_shape(self.builder, value, shape)
         for extent, found in zip(tensor.shape, shape, strict=True):

@@ -24,7 +24,7 @@ def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]
     return (np.stack(np.nonzero(data)),)
 
 
-def _first_places(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+def _first_positions(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     """Positions of the k first items along an axis in order of value; of equal ones the first."""
     (data,) = operands
     axis, count = operation.attributes["axis"], operation.attributes["k"]
@@ -51,7 +51,7 @@ def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
 INTRINSICS: Mapping[str, Intrinsic] = {
     "front": _front,
     "layout.nonzero": _nonzero,
-    "algo._first_places": _first_places,
+    "algo._first_positions": _first_positions,
     "algo.nonmax_suppress": nonmax_suppress,
 }
 """By the qualified name of the operator."""

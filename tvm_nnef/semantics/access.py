@@ -26,7 +26,7 @@ def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
         for item in expression.items:
             _index_item(item, context)
         return replace(UNKNOWN, base=target.base)
-    if target.tensor and context.place == "lower" and is_access(expression, target):
+    if target.tensor and context.block == "lower" and is_access(expression, target):
         many = check_indices(expression, context) or target.packed
         return Type(target.base, packed=many, optional=target.optional)
     if target.tensor and not target.packed:
@@ -171,13 +171,13 @@ def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Co
 
 
 def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
-    if context.place == "lower":
+    if context.block == "lower":
         return UNKNOWN
     context.report.error(
         f"elements of the tensor '{expression.target.span.text}' cannot be read here",
         expression.span,
         "only formulas of '@lower' read elements; 'layout.slice' cuts out a part of a tensor"
-        if context.place == "compose"
+        if context.block == "compose"
         else "only formulas of '@lower' read elements",
     )
     return UNKNOWN
@@ -243,7 +243,7 @@ def _check_literal_index(
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     """The type of ``|i|`` and ``|i <> a : b|``."""
-    if context.place != "lower":
+    if context.block != "lower":
         context.report.error(
             "an index between bars can only stand in '@lower'",
             expression.span,

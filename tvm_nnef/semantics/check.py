@@ -73,12 +73,12 @@ def check_program(
     return None if failed else program, ordered
 
 
-def _ambiguous(place: Ambiguity) -> Diagnostic:
+def _ambiguous(location: Ambiguity) -> Diagnostic:
     message = (
-        f"'{place.sign}' is read as the draft means it; Khronos's tools may mean another thing"
+        f"'{location.sign}' is read as the draft means it; Khronos's tools may mean another thing"
     )
     hint = "say which dialect it is: dialect='draft' or 'tools', or a first line '# dialect: tools'"
-    return Diagnostic(message, place.span, hint, severity="warning")
+    return Diagnostic(message, location.span, hint, severity="warning")
 
 
 def _check_definitions(program: Program, modules: Iterable[LoadedModule], report: Report) -> bool:

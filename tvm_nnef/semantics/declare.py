@@ -257,8 +257,8 @@ def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> N
     """Declares the symbol of an affine expression, or learns that a known one is never null."""
     name = declared_symbol(expression, context.names)
     if name is not None:
-        place = next(used for used in used_names(expression) if used.name == name)
-        context.names.declare(Symbol(name, "extent", kind, place.span))
+        location = next(used for used in used_names(expression) if used.name == name)
+        context.names.declare(Symbol(name, "extent", kind, location.span))
         return
     form = affine(expression)
     if form is not None and form.symbol is not None and not kind.optional:

@@ -32,7 +32,7 @@ def scalar(expression: nodes.Expression, context: Context) -> Type:
 
 def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
     name = expression.name if isinstance(expression, nodes.Identifier) else "x"
-    match context.place:
+    match context.block:
         case "lower":
             return (
                 f"an element is read with all of its indices, as in '{name}[i,j]' or '{name}[i,]'"

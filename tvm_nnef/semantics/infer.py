@@ -139,7 +139,7 @@ def _call(expression: nodes.Call, context: Context) -> Type:
             f"operator '{name}' is invoked inside an expression",
             expression.span,
             "an invocation is its own component: 'y = op(x);' in '@compose'"
-            if context.place == "compose"
+            if context.block == "compose"
             else f"built-in functions stand between back-ticks: '`{name}`(x)'"
             if name in BUILTINS
             else "operators are invoked in '@compose' and '@update' only",

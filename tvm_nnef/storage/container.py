@@ -64,7 +64,7 @@ class Container(ABC):
     def _read(self, name: str, count: int) -> bytes:
         """The first ``count`` bytes of an existing file, or all where it has fewer."""
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
         return f"{self.path}/{name}"
 
@@ -81,19 +81,19 @@ class Container(ABC):
 
         Raises :class:`NnefError` like :meth:`read_text`, and for other encodings.
         """
-        return decode_source(self.read_text(name), self.place(name))
+        return decode_source(self.read_text(name), self.location(name))
 
     def read_text(self, name: str) -> bytes:
         """The bytes of a text file.
 
         Raises :class:`NnefError` for a missing file, and for one of more than ``MAX_TEXT_SIZE``.
         """
-        place = self.place(name)
+        location = self.location(name)
         if (size := self.size(name)) > MAX_TEXT_SIZE:
             raise error(
                 f"a text of {size} bytes; at most {MAX_TEXT_SIZE} are read",
                 hint="values belong into '.dat' files",
-                file=place,
+                file=location,
             )
         return self.read(name)
 
@@ -145,11 +145,11 @@ class _Folder(Container):
             raise self._missing(name)
         return (Path(self.path) / name).stat().st_size
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return (Path(self.path) / name).as_posix()
 
     def _read(self, name: str, count: int) -> bytes:
-        return _read_part(Path(self.path) / name, 0, count, self.place(name))
+        return _read_part(Path(self.path) / name, 0, count, self.location(name))
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Archive(Container):
         offset = self.members[member_name(name, self.path)].offset
         if self.data is not None:
             return self.data[offset : offset + count]
-        return _read_part(Path(self.path), offset, count, self.place(name))
+        return _read_part(Path(self.path), offset, count, self.location(name))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _Single(Container):
             raise self._missing(name)
         return len(self.data)
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return self.path
 
     def _read(self, name: str, count: int) -> bytes:
@@ -323,7 +323,7 @@ def _no_main(container: Container) -> NnefError:
     if NNEF1_FILE in names:
         hint = _nnef1_hint(container.path)
     elif inner:
-        hint = f"did you mean '{container.place(inner)}'?"
+        hint = f"did you mean '{container.location(inner)}'?"
     return error(f"the model has no '{MAIN_FILE}'", hint=hint, file=container.path)
 
 
@@ -359,18 +359,18 @@ def _walk(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-def _read_part(path: Path, offset: int, count: int, place: str) -> bytes:
+def _read_part(path: Path, offset: int, count: int, location: str) -> bytes:
     try:
         with path.open("rb") as stream:
             stream.seek(offset)
             data = stream.read(count)
     except OSError as cause:
-        raise _unreadable(place, cause) from cause
+        raise _unreadable(location, cause) from cause
     if len(data) != count:
         raise error(
             f"expected {count} bytes, got {len(data)}",
             hint="the file was changed while it was read; try again",
-            file=place,
+            file=location,
         )
     return data
 

@@ -112,9 +112,9 @@ def explain(
 
     ``kind`` is what was to be parsed, a start symbol of the grammar.
     """
-    place = failure_span(exception, chunk)
-    before = Span(chunk.source, chunk.start, place.start)
-    failure = _Failure(chunk, place, _expected(tables, before, kind), spelling, kind)
+    location = failure_span(exception, chunk)
+    before = Span(chunk.source, chunk.start, location.start)
+    failure = _Failure(chunk, location, _expected(tables, before, kind), spelling, kind)
     if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
         return Diagnostic(
             "the string that begins here is never closed",

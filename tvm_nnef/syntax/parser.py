@@ -61,13 +61,13 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
             built = parser.parse(start, len(text), "module")
         except lark.UnexpectedInput as failure:
             problem = parser.explain(failure, start, len(text), "module")
-            place = cast(Span, problem.span)
-            if not _follows(place, start, problems):
+            location = cast(Span, problem.span)
+            if not _follows(location, start, problems):
                 problems.append(problem)
-            around = _definition_around(place, start)
-            reread += place.start - start
+            around = _definition_around(location, start)
+            reread += location.start - start
             problems.extend(parser.problems(start, around))
-            parser, start = _behind(place, around, parser)
+            parser, start = _behind(location, around, parser)
         else:
             problems.extend(built.problems)
             start = None
@@ -76,23 +76,23 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
     return cast(nodes.Module, built.value)
 
 
-def _follows(place: Span, start: int, problems: list[Diagnostic]) -> bool:
+def _follows(location: Span, start: int, problems: list[Diagnostic]) -> bool:
     """Whether an error may come from one before: on its line, or that of a lost brace."""
-    line, _ = place.source.position(place.start)
-    is_left_over = place.text == "}" and not braces(place.source.text, start, place.start)
+    line, _ = location.source.position(location.start)
+    is_left_over = location.text == "}" and not braces(location.source.text, start, location.start)
     return any(problem.line == line or is_left_over for problem in problems)
 
 
-def _behind(place: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
+def _behind(location: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
     """Where to go on after an error, in the text without the statement that is wrong.
 
     ``start`` is where the definition around the error begins.
     """
     text = parser.source.text
-    following = _next_definition(place, start)
+    following = _next_definition(location, start)
     rest = None
-    if place.text not in _BEGINNINGS:
-        rest = without_error(text, start, place.start, following or len(text))
+    if location.text not in _BEGINNINGS:
+        rest = without_error(text, start, location.start, following or len(text))
     if rest is None or rest == text:
         return parser, following
     return replace(parser, source=Source(parser.source.path, rest)), start
@@ -176,9 +176,11 @@ def _source(text: str, path: str) -> Source:
     return source
 
 
-def _definition_around(place: Span, start: int) -> int:
+def _definition_around(location: Span, start: int) -> int:
     """Where the last definition before a place begins."""
-    found = [each.start() for each in _DEFINITION.finditer(place.source.text, start, place.start)]
+    found = [
+        each.start() for each in _DEFINITION.finditer(location.source.text, start, location.start)
+    ]
     return found[-1] if found else start
 
 

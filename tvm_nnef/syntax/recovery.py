@@ -65,15 +65,15 @@ def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 def braces(text: str, start: int, position: int) -> list[Brace]:
     """The braces that are open at a place, from the outermost to the innermost."""
     found: list[Brace] = []
-    for sign, place in _tokens(text, start, position):
+    for sign, location in _tokens(text, start, position):
         if sign == "{":
-            before = text[max(start, place - 80) : place]
+            before = text[max(start, location - 80) : location]
             is_block = not found or _OPENING.search(before) is not None
-            found.append(Brace(is_block, place + 1))
+            found.append(Brace(is_block, location + 1))
         elif sign == "}" and found:
             found.pop()
         elif sign == ";" and found:
-            found[-1].statement = place + 1
+            found[-1].statement = location + 1
     return found
 
 
@@ -82,12 +82,12 @@ def _end(text: str, position: int, depth: int, last: str) -> int:
 
     ``depth`` braces are open at the position within what ends, by ``last``.
     """
-    for sign, place in _tokens(text, position, len(text)):
+    for sign, location in _tokens(text, position, len(text)):
         depth += (sign == "{") - (sign == "}")
         if depth < 0:
-            return place
-        if depth == 0 and sign == last and not _MORE.match(text, place + 1):
-            return place + 1
+            return location
+        if depth == 0 and sign == last and not _MORE.match(text, location + 1):
+            return location + 1
     return len(text)
 
 

@@ -42,13 +42,13 @@ def write(name: str, data: bytes) -> None:
     """Keep bytes under a file name, whole or not at all."""
     # RuntimeError: no home folder can be found. A cache that cannot be written is not a cache.
     with contextlib.suppress(OSError, RuntimeError):
-        place = folder()
-        place.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
+        location = folder()
+        location.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=location, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            Path(temporary).replace(place / name)
+            Path(temporary).replace(location / name)
         finally:
             # Still there only where it did not replace it.
             Path(temporary).unlink(missing_ok=True)

@@ -183,8 +183,8 @@ def _enter(
     for scan in node.scans:
         # After the last step there is no item; what a condition says about it is not heard.
         last = emitter.constant(len(scan.items) - 1, "int64", "size")
-        place = emitter.node("Min", step, last)
-        emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], place, axis=0)
+        position = emitter.node("Min", step, last)
+        emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], position, axis=0)
         emitter.define(emitter.values[scan.item], scan.item.shape)
 
 

@@ -159,9 +159,9 @@ class Emitter:
         """Gives a value of the nodes from number ``start`` on another name."""
         for node in self.nodes[start:]:
             for names in (node.input, node.output):
-                for place, name in enumerate(names):
+                for position, name in enumerate(names):
                     if name == old:
-                        names[place] = new
+                        names[position] = new
 
     def memory(self) -> Memory:
         """What is known now, for :meth:`recall`."""

@@ -106,8 +106,8 @@ def _power_of_even(base: int, exponent: Spread, frame: Frame) -> Spread:
     table = frame.emitter.constant(np.stack([constant(n, dtype) for n in numbers]), str(dtype))
     least, most, one = (frame.emitter.constant(n, str(dtype)) for n in (-1, bits, 1))
     inside = frame.emitter.node("Max", frame.emitter.node("Min", exponent.name, most), least)
-    place = frame.emitter.node("Add", inside, one)
-    return over(frame.emitter.node("Gather", table, place, axis=0), [exponent])
+    position = frame.emitter.node("Add", inside, one)
+    return over(frame.emitter.node("Gather", table, position, axis=0), [exponent])
 
 
 def _single_int(scalar: Scalar, frame: Frame) -> int | None:
@@ -145,8 +145,8 @@ def _lookup(items: Sequence[Scalar], index: Scalar, frame: Frame) -> Spread:
     dtype = frame.dtypes[items[0].type]
     numbers = [constant(static(item), np.dtype(dtype)) for item in items]
     table = frame.emitter.constant(np.stack(numbers), dtype)
-    place = evaluate(index, frame)
-    return over(frame.emitter.node("Gather", table, place.name, axis=0), [place])
+    position = evaluate(index, frame)
+    return over(frame.emitter.node("Gather", table, position.name, axis=0), [position])
 
 
 def number(scalar: Constant, dtypes: Mapping[ScalarType, str], emitter: Emitter) -> str:

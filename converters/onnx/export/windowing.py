@@ -38,14 +38,14 @@ class Windows:
 
     def cropped(self, emitter: Emitter, value: str, axes: Sequence[int]) -> str:
         """A value without the elements that negative padding takes away."""
-        places = [
+        positions = [
             (axis, max(0, -before), -max(0, -after) or 1 << 62)
             for axis, before, after in zip(axes, self.before, self.after, strict=True)
             if before < 0 or after < 0
         ]
-        if not places:
+        if not positions:
             return value
-        return emitter.slice(value, *(list(column) for column in zip(*places, strict=True)))
+        return emitter.slice(value, *(list(column) for column in zip(*positions, strict=True)))
 
 
 def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence[int]) -> Windows:

@@ -76,23 +76,23 @@ def _located(exported: Exported, file: str) -> onnx.ModelProto:
     """The model with places in a file for its variables."""
     model = onnx.ModelProto()
     model.CopyFrom(exported.model)
-    places = _places(exported.arrays)
+    positions = _offsets(exported.arrays)
     for tensor in model.graph.initializer:
-        if tensor.name in places:
+        if tensor.name in positions:
             tensor.data_location = onnx.TensorProto.EXTERNAL
             size = exported.arrays[tensor.name].nbytes
-            entries = {"location": file, "offset": places[tensor.name], "length": size}
+            entries = {"location": file, "offset": positions[tensor.name], "length": size}
             for key, value in entries.items():
                 tensor.external_data.add(key=key, value=str(value))
     return model
 
 
-def _places(arrays: Mapping[str, Array]) -> dict[str, int]:
-    places, end = dict[str, int](), 0
+def _offsets(arrays: Mapping[str, Array]) -> dict[str, int]:
+    positions, end = dict[str, int](), 0
     for name, array in arrays.items():
-        places[name] = end
+        positions[name] = end
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-    return places
+    return positions
 
 
 def _aligned(arrays: Mapping[str, Array]) -> Iterator[Piece]:

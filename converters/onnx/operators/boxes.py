@@ -35,8 +35,8 @@ def slice_10(node: Node, builder: Builder) -> Tensor:
     if arrives or starts is None or ends is None:
         return _slice_at(node, builder)
     whole = list(range(len(starts)))
-    places = whole if axes is None else numbers(axes)
-    return _sliced(x, starts, ends, places, numbers(steps or [1] * len(starts)), builder)
+    positions = whole if axes is None else numbers(axes)
+    return _sliced(x, starts, ends, positions, numbers(steps or [1] * len(starts)), builder)
 
 
 def _sliced(

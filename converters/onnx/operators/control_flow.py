@@ -67,12 +67,12 @@ def _impossible(
     """A branch that is an error in the run, with outputs like those of the other branch."""
     inner = Builder(builder)
     one = inner.call("math.iden", inner.constant(np.ones(1, bool)))
-    places = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
+    positions = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
     message = f"the branch that is taken is wrong for these input shapes: {problem.message}"
     outputs = []
     for each in likely:
         zeros = inner.full(_zero(each.dtype), each.shape, each.dtype)
-        outputs.append(inner.call("extra.impossible", zeros, places, message=message))
+        outputs.append(inner.call("extra.impossible", zeros, positions, message=message))
     return inner, outputs
 
 
@@ -331,12 +331,12 @@ def _scan(
     packs: list[Pack] = []
     items: list[Tensor] = []
     for x, axis, turned in zip(scanned, axes, backward, strict=True):
-        place = axis % x.rank
+        position = axis % x.rank
         if turned:
-            x = builder.slice(x, place, length - 1, -1, -1)
-        shape = (*x.shape[:place], *x.shape[place + 1 :])
+            x = builder.slice(x, position, length - 1, -1, -1)
+        shape = (*x.shape[:position], *x.shape[position + 1 :])
         packs.append(Pack(x.dtype, shape, length))
-        builder.add("layout.unstack", (x,), (packs[-1],), axis=place)
+        builder.add("layout.unstack", (x,), (packs[-1],), axis=position)
         items.append(Tensor(x.dtype, shape, body.input[len(state) + len(items)].name))
     carried = [
         Tensor(each.dtype, each.shape, value.name)
@@ -361,9 +361,9 @@ def _gathered(node: Node, packs: Sequence[Pack], builder: Builder) -> list[Tenso
     turned = node.integers("scan_output_directions") or [0] * len(packs)
     found = []
     for pack, axis, backward in zip(packs, axes, turned, strict=True):
-        place = axis % (len(pack.shape) + 1)
-        stacked = _stacked(pack, place, builder)
+        position = axis % (len(pack.shape) + 1)
+        stacked = _stacked(pack, position, builder)
         if backward:
-            stacked = builder.slice(stacked, place, pack.length - 1, -1, -1)
+            stacked = builder.slice(stacked, position, pack.length - 1, -1, -1)
         found.append(stacked)
     return found

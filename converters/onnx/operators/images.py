@@ -22,7 +22,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.decided import counted
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.upsampling import first_places, nearest_places, repetitions
+from tvm_nnef.converters.onnx.upsampling import first_positions, nearest_positions, repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +71,24 @@ def _from_the_corner(node: Node, given: _Scales | None, builder: Builder) -> Ten
 def resize_11(node: Node, builder: Builder) -> Tensor:
     """Any of the ways of Resize, by scales or by sizes."""
     x, known = node.input(0), node.known_shape()
-    places = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
+    positions = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
     transform = node.text("coordinate_transformation_mode", "half_pixel")
-    count = len(places)
+    count = len(positions)
     scales: Sequence[float | Tensor | None]
     shape: Sequence[Size]
     if node.optional(2) is not None and node.input(2).size:
         factors = _numbers(node, 2, count, builder)
         # A region has no part in the shape: so do the inference of ONNX and its evaluator.
-        scales, shape = factors, known or _scaled(node, places, factors, builder)
+        scales, shape = factors, known or _scaled(node, positions, factors, builder)
     else:
-        scales, shape = _sized(node, places, builder)
+        scales, shape = _sized(node, positions, builder)
     roi: _Scales = [0.0] * count + [1.0] * count
     if transform == "tf_crop_and_resize":
         roi = _numbers(node, 1, 2 * count, builder)
     axes = [
-        _Axis(axis, shape[axis], scales[place], roi[place], roi[place + count])
-        for place, axis in enumerate(places)
-        if not _unchanged(x, shape, axis, scales[place], transform)
+        _Axis(axis, shape[axis], scales[position], roi[position], roi[position + count])
+        for position, axis in enumerate(positions)
+        if not _unchanged(x, shape, axis, scales[position], transform)
     ]
     mode, rounding = node.text("mode", "nearest"), node.text("nearest_mode", "round_prefer_floor")
     return _resized(node, x, axes, mode, transform, rounding, builder)
@@ -109,7 +109,8 @@ def _numbers(node: Node, position: int, count: int, builder: Builder) -> list[fl
     if tensor.value is not None:
         return [float(each) for each in tensor.value.reshape(-1)]
     return [
-        builder.squeeze(builder.slice(tensor, 0, place, place + 1), [0]) for place in range(count)
+        builder.squeeze(builder.slice(tensor, 0, location, location + 1), [0])
+        for location in range(count)
     ]
 
 
@@ -224,8 +225,8 @@ def _resize_axis(
         if factor is not None:
             name, shape = "image.nearest_upsample", axis.resized(x)
             return builder.call(name, x, as_shape=shape, axes=[axis.axis], factor=[factor])
-    place = builder.call(
-        "onnx.resize_places",
+    position = builder.call(
+        "onnx.resize_positions",
         *(each if isinstance(each, Tensor) else None for each in (scale, start, end)),
         as_type="float64", as_shape=(axis.size,),
         known_scale=scale if isinstance(scale, float) else None,
@@ -235,14 +236,14 @@ def _resize_axis(
     )  # fmt: skip
     shape = axis.resized(x)
     if mode == "NEAREST":
-        nearest = nearest_places(place, rounding, builder)
+        nearest = nearest_positions(position, rounding, builder)
         y = builder.call("onnx.resize_nearest", x, nearest, as_shape=shape, axis=axis.axis)
     else:
-        y = _interpolated(node, x, axis, mode, place, shape, builder)
+        y = _interpolated(node, x, axis, mode, position, shape, builder)
     if transform != "tf_crop_and_resize":
         return y
     value = node.real("extrapolation_value")
-    return builder.call("onnx.extrapolate", y, place, axis=axis.axis, length=size, value=value)
+    return builder.call("onnx.extrapolate", y, position, axis=axis.axis, length=size, value=value)
 
 
 def _interpolated(
@@ -250,7 +251,7 @@ def _interpolated(
     x: Tensor,
     axis: _Axis,
     mode: str,
-    place: Tensor,
+    position: Tensor,
     shape: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
@@ -263,13 +264,13 @@ def _interpolated(
     outside = node.flag("exclude_outside")
     scale = axis.scale
     weights = builder.call(
-        "onnx.resize_weights", place, scale if isinstance(scale, Tensor) else None,
+        "onnx.resize_weights", position, scale if isinstance(scale, Tensor) else None,
         as_type="float64", as_shape=(axis.size, 2 * reach),
         known_scale=scale if isinstance(scale, float) else None, length=x.shape[axis.axis],
         reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
         antialias=antialias, exclude_outside=outside,
     )  # fmt: skip
-    first = first_places(place, reach, builder)
+    first = first_positions(position, reach, builder)
     same = builder.cast(weights, x.dtype)
     return builder.call("onnx.resample", x, first, same, as_shape=shape, axis=axis.axis)
 

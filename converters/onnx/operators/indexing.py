@@ -25,11 +25,11 @@ def gather(node: Node, builder: Builder) -> Tensor:
     size = data.shape[axis]
     given = None if index.value is None else index.value.astype(np.int64)
     if given is not None and (isinstance(size, int) or not (given < 0).any()):
-        places = given if not isinstance(size, int) else np.where(given < 0, given + size, given)
+        positions = given if not isinstance(size, int) else np.where(given < 0, given + size, given)
         if not index.rank and data.rank:
-            place = int(places)
-            return builder.squeeze(builder.slice(data, axis, place, place + 1), [axis])
-        plain = builder.constant(places, index.dtype, index.source)
+            position = int(positions)
+            return builder.squeeze(builder.slice(data, axis, position, position + 1), [axis])
+        plain = builder.constant(positions, index.dtype, index.source)
         return builder.call("layout.gather", data, plain, as_shape=shape, axis=axis)
     return builder.call("extra.gather", data, index, as_shape=shape, axis=axis)
 
@@ -113,13 +113,13 @@ def compress(node: Node, builder: Builder) -> Tensor:
         found = decided(
             builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, size, builder
         )
-        places = builder.squeeze(found, [0])
-        shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-        return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
+        positions = builder.squeeze(found, [0])
+        shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+        return builder.call("layout.gather", x, positions, as_shape=shape, axis=axis)
     x = builder.slice(x, axis, 0, size)
-    place = builder.call("extra.places_of_true", kept, as_type="int64")
+    position = builder.call("extra.positions_of_true", kept, as_type="int64")
     return builder.call(
-        "extra.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
+        "extra.compress", x, kept, position, as_shape=shape, axis=axis, count=shape[axis]
     )
 
 
@@ -134,8 +134,8 @@ def nonzero(node: Node, builder: Builder) -> Tensor:
     if x.kind != "bool":
         x = builder.cast(x, "bool")
     flat = builder.reshape(x, (x.size,))
-    place = builder.call("extra.places_of_true", flat, as_type="int64")
-    spread = builder.reshape(place, x.shape)
+    position = builder.call("extra.positions_of_true", flat, as_type="int64")
+    spread = builder.reshape(position, x.shape)
     return builder.call("extra.nonzero", x, spread, as_type="int64", as_shape=shape, count=shape[1])
 
 
@@ -147,7 +147,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     if axis is None:
         rows = builder.reshape(x, (x.size, 1))
     else:
-        order = [axis, *(place for place in range(x.rank) if place != axis)]
+        order = [axis, *(position for position in range(x.rank) if position != axis)]
         turned = builder.transpose(x, order)
         rows = builder.reshape(turned, (x.shape[axis], x.size // max(x.shape[axis], 1)))
     if rows.shape[1] == 1:
@@ -165,10 +165,10 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number, builder)
     count = ranks.shape[1]
     chosen = builder.squeeze(ranks, [0])
-    places = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
-    values = builder.call("layout.gather", rows, places, as_shape=(count, width), axis=0)
+    positions = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
+    values = builder.call("layout.gather", rows, positions, as_shape=(count, width), axis=0)
     counts = builder.call("onnx.count_ranks", chosen, inverse, as_type="int64", as_shape=(count,))
-    return _unrolled(values, x, axis, count, builder), places, inverse, counts
+    return _unrolled(values, x, axis, count, builder), positions, inverse, counts
 
 
 def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
@@ -182,18 +182,18 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
     builder.add("algo.top_k", (sortable,), (values, order), k=number, axis=0, largest=False)
     begins = builder.call("onnx.first_of_equal", values, as_type="int64")
     runs, starts = _numbered(begins, builder)
-    inverse = builder.call("onnx.at_places", runs, order)
+    inverse = builder.call("onnx.at_positions", runs, order)
     counts = builder.call("onnx.lengths_of_runs", starts, begins)
-    places = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
+    positions = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
     if not ordered:
-        first = builder.call("layout.gather", places, inverse, as_shape=(number,), axis=0)
-        numbers, places = _numbered(builder.call("onnx.stand_at_own", first), builder)
-        run = builder.call("layout.gather", inverse, places, as_shape=places.shape, axis=0)
-        counts = builder.call("layout.gather", counts, run, as_shape=places.shape, axis=0)
+        first = builder.call("layout.gather", positions, inverse, as_shape=(number,), axis=0)
+        numbers, positions = _numbered(builder.call("onnx.stand_at_own", first), builder)
+        run = builder.call("layout.gather", inverse, positions, as_shape=positions.shape, axis=0)
+        counts = builder.call("layout.gather", counts, run, as_shape=positions.shape, axis=0)
         inverse = builder.call("layout.gather", numbers, first, as_shape=(number,), axis=0)
     return (
-        builder.call("layout.gather", x, places, as_shape=places.shape, axis=0),
-        places,
+        builder.call("layout.gather", x, positions, as_shape=positions.shape, axis=0),
+        positions,
         inverse,
         counts,
     )
@@ -210,7 +210,7 @@ def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
 def _unrolled(values: Tensor, x: Tensor, axis: int | None, count: Size, builder: Builder) -> Tensor:
     if axis is None:
         return builder.reshape(values, (count,))
-    others = [size for place, size in enumerate(x.shape) if place != axis]
+    others = [size for position, size in enumerate(x.shape) if position != axis]
     spread = builder.reshape(values, (count, *others))
     order = [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]
     return builder.transpose(spread, order)

@@ -164,14 +164,14 @@ def reduce_log_sum_exp(node: Node, builder: Builder) -> Tensor:
 def _position(largest: bool, node: Node, builder: Builder) -> Tensor:
     x = node.input(0)
     axis, keep = node.axis(x.rank), node.flag("keepdims", True)
-    shape = [size for place, size in enumerate(x.shape) if keep or place != axis]
+    shape = [size for position, size in enumerate(x.shape) if keep or position != axis]
     if keep:
         shape[axis] = 1
     call = partial(builder.call, as_shape=shape, axis=axis)
     if node.flag("select_last_index"):
         extreme = reduce_axes("max" if largest else "min", x, [axis], True, builder)
-        place = call("onnx.last_position", x, extreme, as_type="int32", squeeze=not keep)
-        return builder.cast(place, "int64")
+        position = call("onnx.last_position", x, extreme, as_type="int32", squeeze=not keep)
+        return builder.cast(position, "int64")
     name = "math.argmax" if largest else "math.argmin"
     return call(name, x, as_type="int64", squeeze=None if keep else True)
 
@@ -197,7 +197,7 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
         count = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
     # If their number is known only at run time, all are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
-    shape = tuple(taken if place == axis else size for place, size in enumerate(x.shape))
+    shape = tuple(taken if position == axis else size for position, size in enumerate(x.shape))
     values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
     builder.add("algo.top_k", (x,), (values, indices), k=taken, axis=axis, largest=largest)
     if count == 1 and not isinstance(x.shape[axis], int):

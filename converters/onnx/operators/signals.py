@@ -48,7 +48,7 @@ def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
             "onnx.spectrum_shape", axis, length, as_type="int64", as_shape=(len(sizes),),
             sizes=sizes, half=onesided and not inverse,
         )  # fmt: skip
-        bounds = [max(node.bound(place), largest(each)) for place, each in enumerate(sizes)]
+        bounds = [max(node.bound(position), largest(each)) for position, each in enumerate(sizes)]
         shape = (node.known_shape() or sizes_of(found, bounds, builder))[: len(sizes)]
     parts = 1 if inverse and onesided else 2
     spectrum = builder.call(
@@ -112,9 +112,9 @@ def _as_product(
     factors = _factors(size, count, length, inverse=inverse, mirrored=inverse and onesided)
     matrix = factors[:, :p, :, :parts].reshape(size * p, count * parts)
     wide = "float64" if x.dtype == "float64" else "float32"
-    others = [place for place in range(x.rank - 1) if place != axis]
+    others = [position for position in range(x.rank - 1) if position != axis]
     rows = builder.transpose(builder.cast(x, wide), [*others, axis, x.rank - 1])
-    front = [x.shape[place] for place in others]
+    front = [x.shape[position] for position in others]
     rows = builder.reshape(rows, (*front, size * p))
     product = matrix_product(rows, builder.constant(matrix.astype(wide)), builder)
     spectrum = builder.reshape(product, (*front, count, parts))
@@ -129,11 +129,11 @@ def _factors(
 
     The second half of a mirrored spectrum is the conjugate of the first, which counts twice.
     """
-    step, place = np.arange(size)[:, None], np.arange(count)
+    step, position = np.arange(size)[:, None], np.arange(count)
     used = 2 * step <= length if mirrored else step < length
     twice = np.where(mirrored & (step > 0) & (2 * step < length), 2.0, 1.0)
     scale = used * (twice / length if inverse else 1.0)
-    angle = (2.0 if inverse else -2.0) * np.pi * (place * step % length) / length
+    angle = (2.0 if inverse else -2.0) * np.pi * (position * step % length) / length
     cosines, sines = scale * np.cos(angle), scale * np.sin(angle)
     return np.stack([np.stack([cosines, sines], -1), np.stack([-sines, cosines], -1)], 1)
 
@@ -243,16 +243,16 @@ def tf_idf(node: Node, builder: Builder) -> Tensor:
     if pool is None:
         raise Unconvertible("its pool holds strings", "only integers can be converted")
     starts = node.integers("ngram_counts") or []
-    places = node.integers("ngram_indexes") or []
+    positions = node.integers("ngram_indexes") or []
     shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
     skips = node.integer("max_skip_count")
     rows = x if x.rank == 2 else builder.reshape(x, (1, x.size))
-    size = max(places) + 1
+    size = max(positions) + 1
     counts: Tensor | None = None
     number = 0
     for length, items in _pools(pool, starts):
         amount = len(items)
-        wanted = places[number : number + amount]
+        wanted = positions[number : number + amount]
         number += amount
         if not shortest <= length <= longest or not amount:
             continue
@@ -266,7 +266,7 @@ def tf_idf(node: Node, builder: Builder) -> Tensor:
         counts = found if counts is None else builder.binary("math.add", counts, found)
     if counts is None:
         counts = builder.constant(np.zeros((rows.shape[0], size), np.float32))
-    weighted = _weighted(node, counts, places, builder)
+    weighted = _weighted(node, counts, positions, builder)
     return weighted if x.rank == 2 else builder.reshape(weighted, (size,))
 
 
@@ -276,17 +276,17 @@ def _pools(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, list[l
     for position, start in enumerate(starts):
         length = position + 1
         end = starts[position + 1] if position + 1 < len(starts) else len(pool)
-        items = [list(pool[place : place + length]) for place in range(start, end, length)]
+        items = [list(pool[location : location + length]) for location in range(start, end, length)]
         found.append((length, items))
     return found
 
 
-def _weighted(node: Node, counts: Tensor, places: Sequence[int], builder: Builder) -> Tensor:
+def _weighted(node: Node, counts: Tensor, positions: Sequence[int], builder: Builder) -> Tensor:
     mode, weights = node.text("mode"), node.reals("weights")
     scale: Tensor | None = None
     if weights is not None:
         row = np.ones(counts.shape[1], np.float32)
-        row[list(places)] = weights
+        row[list(positions)] = weights
         scale = builder.constant(row)
     if mode == "IDF":
         counts = builder.cast(builder.binary("math.gt", counts, 0.0, "bool"), "float32")

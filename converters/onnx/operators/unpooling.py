@@ -18,7 +18,7 @@ from tvm_nnef.converters.onnx.registry import operator
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node, builder: Builder) -> Tensor:
     """Elements put back where a MaxPool found them, zeros elsewhere."""
-    x, places = node.input(0), node.input(1)
+    x, positions = node.input(0), node.input(1)
     rank, given = x.rank - 2, node.value(2)
     stride = node.integers("strides") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
@@ -34,7 +34,7 @@ def max_unpool(node: Node, builder: Builder) -> Tensor:
     elif node.optional(2) is not None:
         shape = node.known_shape() or decided_shape(node, node.input(2), builder)
     flat = builder.call(
-        "extra.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
+        "extra.unpool", builder.reshape(x, (x.size,)), builder.reshape(positions, (x.size,)),
         as_shape=(prod(inner),), volume=prod(inner),
     )  # fmt: skip
     whole = builder.reshape(flat, inner)

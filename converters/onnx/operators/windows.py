@@ -50,9 +50,11 @@ class Window(Geometry):
             strict=True,
         ):  # fmt: skip
             front, back = number(before), number(after)
-            places = np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - front
+            positions = (
+                np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - front
+            )
             low, high = (-front, number(inside) + back) if border else (0, number(inside))
-            columns.append(((places >= low) & (places < high)).sum(1).astype(np.float64))
+            columns.append(((positions >= low) & (positions < high)).sum(1).astype(np.float64))
         found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = columns[0]
         for column in columns[1:]:
             found = found[..., None] * column
@@ -190,11 +192,11 @@ def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         values = builder.binary("math.max", values, float(_finfo(x.dtype).min))
     if not node.wants(1):
         return (values,)
-    place = builder.call(
-        "extra.max_pool_places", x, values, as_type="int64", as_shape=shape, more=_geometry(window),
-        strides=_strides(x.shape, bool(node.integer("storage_order"))),
+    position = builder.call(
+        "extra.max_pool_positions", x, values, as_type="int64", as_shape=shape,
+        more=_geometry(window), strides=_strides(x.shape, bool(node.integer("storage_order"))),
     )  # fmt: skip
-    return values, place
+    return values, position
 
 
 def _geometry(window: Window) -> dict[str, Attribute | None]:

@@ -83,10 +83,10 @@ def gather(each: Operation, builder: Builder) -> Tensor:
     count = indices.rank - 1 + len(offsets)
     batch = [axis for axis in range(count) if axis not in offsets]
     lengths: list[Size] = [0] * count
-    for place, size in zip(batch, indices.shape[:-1], strict=True):
-        lengths[place] = size
-    for place, axis in zip(offsets, kept, strict=True):
-        lengths[place] = sizes[axis]
+    for position, size in zip(batch, indices.shape[:-1], strict=True):
+        lengths[position] = size
+    for position, axis in zip(offsets, kept, strict=True):
+        lengths[position] = sizes[axis]
     moved = list(numbers.start_index_map)
     plain = _row_gather(x, indices, sizes, moved, batching, offsets, batch, builder)
     if plain is not None:
@@ -118,15 +118,15 @@ def _row_gather(
         return None
     if not isinstance(size, int):
         return None
-    places = builder.squeeze(indices, [rank])
-    if places.dtype in ("uint8", "uint16", "uint32", "uint64"):
-        places = builder.cast(places, "int64")
-    places = builder.binary(
-        "math.min", builder.binary("math.max", places, builder.constant(0, places.dtype)),
-        builder.constant(size - 1, places.dtype),
+    positions = builder.squeeze(indices, [rank])
+    if positions.dtype in ("uint8", "uint16", "uint32", "uint64"):
+        positions = builder.cast(positions, "int64")
+    positions = builder.binary(
+        "math.min", builder.binary("math.max", positions, builder.constant(0, positions.dtype)),
+        builder.constant(size - 1, positions.dtype),
     )  # fmt: skip
-    shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-    return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
+    shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+    return builder.call("layout.gather", x, positions, as_shape=shape, axis=axis)
 
 
 def _vectors_last(indices: Tensor, axis: int, builder: Builder) -> Tensor:
@@ -134,7 +134,7 @@ def _vectors_last(indices: Tensor, axis: int, builder: Builder) -> Tensor:
     indices = builder.computed(indices)
     if axis == indices.rank:
         return builder.unsqueeze(indices, [axis])
-    order = [place for place in range(indices.rank) if place != axis]
+    order = [position for position in range(indices.rank) if position != axis]
     return builder.transpose(indices, [*order, axis])
 
 
@@ -159,12 +159,12 @@ def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
     left_out = {*numbers.inserted_window_dims, *batching}
     kept = [axis for axis in range(tensors[0].rank) if axis not in left_out]
     sizes: list[Size] = [1] * tensors[0].rank
-    for place, axis in zip(windows, kept, strict=True):
-        sizes[axis] = updates[0].shape[place]
+    for position, axis in zip(windows, kept, strict=True):
+        sizes[axis] = updates[0].shape[position]
     more = {
         "sizes": sizes, "map": list(numbers.scattered_dims_to_operand_dims), "kept": kept,
         "windows": windows,
-        "places": [axis for axis in range(updates[0].rank) if axis not in windows],
+        "positions": [axis for axis in range(updates[0].rank) if axis not in windows],
         "operand_batch": batching, "index_batch": list(numbers.scatter_indices_batching_dims),
     }  # fmt: skip
     if name:
@@ -194,11 +194,11 @@ def _stepwise(
     inner = Builder(builder)
     shape = tensors[0].shape
     volume = product(updates[0].shape)
-    places = builder.call(
-        "xla.scatter_places", tensors[0], indices, updates[0], as_type="int32",
+    positions = builder.call(
+        "xla.scatter_positions", tensors[0], indices, updates[0], as_type="int32",
         as_shape=updates[0].shape, more=more,
     )  # fmt: skip
-    where = builder.reshape(places, (volume,))
+    where = builder.reshape(positions, (volume,))
     rows = [builder.reshape(one, (volume,)) for one in updates]
     flat = [builder.reshape(builder.computed(one), (product(shape),)) for one in tensors]
     totals = [Tensor(one.dtype, one.shape, hint="total") for one in flat]

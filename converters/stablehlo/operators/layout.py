@@ -21,7 +21,7 @@ def broadcast_to(
     if each.is_scalar_code and not shape:
         return x
     if list(dims) != sorted(dims):
-        order = [int(place) for place in np.argsort(dims)]
+        order = [int(position) for position in np.argsort(dims)]
         x, dims = builder.transpose(x, order), sorted(dims)
     first = next((axis for axis in range(len(shape)) if axis in dims), len(shape))
     sizes: list[Size] = [1] * len(shape)
@@ -137,9 +137,9 @@ def sliced(
 ) -> Tensor:
     """A box, in steps, as one slice."""
     if x.value is not None and all(isinstance(end, int) for end in (*starts, *ends, *steps)):
-        places = tuple(map(slice, starts, ends, steps))
-        found = builder.constant(np.ascontiguousarray(x.value[places]).reshape(
-            x.value[places].shape))  # fmt: skip
+        positions = tuple(map(slice, starts, ends, steps))
+        found = builder.constant(np.ascontiguousarray(x.value[positions]).reshape(
+            x.value[positions].shape))  # fmt: skip
         found.hint = x.hint
         return found
     axes = [

@@ -111,8 +111,8 @@ def convolution(each: Operation, builder: Builder) -> Tensor:
         low, high = [0] * count, [0] * count
     found = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
     spatial_out = list(numbers.output_spatial_dimensions)
-    places = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
-    return builder.transpose(found, [places.index(axis) for axis in range(count + 2)])
+    positions = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
+    return builder.transpose(found, [positions.index(axis) for axis in range(count + 2)])
 
 
 def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) -> bool:

@@ -174,16 +174,16 @@ def _three_fry_words(words: Words, key: Words, builder: Builder) -> Words:
     add = partial(builder.binary, "math.add")
     first, second = (add(word, one) for word, one in zip(words, keys[:2], strict=True))
     for group in range(5):
-        for places in _ROTATIONS[group % 2]:
+        for positions in _ROTATIONS[group % 2]:
             first = add(first, second)
-            second = _xor(first, _rotated(second, places, builder), builder)
+            second = _xor(first, _rotated(second, positions, builder), builder)
         first = add(first, keys[(group + 1) % 3])
         second = _added(add(second, keys[(group + 2) % 3]), group + 1, builder)
     return [first, second]
 
 
-def _rotated(x: Tensor, places: int, builder: Builder) -> Tensor:
+def _rotated(x: Tensor, positions: int, builder: Builder) -> Tensor:
     """The bits moved to the left, those that fall out put in on the right."""
-    left = builder.binary("math.mul", x, builder.constant(1 << places, "uint32"))
-    right = shifted(x, builder.constant(32 - places, "uint32"), builder)
+    left = builder.binary("math.mul", x, builder.constant(1 << positions, "uint32"))
+    right = shifted(x, builder.constant(32 - positions, "uint32"), builder)
     return builder.binary("math.add", left, right)

@@ -69,8 +69,8 @@ def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
             return [_known(name, tensors[0], starts[0], axes, builder)]
         if not axes:
             return tensors
-    place = _extreme(each, tensors, starts, axes, builder)
-    return place or _stepwise(each, tensors, starts, axes, builder)
+    position = _extreme(each, tensors, starts, axes, builder)
+    return position or _stepwise(each, tensors, starts, axes, builder)
 
 
 def _known(name: str, x: Tensor, start: Tensor, axes: list[int], builder: Builder) -> Tensor:
@@ -108,25 +108,25 @@ def _extreme(
         return None
     shape = [size for number, size in enumerate(x.shape) if number != axis]
     kind = "max" if direction == "GT" else "min"
-    place = builder.call(
+    position = builder.call(
         f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
     )
     value = builder.call(f"math.{kind}_reduce", x, as_shape=shape, axes=[axis], squeeze=True)
-    return [value, place]
+    return [value, position]
 
 
-def _counts(places: Tensor, axis: int, each: Operation) -> bool:
+def _counts(positions: Tensor, axis: int, each: Operation) -> bool:
     """Whether a tensor counts along an axis from 0 on."""
-    if places.value is not None:
-        shape = [1] * places.rank
-        shape[axis] = int(places.shape[axis])
-        return bool(np.all(places.value == np.arange(shape[axis]).reshape(shape)))
-    small = each.broadcasts.get(id(places))
+    if positions.value is not None:
+        shape = [1] * positions.rank
+        shape[axis] = int(positions.shape[axis])
+        return bool(np.all(positions.value == np.arange(shape[axis]).reshape(shape)))
+    small = each.broadcasts.get(id(positions))
     if small is None or small[1].value is None:
         return False
     row = small[1].value
     sizes = [1] * row.ndim
-    sizes[axis - (places.rank - row.ndim)] = row.size
+    sizes[axis - (positions.rank - row.ndim)] = row.size
     return row.shape == tuple(sizes) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
 
 

@@ -27,19 +27,19 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
         return _ranked(each, tensors, axis, builder)
     chosen, largest = key
     shape = tensors[chosen].shape
-    values, places = Tensor(tensors[chosen].dtype, shape), Tensor("int32", shape)
+    values, positions = Tensor(tensors[chosen].dtype, shape), Tensor("int32", shape)
     builder.add(
-        "algo.top_k", (tensors[chosen],), (values, places),
+        "algo.top_k", (tensors[chosen],), (values, positions),
         k=shape[axis], axis=axis, largest=largest,
     )  # fmt: skip
     return [
-        values if place == chosen else _taken(one, places, axis, builder)
-        for place, one in enumerate(tensors)
+        values if position == chosen else _taken(one, positions, axis, builder)
+        for position, one in enumerate(tensors)
     ]
 
 
-def _taken(x: Tensor, places: Tensor, axis: int, builder: Builder) -> Tensor:
-    return builder.call("extra.gather_elements", x, places, as_shape=places.shape, axis=axis)
+def _taken(x: Tensor, positions: Tensor, axis: int, builder: Builder) -> Tensor:
+    return builder.call("extra.gather_elements", x, positions, as_shape=positions.shape, axis=axis)
 
 
 def _single_key(block: Any, tensors: Sequence[Tensor]) -> tuple[int, bool] | None:
@@ -100,14 +100,14 @@ def _ranked(
     earlier = builder.constant(np.arange(count)[:, None] < np.arange(count)[None, :])
     equal = builder.call("math.not", builder.binary("math.or", before, after))
     first = builder.binary("math.or", before, builder.binary("math.and", equal, earlier))
-    places = builder.call(
+    positions = builder.call(
         "math.sum_reduce", builder.cast(first, "int32"), as_shape=last[0].shape,
         axes=[rank - 1], squeeze=True,
     )  # fmt: skip
     back = [order.index(k) for k in range(rank)]
     return [
         builder.transpose(
-            builder.call("extra.scatter_elements_set", one, places, one, axis=rank - 1), back
+            builder.call("extra.scatter_elements_set", one, positions, one, axis=rank - 1), back
         )
         for one in last
     ]

@@ -106,10 +106,12 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
     )  # fmt: skip
 
 
-def _element(x: Tensor, place: Tensor, windows: Windows, shape: Shape, builder: Builder) -> Tensor:
+def _element(
+    x: Tensor, position: Tensor, windows: Windows, shape: Shape, builder: Builder
+) -> Tensor:
     """One element of each window, at a place that is counted in row-major order."""
     return builder.call(
-        "xla.window_element", x, place, as_shape=shape, shape=list(shape), size=windows.size,
+        "xla.window_element", x, position, as_shape=shape, shape=list(shape), size=windows.size,
         stride=windows.stride, dilation=windows.dilation,
     )  # fmt: skip
 
@@ -145,10 +147,10 @@ def select_and_scatter(each: Operation, builder: Builder) -> Tensor:
     x, source, start = each.inputs
     windows = Windows(each, x.rank)
     shape = source.shape
-    places = _selected(each, x, windows, shape, builder)
+    positions = _selected(each, x, windows, shape, builder)
     flat = builder.full(builder.computed(start), (product(x.shape),), source.dtype)
     rows = builder.reshape(source, (product(shape),))
-    where = builder.reshape(places, (product(shape),))
+    where = builder.reshape(positions, (product(shape),))
     name = known_computation(each.regions[1], source.dtype)
     if name in _SCATTER:
         found = builder.call(_SCATTER[name], flat, where, rows)
@@ -169,30 +171,30 @@ def _selected(
     """The row-major place, in the operand, of the element that each window selects."""
     inner = Builder(builder)
     strides = [int(np.prod([int(e) for e in x.shape[axis + 1 :]])) for axis in range(x.rank)]
-    place = Tensor("int32", shape, hint="place")
+    position = Tensor("int32", shape, hint="place")
     best = Tensor(x.dtype, shape, hint="best")
     index = Tensor("int32", (), hint="step")
     more: dict[str, Attribute | None] = {
         "shape": list(shape), "size": windows.size, "stride": windows.stride,
         "low": windows.low, "strides": strides,
     }  # fmt: skip
-    at = inner.call("xla.window_place", x, index, as_type="int32", as_shape=shape, more=more)
+    at = inner.call("xla.window_position", x, index, as_type="int32", as_shape=shape, more=more)
     zero = inner.constant(0, "int32")
     safe = inner.binary("math.max", at, zero)
     flat = inner.reshape(x, (product(x.shape),))
     value = inner.call("layout.gather", flat, safe, as_shape=shape, axis=0)
     (keeps,) = each.run(each.regions[0], [best, value], inner, True)
     inside = inner.binary("math.ge", at, 0, "bool")
-    none = inner.binary("math.lt", place, 0, "bool")
+    none = inner.binary("math.lt", position, 0, "bool")
     other = inner.call("math.not", inner.computed(keeps))
     takes = inner.binary("math.and", inside, inner.binary("math.or", none, other))
-    yields = (inner.select(takes, at, place), inner.select(takes, value, best))
+    yields = (inner.select(takes, at, position), inner.select(takes, value, best))
     begin = (
         builder.full(builder.constant(-1, "int32"), shape, "int32"),
         builder.full(builder.constant(0, x.dtype), shape, x.dtype),
     )
     found = Tensor("int32", shape)
-    pairs = ((place, begin[0]), (best, begin[1]))
+    pairs = ((position, begin[0]), (best, begin[1]))
     count = product(windows.size)
     builder.steps.append(
         Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, (found, None))
@@ -201,13 +203,13 @@ def _selected(
 
 
 def _scattered(
-    each: Operation, flat: Tensor, places: Tensor, rows: Tensor, builder: Builder
+    each: Operation, flat: Tensor, positions: Tensor, rows: Tensor, builder: Builder
 ) -> Tensor:
     """Elements joined one after the other by any scalar computation."""
     inner = Builder(builder)
     total = Tensor(flat.dtype, flat.shape, hint="total")
     index = Tensor("int32", (), hint="step")
-    at = inner.call("layout.gather", places, index, as_shape=(), axis=0)
+    at = inner.call("layout.gather", positions, index, as_shape=(), axis=0)
     row = inner.call("layout.gather", rows, index, as_shape=(), axis=0)
     old = inner.call("layout.gather", total, inner.binary("math.max", at, 0), as_shape=(), axis=0)
     (joined,) = each.run(each.regions[1], [old, row], inner, True)

@@ -233,13 +233,13 @@ TEXTS = [
 
 @pytest.mark.parametrize(("body", "place", "message"), TEXTS)
 def test_a_mistake_in_a_text_has_line_and_column(
-    body: str, place: tuple[int, int], message: str
+    body: str, position: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(NnefError) as caught:
         convert(text(body), input_shapes={"I": (3, 4)})
     (found,) = caught.value.diagnostics
     assert message in found.message
-    assert (found.line, found.column) == place
+    assert (found.line, found.column) == position
     assert found.hint
 
 

@@ -321,10 +321,10 @@ def model(rows: list[str]) -> tuple[str, list[Any]]:
             r"((?:\w+(?:\.\.\(\d\))?, )*\w+(?:\.\.\(\d\))?) (.*)", row
         ).groups()  # type: ignore[union-attr]
         names = []
-        for place, each in enumerate(types.split(", ")):
+        for position, each in enumerate(types.split(", ")):
             type_, dots, count = each.partition("..")
-            outputs.append(f"y{number}_{place}: {type_}{dots}{count};")
-            names.append(f"y{number}_{place}{dots}{count}")
+            outputs.append(f"y{number}_{position}: {type_}{dots}{count};")
+            names.append(f"y{number}_{position}{dots}{count}")
         components.append(f"{', '.join(names)} = {call};")
     text = " ".join(components)
     used = [name for name in EVERYTHING if re.search(rf"[(\[ ]{name}[,)\]]", text)]

@@ -99,12 +99,12 @@ def _trailing(
 def _dimensions(layout: str, rank: int) -> list[int]:
     """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
     spatial = layout.index("X")
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for position, letter in enumerate(layout):
         shift = rank - 3 if position > spatial else 0
-        places[letter] = [position + shift]
-    places["X"] = list(range(spatial, spatial + rank - 2))
-    return [*places["N"], *places["C"], *places["X"]]
+        positions[letter] = [position + shift]
+    positions["X"] = list(range(spatial, spatial + rank - 2))
+    return [*positions["N"], *positions["C"], *positions["X"]]
 
 
 def _conv(invocation: Invocation) -> Lowered:

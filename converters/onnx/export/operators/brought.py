@@ -89,10 +89,10 @@ def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
         if 0 in static:
             return beginning
         grid = np.stack([each.reshape(-1) for each in np.indices(static)], -1)
-        places = emitter.node("MatMul", emitter.constant(grid, "int64"), invocation.positions(1))
+        positions = emitter.node("MatMul", emitter.constant(grid, "int64"), invocation.positions(1))
         elements = emitter.reshape(invocation.value(0), shape, [len(grid)])
         return emitter.node(
-            "ScatterElements", beginning, places, elements,
+            "ScatterElements", beginning, positions, elements,
             axis=0, reduction=reduction,
         )  # fmt: skip
 

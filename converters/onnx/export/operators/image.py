@@ -70,13 +70,13 @@ def _nearest_resize(invocation: Invocation) -> Exported:
         length = invocation.shape(0)[axis]
         if not isinstance(length, int):
             raise Inexpressible("the dimension that it resizes is known at run time only")
-        places = _places(length, size, transform, rounding)
-        if places == list(range(length)):
+        positions = _positions(length, size, transform, rounding)
+        if positions == list(range(length)):
             continue
-        if _is_clear(length, size, transform, rounding, places):
+        if _is_clear(length, size, transform, rounding, positions):
             resized.append((axis, size))
         else:
-            value = emitter.node("Gather", value, emitter.integers(places), axis=axis)
+            value = emitter.node("Gather", value, emitter.integers(positions), axis=axis)
     if not resized:
         return value
     return emitter.node(
@@ -92,7 +92,7 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     )
 
 
-def _places(length: int, size: int, transform: str, rounding: str) -> list[int]:
+def _positions(length: int, size: int, transform: str, rounding: str) -> list[int]:
     """The elements nearest to positions, which the formula computes in float32."""
     one, half = np.float32(1), np.float32(0.5)
     scale = np.float32(_scale(length, size, transform))
@@ -100,14 +100,14 @@ def _places(length: int, size: int, transform: str, rounding: str) -> list[int]:
     positions = np.arange(size, dtype=np.float32) * scale * one + offset
     match rounding:
         case "FLOOR":
-            places = np.floor(positions)
+            indices = np.floor(positions)
         case "CEIL":
-            places = np.ceil(positions)
+            indices = np.ceil(positions)
         case "ROUND_PREFER_FLOOR":
-            places = np.ceil(positions - half)
+            indices = np.ceil(positions - half)
         case _:
-            places = np.floor(positions + half)
-    return [int(place) for place in np.clip(places, 0, length - 1)]
+            indices = np.floor(positions + half)
+    return [int(position) for position in np.clip(indices, 0, length - 1)]
 
 
 def _scale(length: int, size: int, transform: str) -> Fraction:
@@ -116,13 +116,15 @@ def _scale(length: int, size: int, transform: str) -> Fraction:
     return Fraction(length - 1, size - 1) if size > 1 else Fraction(0)
 
 
-def _is_clear(length: int, size: int, transform: str, rounding: str, places: Sequence[int]) -> bool:
+def _is_clear(
+    length: int, size: int, transform: str, rounding: str, positions: Sequence[int]
+) -> bool:
     """Whether positions are certain: exact in binary, or away from where rounding jumps."""
     scale = _scale(length, size, transform)
     exact = all(number & (number - 1) == 0 for number in (scale.numerator, scale.denominator))
     offset = _HALF * scale - _HALF if transform == "SYMMETRIC" else Fraction(0)
     jump = Fraction(0) if rounding in ("FLOOR", "CEIL") else _HALF
-    for number, place in enumerate(places):
+    for number, location in enumerate(positions):
         position = scale * number + offset
         nearest = {
             "FLOOR": floor(position),
@@ -131,7 +133,7 @@ def _is_clear(length: int, size: int, transform: str, rounding: str, places: Seq
             "ROUND_PREFER_CEIL": floor(position + _HALF),
         }[rounding]
         distance = abs(position - jump - round(position - jump))
-        if min(max(nearest, 0), length - 1) != place or not (exact or distance > _MARGIN):
+        if min(max(nearest, 0), length - 1) != location or not (exact or distance > _MARGIN):
             return False
     return True
 
@@ -148,7 +150,7 @@ def _interpolated(
     """A value resized along one or two dimensions, as the operands of Resize say."""
     emitter = invocation.emitter
     moved = spatial(emitter, value, before, axes, least=2)
-    inside = [moved.first + place for place in range(len(axes))]
+    inside = [moved.first + position for position in range(len(axes))]
     made = emitter.node("Resize", moved.value, "", *operands, axes=inside, **attributes)
     return moved.restored(emitter, made, after)
 
@@ -263,11 +265,13 @@ def _snapped(invocation: Invocation, grid: str, aligned: bool) -> str:
     position = emitter.node("Mul", moved, reach)
     if not aligned:
         position = emitter.node("Sub", position, one)
-    place = unary("round", emitter.node("Mul", position, half), dtype, emitter)
-    place = emitter.node("Add", place, place)
+    location = unary("round", emitter.node("Mul", position, half), dtype, emitter)
+    location = emitter.node("Add", location, location)
     if not aligned:
-        return emitter.node("Sub", emitter.node("Div", emitter.node("Add", place, one), sizes), one)
-    return emitter.node("Sub", emitter.node("Div", place, emitter.node("Max", reach, one)), one)
+        return emitter.node(
+            "Sub", emitter.node("Div", emitter.node("Add", location, one), sizes), one
+        )
+    return emitter.node("Sub", emitter.node("Div", location, emitter.node("Max", reach, one)), one)
 
 
 COMPUTING: Mapping[str, ExportFunction] = {

@@ -68,7 +68,7 @@ def _top_k(invocation: Invocation) -> Exported:
     values = invocation.operation.results[0]
     assert isinstance(values, Tensor)
     count = emitter.shape([dimensions.minimum(invocation.number("k"), invocation.shape(0)[axis])])
-    best, places = emitter.nodes_of(
+    best, positions = emitter.nodes_of(
         "TopK",
         [invocation.value(0), count],
         2,
@@ -76,7 +76,7 @@ def _top_k(invocation: Invocation) -> Exported:
         largest=int(bool(invocation.attribute("largest"))),
         sorted=1,
     )
-    return best, emitter.cast(places, "int64", invocation.dtypes["int"])
+    return best, emitter.cast(positions, "int64", invocation.dtypes["int"])
 
 
 def _nonmax_suppress(invocation: Invocation) -> Exported:
@@ -89,8 +89,8 @@ def _nonmax_suppress(invocation: Invocation) -> Exported:
     if threshold is not None:
         scalars.append(emitter.constant([threshold], "float32"))
     boxes, scores = (
-        emitter.cast(invocation.value(place), invocation.dtypes["real"], "float32")
-        for place in (0, 1)
+        emitter.cast(invocation.value(position), invocation.dtypes["real"], "float32")
+        for position in (0, 1)
     )
     chosen = emitter.node(
         "NonMaxSuppression",

@@ -156,7 +156,7 @@ def _slice(invocation: Invocation) -> Exported:
     """Slice; where all is known, with positions that mean the same in both dialects."""
     axes, strides = invocation.axes(), invocation.numbers("stride")
     begins, ends = invocation.sizes("begin"), invocation.sizes("end")
-    places = [
+    positions = [
         _bounds(size, count, *given)
         for size, count, given in zip(
             [invocation.shape(0)[axis] for axis in axes],
@@ -171,8 +171,8 @@ def _slice(invocation: Invocation) -> Exported:
     return emitter.node(
         "Slice",
         invocation.value(0),
-        emitter.shape([begin for begin, _ in places]),
-        emitter.shape([end for _, end in places]),
+        emitter.shape([begin for begin, _ in positions]),
+        emitter.shape([end for _, end in positions]),
         emitter.integers(axes),
         emitter.integers(strides),
     )
@@ -204,8 +204,8 @@ def _pad(invocation: Invocation) -> Exported:
     if not any(padding):
         return invocation.value(0)
     before, after = [0] * rank, [0] * rank
-    for place, axis in enumerate(axes):
-        before[axis], after[axis] = padding[place], padding[place + len(axes)]
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = padding[position], padding[position + len(axes)]
     method = invocation.attribute("method")
     if method == "SYMMETRIC":
         return _mirrored(invocation, before, after)
@@ -231,8 +231,8 @@ def _mirrored(invocation: Invocation, before: list[int], after: list[int]) -> st
             continue
         if not isinstance(size, int):
             raise Inexpressible("ONNX mirrors about the edge only at positions that are known")
-        places = np.pad(np.arange(size), (front, back), mode="symmetric")
-        indices = invocation.emitter.integers(places.tolist())
+        positions = np.pad(np.arange(size), (front, back), mode="symmetric")
+        indices = invocation.emitter.integers(positions.tolist())
         value = invocation.emitter.node("Gather", value, indices, axis=axis)
     return value
 

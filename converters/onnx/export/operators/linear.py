@@ -34,10 +34,10 @@ def _matmul(invocation: Invocation) -> Exported:
         return invocation.emitter.node(operator, *given, transA=first, transB=second)
     emitter = invocation.emitter
     sides = [
-        emitter.permute(invocation.value(place), [*range(rank - 2), rank - 1, rank - 2])
+        emitter.permute(invocation.value(position), [*range(rank - 2), rank - 1, rank - 2])
         if flag
-        else invocation.value(place)
-        for place, (rank, flag) in enumerate(zip(ranks, flags, strict=True))
+        else invocation.value(position)
+        for position, (rank, flag) in enumerate(zip(ranks, flags, strict=True))
     ]
     product = emitter.node("MatMul", *sides)
     return product if invocation.operands[2] is None else _added(invocation, product)

@@ -37,7 +37,7 @@ def _lstm(invocation: Invocation) -> Exported:
     """LSTM in one direction; ONNX has a dimension for directions, and a second bias."""
     emitter = invocation.emitter
     units = invocation.shape(4)[1]
-    weights, recurrences, bias = (_ordered(invocation, place) for place in (1, 2, 3))
+    weights, recurrences, bias = (_ordered(invocation, position) for position in (1, 2, 3))
     rows = invocation.shape(3)[0]
     assert isinstance(rows, int)
     both = emitter.pad(bias, [0], [rows], invocation.scalar(0))
@@ -48,7 +48,7 @@ def _lstm(invocation: Invocation) -> Exported:
             invocation.value(0),
             *(emitter.unsqueeze(each, [0]) for each in (weights, recurrences, both)),
             lengths,
-            *(emitter.unsqueeze(invocation.value(place), [0]) for place in (4, 5)),
+            *(emitter.unsqueeze(invocation.value(position), [0]) for position in (4, 5)),
         ],
         3,
         hidden_size=units if isinstance(units, int) else rows // 4,
@@ -60,19 +60,19 @@ def _lstm(invocation: Invocation) -> Exported:
         longest = emitter.cast(emitter.node("ReduceMax", lengths, zero), "int32", "int64")
         sequence = emitter.node("Slice", sequence, zero, longest, zero)
     hidden, cell = (
-        _kept(invocation, lengths, emitter.squeeze(state, [0]), place)
-        for state, place in zip(made[1:], (4, 5), strict=True)
+        _kept(invocation, lengths, emitter.squeeze(state, [0]), position)
+        for state, position in zip(made[1:], (4, 5), strict=True)
     )
     return sequence, hidden, cell
 
 
-def _kept(invocation: Invocation, lengths: str, state: str, place: int) -> str:
+def _kept(invocation: Invocation, lengths: str, state: str, position: int) -> str:
     """A last state, which is the first one where there is no step; ONNX Runtime gives 0."""
     if not lengths:
         return state
     emitter = invocation.emitter
     runs = emitter.node("Greater", lengths, emitter.constant(0, "int32"))
-    return emitter.node("Where", emitter.unsqueeze(runs, [1]), state, invocation.value(place))
+    return emitter.node("Where", emitter.unsqueeze(runs, [1]), state, invocation.value(position))
 
 
 COMPUTING: Mapping[str, ExportFunction] = {"nn.lstm": _lstm, "nn.lstm_loop": _lstm}

@@ -78,8 +78,8 @@ def _cumulative_product(invocation: Invocation) -> Exported:
         padding = emitter.integers([0, steps] if reverse else [steps, 0])
         padded = emitter.node("Pad", value, padding, one, axes)
         begin, end = (steps, 1 << 62) if reverse else (0, -steps)
-        places = emitter.integers([begin]), emitter.integers([end])
-        return emitter.node("Slice", padded, *places, axes)
+        positions = emitter.integers([begin]), emitter.integers([end])
+        return emitter.node("Slice", padded, *positions, axes)
 
     found = invocation.value(0)
     if invocation.attribute("exclusive"):
@@ -96,8 +96,10 @@ def _position(operator: str) -> ExportFunction:
 
     def function(invocation: Invocation) -> Exported:
         emitter, kept = invocation.emitter, int(not invocation.attribute("squeeze"))
-        place = emitter.node(operator, invocation.value(0), axis=invocation.axis(), keepdims=kept)
-        return emitter.cast(place, "int64", invocation.dtype)
+        position = emitter.node(
+            operator, invocation.value(0), axis=invocation.axis(), keepdims=kept
+        )
+        return emitter.cast(position, "int64", invocation.dtype)
 
     return function
 
@@ -119,12 +121,12 @@ def _coordinates(operator: str) -> ExportFunction:
         moved = emitter.permute(invocation.value(0), [*rest, *ordered])
         before = [shape[axis] for axis in (*rest, *ordered)]
         merged = emitter.reshape(moved, before, [*(shape[axis] for axis in rest), prod(sizes)])
-        place = emitter.node(operator, merged, axis=len(rest), keepdims=0)
+        position = emitter.node(operator, merged, axis=len(rest), keepdims=0)
         found: dict[int, str] = {}
         for number, axis in enumerate(ordered):
             stride = emitter.constant(prod(sizes[number + 1 :]), "int64")
             size = emitter.constant(sizes[number], "int64")
-            digit = emitter.node("Mod", emitter.node("Div", place, stride), size)
+            digit = emitter.node("Mod", emitter.node("Div", position, stride), size)
             if not invocation.attribute("squeeze"):
                 digit = emitter.unsqueeze(digit, ordered)
             found[axis] = emitter.cast(digit, "int64", invocation.dtypes["int"])

@@ -20,10 +20,11 @@ _MOST_DIMENSIONS = 3
 def _dimensions(layout: str, rank: int) -> list[int]:
     """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
     at = layout.index("X")
-    places = {
-        letter: place + (rank - 3 if place > at else 0) for place, letter in enumerate(layout)
+    positions = {
+        letter: position + (rank - 3 if position > at else 0)
+        for position, letter in enumerate(layout)
     }
-    return [places["N"], places["C"], *range(at, at + rank - 2)]
+    return [positions["N"], positions["C"], *range(at, at + rank - 2)]
 
 
 def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimension], list[int]]:

@@ -2,7 +2,7 @@
 
 ``output[gi * m + mi] = ...`` with ``mi < m`` writes each position once: ``gi`` is the position
 divided by ``m``, ``mi`` the remainder. Input: the subscript of a store, an integer scalar.
-Output: a :class:`Place`, or None if a position does not certainly determine its indices.
+Output: a :class:`Position`, or None if a position does not certainly determine its indices.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A position as ``offset`` plus terms, the largest coefficient first.
 
     The terms after one always add up to less than its coefficient, as the digits of a number.
@@ -59,7 +59,7 @@ def extents(statement: Statement) -> dict[str, Dimension] | None:
     return found
 
 
-def place(subscript: Scalar, statement: Statement) -> Place | None:
+def position_of(subscript: Scalar, statement: Statement) -> Position | None:
     """The place of a subscript in a statement whose loops have fixed extents."""
     ranges = extents(statement)
     found = linear(subscript, statement.locals)
@@ -81,7 +81,7 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
         terms.insert(0, term)
         reach = dimensions.mul(term.coefficient, dimensions.sub(term.extent, 1))
         after = dimensions.add(after, reach)
-    return Place(offset, tuple(terms))
+    return Position(offset, tuple(terms))
 
 
 @dataclass(frozen=True, slots=True)
