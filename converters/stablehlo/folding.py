@@ -78,9 +78,9 @@ def fold(operation: Operation) -> Tensor | None:
     if kind in ("get_dimension_size",):
         size = operation.inputs[0].shape[operation.integer("dimension")]
         return of_sizes([size], (), operation.dtype())
-    if kind in _WINDOWED and 0 in operation.extents and None not in operation.extents:
+    if kind in _WINDOWED and 0 in operation.sizes and None not in operation.sizes:
         dtype = operation.dtype()
-        return Tensor(dtype, tuple(operation.extents), "", np.zeros(operation.extents, dtype))
+        return Tensor(dtype, tuple(operation.sizes), "", np.zeros(operation.sizes, dtype))
     if not all(_is_known(each) for each in operation.inputs):
         return None
     try:
