@@ -179,8 +179,8 @@ class _Formula:
         self.inputs: dict[str, tuple[str, tuple[str | int, ...]]] = {}
         for number, kind in enumerate(("real", "int", *source.choices(_KINDS, k=2))):
             self.inputs[f"x{number}"] = (kind, self.shape())
-        told = {size for _, shape in self.inputs.values() for size in shape}
-        missing = tuple(name for name in self.sizes if name not in told)
+        used = {size for _, shape in self.inputs.values() for size in shape}
+        missing = tuple(name for name in self.sizes if name not in used)
         if missing:
             self.inputs["t"] = ("real", missing)
         self.readable = dict(self.inputs)

@@ -262,7 +262,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("route", ["mapped", "formula", "reference"])
 @pytest.mark.parametrize(("text", "bad", "good", "message"), CHECKS.values(), ids=CHECKS)
-def test_a_check_that_fails_tells_the_values(text, bad, good, message, route) -> None:
+def test_a_check_that_fails_reports_the_values(text, bad, good, message, route) -> None:
     if route == "reference":
         graph = tvm_nnef.compose(text)
         run = lambda *given: tvm_nnef.evaluate(graph, *given)  # noqa: E731
@@ -328,7 +328,7 @@ graph G { @input { x: real[s|40,3]; c: real[1]; } @output { z: real[s,s]; }
 """
 
 
-def test_what_stands_behind_a_product_may_be_computed_in_several_steps() -> None:
+def test_what_stands_after_a_product_may_be_computed_in_several_steps() -> None:
     executable = tvm_nnef.build(MASKED, progress=False)
     for n in (1, 2, 33, 40):
         x, c = f32(n, 3), f32(1)

@@ -179,7 +179,7 @@ def test_variables_are_compared_with_their_files(
     assert words in str(caught.value)
 
 
-def test_variables_take_the_place_of_files(folder: Path) -> None:
+def test_variables_replace_files(folder: Path) -> None:
     break_truncated(folder)
     given = {"main.G.w": W + 1.0, "main.G.y.b": B}
     assert check(folder, variables=given) == []
@@ -253,7 +253,7 @@ def test_archive_member_that_points_outside(folder: Path, tmp_path: Path) -> Non
     assert not (tmp_path.parent / "parts.sknd").exists()
 
 
-def test_the_inputs_tell_the_evaluator_what_a_model_leaves_open() -> None:
+def test_the_inputs_give_the_evaluator_what_a_model_leaves_open() -> None:
     text = (
         "# dialect: tools\nimport layout;\n"
         "graph G { @input { x: real[n]; ps: real[2]..(k|4); } @output { y: real; z: real; }\n"

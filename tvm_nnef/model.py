@@ -369,7 +369,7 @@ def _check_container(
     assert container.main is not None
     main = container.read_source(container.main)
     folders = [search_folder(folder) for folder in search_path]
-    told, ambiguities = _dialect(container, dialect)
+    chosen_dialect, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
@@ -378,9 +378,9 @@ def _check_container(
         for folder in folders:
             if folder.exists(file):
                 return folder.read_source(file)
-        return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
+        return (standard_module(parts[0], chosen_dialect) if len(parts) == 1 else ()) or None
 
-    return check_program(main, load, dialect=told, ambiguities=ambiguities)
+    return check_program(main, load, dialect=chosen_dialect, ambiguities=ambiguities)
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:

@@ -122,7 +122,7 @@ class Writer:
         return made if node.dtype is None else _cast(made, self._dtype(node.dtype))
 
 
-def settled(scalar: Typed) -> Typed:
+def completed(scalar: Typed) -> Typed:
     """A scalar as it is stored in a tensor: conditions are int8."""
     return replace(_number(scalar), number=None)
 

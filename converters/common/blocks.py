@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tvm_nnef.converters.common.common_names import Scopes, common_name, scopes_of, title
 from tvm_nnef.converters.common.dimensions import Dimensions, unbound
 from tvm_nnef.converters.common.emission import is_literal
-from tvm_nnef.converters.common.names import is_path, tells
+from tvm_nnef.converters.common.names import is_path, shows
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.tensors import (
     Argument,
@@ -82,7 +82,7 @@ def _sources(steps: Sequence[Step]) -> list[str]:
         each.source
         for step in steps
         for each in reads(step)
-        if isinstance(each, Tensor) and each.value is not None and tells(each.source)
+        if isinstance(each, Tensor) and each.value is not None and shows(each.source)
     )
     return [*filter(is_path, map(_source, _made(steps))), *weights]
 

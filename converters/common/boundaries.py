@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from tvm_nnef.converters.common.names import is_path, parts, tells
+from tvm_nnef.converters.common.names import is_path, parts, shows
 from tvm_nnef.converters.common.repeats import Repeat
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.tensors import Step, Tensor
@@ -161,6 +161,6 @@ def _name(unit: Sequence[Step]) -> tuple[str, ...]:
             if is_path(each.source):
                 return parts(each.source)
         for each in reads(step):
-            if isinstance(each, Tensor) and each.value is not None and tells(each.source):
+            if isinstance(each, Tensor) and each.value is not None and shows(each.source):
                 return parts(each.source)
     return ()

@@ -89,8 +89,8 @@ def common_name(names: Iterable[str], scopes: Scopes) -> str:
     if 2 * count > len(every):
         return "_".join(most)
     plain, count = Counter("_".join(_without_numbers(each)) for each in every).most_common(1)[0]
-    tells = len(plain) > _SHORTEST and not plain.startswith("onnx_")
-    return plain if tells and 2 * count > len(every) else ""
+    shows = len(plain) > _SHORTEST and not plain.startswith("onnx_")
+    return plain if shows and 2 * count > len(every) else ""
 
 
 def _inside(words: tuple[str, ...], scope: tuple[str, ...]) -> tuple[str, ...]:

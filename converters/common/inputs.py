@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
 from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, symbol
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import MAX_RANK, Open, OpenShape, Type
+from tvm_nnef.converters.common.types import MAX_RANK, PartialShape, PartialSize, Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -31,7 +31,7 @@ def input_tensors(
     found: list[Tensor] = []
     wrong: list[Diagnostic] = []
     symbols: dict[str, Symbolic] = {}
-    settled = _settled(declared, shapes)
+    completed = _completed(declared, shapes)
     for name, known in declared.items():
         given = shapes.get(name)
         rank = _wrong_rank(name, known.shape, given, path)
@@ -39,10 +39,10 @@ def input_tensors(
             wrong.append(rank)
             continue
         dtype = dtypes.get(name) or known.dtype
-        wanted: OpenShape = known.shape if given is None else tuple(given)
-        shape = None if wanted is None else _shape(name, wanted, settled, bounds, symbols)
+        wanted: PartialShape = known.shape if given is None else tuple(given)
+        shape = None if wanted is None else _shape(name, wanted, completed, bounds, symbols)
         if dtype is None or shape is None:
-            wrong.append((problems or {}).get(name) or _open_input(name, dtype, wanted, path))
+            wrong.append((problems or {}).get(name) or _partial_input(name, dtype, wanted, path))
             continue
         found.append(Tensor(dtype, shape, name))
     for name in sorted({*shapes, *dtypes} - {*declared, *others}):
@@ -54,7 +54,7 @@ def input_tensors(
 
 
 def _wrong_rank(
-    name: str, shape: OpenShape, given: Sequence[int | str] | None, path: str
+    name: str, shape: PartialShape, given: Sequence[int | str] | None, path: str
 ) -> Diagnostic | None:
     """What is wrong with the number of dimensions of an input, by the source or by the user."""
     if given is not None and shape is not None and len(given) != len(shape):
@@ -70,7 +70,7 @@ def _wrong_rank(
     return None
 
 
-def _shown(shape: OpenShape) -> str:
+def _shown(shape: PartialShape) -> str:
     if shape is None:
         return "no rank"
     return ", ".join("?" if size is None else str(size) for size in shape) or "a scalar"
@@ -78,8 +78,8 @@ def _shown(shape: OpenShape) -> str:
 
 def _shape(
     name: str,
-    wanted: Sequence[Open],
-    settled: Mapping[str, int],
+    wanted: Sequence[PartialSize],
+    completed: Mapping[str, int],
     bounds: Bounds,
     symbols: dict[str, Symbolic],
 ) -> Shape | None:
@@ -90,8 +90,8 @@ def _shape(
         if not isinstance(key, str):
             sizes.append(key)
             continue
-        if key in settled:
-            sizes.append(settled[key])
+        if key in completed:
+            sizes.append(completed[key])
             continue
         bound = bound_of_dimension(bounds, key, name, axis)
         if bound <= 0:
@@ -102,7 +102,7 @@ def _shape(
     return tuple(sizes)
 
 
-def _settled(
+def _completed(
     declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, int]:
     """The values of named dimensions that follow from the shapes given for some inputs."""
@@ -115,7 +115,7 @@ def _settled(
     }
 
 
-def _open_input(name: str, dtype: str | None, dims: OpenShape, path: str) -> Diagnostic:
+def _partial_input(name: str, dtype: str | None, dims: PartialShape, path: str) -> Diagnostic:
     if dtype is None:
         hint = f"give it: dtypes={{'{name}': 'float32'}}"
         return Diagnostic(f"the dtype of input '{name}' is not known", hint=hint, file=path)

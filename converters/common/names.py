@@ -25,7 +25,7 @@ def parts(name: str) -> tuple[str, ...]:
     return tuple(filter(None, _SEPARATORS.split(without_suffix(name))))
 
 
-def tells(source: str) -> bool:
+def shows(source: str) -> bool:
     """Whether a name of a weight says more than that somebody has counted."""
     words = sum(not part.isdigit() for part in parts(source))
     return words > 1 and not source.startswith("onnx::")

@@ -134,7 +134,7 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
         case Invocation(operator):
             every = (each for invoked in unit for each in invoked.results)
             return (id(operator), tuple(each is None for each in every))
-        case Call(operator, types, attributes) if not is_open(step):
+        case Call(operator, types, attributes) if not is_dynamic(step):
             arguments = tuple(map(_argument, step.arguments))
             made = tuple(map(_argument, step.results))
             given = tuple((name, _attribute(value)) for name, value in attributes.items())
@@ -142,7 +142,7 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
     return object()
 
 
-def is_open(step: Step) -> bool:
+def is_dynamic(step: Step) -> bool:
     """Whether a step has to do with packs, or with data-dependent dimensions."""
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):

@@ -16,9 +16,9 @@ from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 MAX_RANK = 64
 """The dimensions that a tensor may have; NumPy has the same limit."""
 
-Open: TypeAlias = "Size | str | None"
+PartialSize: TypeAlias = "Size | str | None"
 """A dimension, the name of one, or nothing known."""
-OpenShape: TypeAlias = "tuple[Open, ...] | None"
+PartialShape: TypeAlias = "tuple[PartialSize, ...] | None"
 """A shape of which some dimensions are names, or not known at all, or nothing is known."""
 Array: TypeAlias = "NDArray[np.generic]"
 
@@ -28,7 +28,7 @@ class Type:
     """What is known of a value before it is converted; a dtype of None is not known."""
 
     dtype: str | None
-    shape: OpenShape
+    shape: PartialShape
 
     @property
     def static(self) -> Shape | None:

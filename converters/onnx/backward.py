@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from tvm_nnef.converters.common.types import Open, OpenShape, Type
+from tvm_nnef.converters.common.types import PartialShape, PartialSize, Type
 from tvm_nnef.converters.onnx.inference import UNKNOWN
 
 _SAME_SHAPE = frozenset(
@@ -33,23 +33,23 @@ def backward(nodes: Sequence[onnx.NodeProto], known: Mapping[str, Type]) -> dict
     for node in reversed(nodes):
         if not node.output or node.output[0] not in found:
             continue
-        shape = _settled(found[node.output[0]].shape, symbols)
+        shape = _completed(found[node.output[0]].shape, symbols)
         if shape is None:
             continue
         if node.op_type in _SAME_SHAPE and node.input:
             _add(found, node.input[0], shape, symbols)
         elif node.op_type in _BROADCASTING:
             _broadcast(found, node.input, shape, symbols)
-    return {name: Type(each.dtype, _settled(each.shape, symbols)) for name, each in found.items()}
+    return {name: Type(each.dtype, _completed(each.shape, symbols)) for name, each in found.items()}
 
 
-def _settled(shape: OpenShape, symbols: Mapping[str, int]) -> OpenShape:
+def _completed(shape: PartialShape, symbols: Mapping[str, int]) -> PartialShape:
     if shape is None:
         return None
     return tuple(symbols.get(each, each) if isinstance(each, str) else each for each in shape)
 
 
-def _add(found: dict[str, Type], name: str, shape: OpenShape, symbols: dict[str, int]) -> None:
+def _add(found: dict[str, Type], name: str, shape: PartialShape, symbols: dict[str, int]) -> None:
     """Infers the dynamic dimensions of a tensor, and the symbols that they are."""
     old = found.get(name, UNKNOWN)
     if shape is None or (old.shape is not None and len(old.shape) != len(shape)):
@@ -65,11 +65,11 @@ def _add(found: dict[str, Type], name: str, shape: OpenShape, symbols: dict[str,
 def _broadcast(
     found: dict[str, Type],
     names: Sequence[str],
-    shape: Sequence[Open],
+    shape: Sequence[PartialSize],
     symbols: dict[str, int],
 ) -> None:
     """A dimension of a result is that of the only operand that may have it; 1 is that of all."""
-    operands = [(name, _settled(found.get(name, UNKNOWN).shape, symbols)) for name in names]
+    operands = [(name, _completed(found.get(name, UNKNOWN).shape, symbols)) for name in names]
     for position, (name, own) in enumerate(operands):
         others = [other for location, (_, other) in enumerate(operands) if location != position]
         if own is None and all(other is not None and not other for other in others):
@@ -85,7 +85,7 @@ def _broadcast(
         _add(found, name, tuple(sizes), symbols)
 
 
-def _size(own: Open, result: Open, others: Sequence[Open]) -> Open:
+def _size(own: PartialSize, result: PartialSize, others: Sequence[PartialSize]) -> PartialSize:
     """The dimension of an operand, from those of the result and of the others."""
     if isinstance(own, int) or not isinstance(result, int):
         return own
@@ -94,5 +94,5 @@ def _size(own: Open, result: Open, others: Sequence[Open]) -> Open:
     return own
 
 
-def _padded(shape: Sequence[Open], rank: int) -> tuple[Open, ...]:
+def _padded(shape: Sequence[PartialSize], rank: int) -> tuple[PartialSize, ...]:
     return (*((1,) * (rank - len(shape))), *shape)

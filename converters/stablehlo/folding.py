@@ -79,8 +79,8 @@ def fold(operation: Operation) -> Tensor | None:
         size = operation.inputs[0].shape[operation.integer("dimension")]
         return of_sizes([size], (), operation.dtype())
     if kind in _WINDOWED and 0 in operation.sizes and None not in operation.sizes:
-        dtype = operation.dtype()
-        return Tensor(dtype, tuple(operation.sizes), "", np.zeros(operation.sizes, dtype))
+        dtype, shape = operation.dtype(), operation.static_shape()
+        return Tensor(dtype, shape, "", np.zeros(shape, dtype))
     if not all(_is_known(each) for each in operation.inputs):
         return None
     try:

@@ -22,8 +22,8 @@ from tvm_nnef.converters.tile.shapes import (
     Sizes,
     broadcast,
     check_output,
+    complete_inputs,
     promoted,
-    settle_inputs,
 )
 from tvm_nnef.converters.tile.tracing import (
     Access,
@@ -244,7 +244,7 @@ def convert_trace(
         tensors = in_order(trace)
         if len(tensors) > MAX_TENSORS:
             raise Mistake(f"the function makes more than {MAX_TENSORS} tensors", "split it")
-        inputs, dims, sizes = settle_inputs(trace, tensors, shapes, dtypes, bounds, path)
+        inputs, dims, sizes = complete_inputs(trace, tensors, shapes, dtypes, bounds, path)
     except Mistake as mistake:
         raise mistake.at(trace.location) from None
     work = _Conversion(trace, sizes, Namer([each.name for each in trace.inputs]))

@@ -78,7 +78,7 @@ class Sizes:
                     )
 
 
-def settle_inputs(
+def complete_inputs(
     trace: Trace,
     tensors: Sequence[Tensor],
     shapes: Mapping[str, Sequence[int | str]],

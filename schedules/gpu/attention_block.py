@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.extremes import least
+from tvm_nnef.min_max import min_value
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.attention import Attention
@@ -91,7 +91,7 @@ class CoreBlock:
         def cleared(i: Index) -> tirx.Stmt:
             return emit.sequence(
                 [
-                    tirx.BufferStore(self._highest, least(_REAL), [i]),
+                    tirx.BufferStore(self._highest, min_value(_REAL), [i]),
                     tirx.BufferStore(self._total, _real(0), [i]),
                 ]
             )
@@ -163,10 +163,10 @@ class CoreBlock:
             edges = self._queries.limit(at_row), keys.limit(at_key)
             limits = launch.limits(self._batch.limit, *edges)
             if limits:
-                value = tirx.if_then_else(launch.within(limits), value, least(_REAL))
+                value = tirx.if_then_else(launch.within(limits), value, min_value(_REAL))
             return tirx.BufferStore(self._scores, value, [number])
 
-        def greatest(i: Index) -> tirx.Stmt:
+        def largest(i: Index) -> tirx.Stmt:
             values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
             found = values[0]
             for value in values[1:]:
@@ -176,7 +176,7 @@ class CoreBlock:
         return emit.sequence(
             [
                 own_elements(self._tile.own_rows, own, score, self._dtype),
-                self._unrolled(self._tile.own_rows, greatest),
+                self._unrolled(self._tile.own_rows, largest),
             ]
         )
 
@@ -191,7 +191,7 @@ class CoreBlock:
         def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
             return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
 
-        def greatest(i: Index, other: Index) -> tirx.Stmt:
+        def largest(i: Index, other: Index) -> tirx.Stmt:
             value = self._partial[(self._position(row, other, i),)]
             return set_to(base, tirx.Max(base[(zero,)], value))
 
@@ -211,11 +211,11 @@ class CoreBlock:
         def own_row(i: Index) -> tirx.Stmt:
             highest, count = self._highest[(i,)], self._number(tile.own_columns)
             # A row with no score above -inf so far has weights of 0.
-            is_empty = base[(zero,)] <= least(_REAL)
+            is_empty = base[(zero,)] <= min_value(_REAL)
             return emit.sequence(
                 [
                     set_to(base, highest),
-                    self._loop(tile.column_threads, lambda other: greatest(i, other)),
+                    self._loop(tile.column_threads, lambda other: largest(i, other)),
                     set_to(scale, highest),
                     tirx.BufferStore(self._highest, base[(zero,)], [i]),
                     set_to(base, tirx.Select(is_empty, _real(0), base[(zero,)])),

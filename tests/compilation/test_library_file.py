@@ -177,7 +177,7 @@ def test_metadata_of_another_version_are_refused(change: str, executable: Execut
     assert caught.value.diagnostics[0].hint
 
 
-def test_what_is_no_metadata_is_refused() -> None:
+def test_what_is_not_metadata_is_refused() -> None:
     for text in ("", "3", "[]", "{}", "null", "[" * 100_000):
         with pytest.raises(NnefError):
             read_metadata(text)

@@ -82,7 +82,7 @@ def test_what_is_read_is_a_copy(executable):
     assert executable.state[COUNT].tolist() == [10, 10]
 
 
-def test_reset_restores_what_the_model_came_with(executable):
+def test_reset_restores_what_the_model_was_made_with(executable):
     executable([1, 2])
     executable.reset()
     assert executable.state[COUNT].tolist() == [10, 10]

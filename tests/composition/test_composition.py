@@ -348,7 +348,7 @@ def test_shapes_of_outputs(composed: Composed) -> None:
     assert shapes == [(5, 6, 1, 2), (5, 6), (5, 4, 6, 1, 2)]
 
 
-def test_chain_of_invocations_is_told(refused: Refused) -> None:
+def test_chain_of_invocations_is_reported(refused: Refused) -> None:
     error = refused(
         """
         operator inner { @attrib { a: int; } @input { x: real[]; } @output { y: real[]; }

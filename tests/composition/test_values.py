@@ -1,4 +1,4 @@
-"""Rules that numbers tell: components, shapes and state, evaluated from text (2.4 to 2.15)."""
+"""Rules that show in numbers: components, shapes and state, evaluated from text (2.4 to 2.15)."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_what_cannot_be(options, message, hint):
     assert message in problem.message and hint in problem.hint
 
 
-def test_all_wrong_names_are_told_at_once():
+def test_all_wrong_names_are_reported_at_once():
     with pytest.raises(NnefError) as caught:
         assign(graph([X], []), named={"a": "int8", "b": "int8", "x": "int8"})
     assert len(caught.value.diagnostics) == 3

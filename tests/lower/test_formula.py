@@ -378,8 +378,8 @@ def test_conversions_truncate_and_saturate(make):
     data = np.array([-1.9, 1.9, np.nan, np.inf, -np.inf, 3e9, -3e9, 2147483520.0], "float32")
     step = Statement(loops(i=8), (Store(y, at(N), "=", Cast("int", Load(x, at(N)))),))
     (found,) = make.run_formula(Formula((Fill(y, integer(0)),), (step,)), {x: data})
-    greatest, least = 2**31 - 1, -(2**31)
-    np.testing.assert_array_equal(found, [-1, 1, 0, greatest, least, greatest, least, 2147483520])
+    largest, least = 2**31 - 1, -(2**31)
+    np.testing.assert_array_equal(found, [-1, 1, 0, largest, least, largest, least, 2147483520])
 
 
 def test_float16_is_computed_in_float32_and_narrowed_once(make):

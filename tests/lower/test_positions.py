@@ -47,7 +47,7 @@ def statement(**extents: int) -> Statement:
     ids=["index", "number", "group and member", "gap and offset", "one group", "overlap",
          "mirrored", "product", "division"],
 )  # fmt: skip
-def test_places(subscript, extents, expected):
+def test_positions(subscript, extents, expected):
     assert position_of(subscript, statement(**extents)) == expected
 
 
@@ -56,7 +56,7 @@ COEFFICIENTS = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 
 @given(COEFFICIENTS, st.lists(st.integers(1, 4), min_size=3, max_size=3), st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
-def test_a_place_is_found_only_where_no_two_steps_write_the_same_position(
+def test_a_position_is_found_only_where_no_two_steps_write_the_same_position(
     coefficients, sizes, offset
 ):
     names = "ijk"[: len(coefficients)]

@@ -32,7 +32,7 @@ def rows(length, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(("length", "count"), SIZES)
-def test_first_places(length, count, largest, dtype):
+def test_first_positions(length, count, largest, dtype):
     data = rows(length, dtype)
     kernel = sorting_function((1, ROWS, length), count, dtype, Sort(largest))
     found = runtime_tensor(np.zeros((1, ROWS, count), "int32"))

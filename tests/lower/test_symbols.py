@@ -118,7 +118,7 @@ def test_the_digits_of_a_position_may_be_symbols() -> None:
     assert position_of(Binary("add", Index("i"), Index("j")), statement(i=S, j=S)) is None
 
 
-def test_a_kernel_is_told_what_no_shape_tells() -> None:
+def test_a_kernel_takes_the_symbols_that_no_shape_has() -> None:
     twice = dimensions.mul(S, 2)
     assert untold([(twice, 3)]) == [S]
     assert untold([(twice, S), (3,)], [T, 1.5, True]) == [T]
@@ -144,7 +144,7 @@ def first(count):
     return lowering
 
 
-def test_a_users_function_may_decide_an_extent() -> None:
+def test_a_users_function_may_decide_a_dimension() -> None:
     executable = tvm_nnef.build(TEXT, lowerings={"main.pick": first(3)}, progress=False)
     for size in (2, 10):
         x = np.arange(size, dtype="float32")

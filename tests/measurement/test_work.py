@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from tvm_nnef import extremes
+from tvm_nnef import min_max
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.measurement.kernels import random_arguments
@@ -46,7 +46,7 @@ def exponential() -> Any:
 def maxima() -> Any:
     x = te.placeholder((4, 6), name="x")
     k = te.reduce_axis((0, 6), name="k")
-    larger = te.comm_reducer(extremes.greater, extremes.least)
+    larger = te.comm_reducer(min_max.maximum, min_max.min_value)
     return function(x, te.compute((4,), lambda i: larger(x[i, k] * x[i, k], axis=k)))
 
 
@@ -70,7 +70,7 @@ def order_of_few() -> Any:
 
 def argmax() -> Any:
     x = te.placeholder((4, 6), name="x")
-    return function(x, extremes.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
+    return function(x, min_max.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
 
 
 @pytest.mark.parametrize(

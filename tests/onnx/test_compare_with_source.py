@@ -90,7 +90,7 @@ def test_a_wrong_converter_is_found(network: Any, operator: str, chained: bool) 
     assert json.loads(json.dumps(report.to_json()))["rows"][-1]["source"]["node"] == name
 
 
-def test_what_a_node_was_converted_to_is_told_with_lines(network: Any) -> None:
+def test_what_a_node_was_converted_to_is_reported_with_lines(network: Any) -> None:
     model = tvm_nnef.convert(network, converters={"ThresholdedRelu": _threshold})
     report = compared(model, network)
     row = report.first_difference
@@ -110,7 +110,7 @@ def test_a_node_without_a_name_has_a_number(network: Any) -> None:
     assert row.origin.node == "number 1"
 
 
-def test_branches_and_open_extents(make_model: Any) -> None:
+def test_branches_and_dynamic_dimensions(make_model: Any) -> None:
     """The results of a branch are compared; dimensions are those of the inputs that are given."""
 
     def body(operator: str) -> Any:

@@ -138,7 +138,7 @@ def test_large_constants_in_functions(make_model: Any) -> None:
     ({"value": helper.make_tensor("t", onnx.TensorProto.FLOAT8E4M3FN, [1], [1.0])},
      "its attribute 'value': .* elements of type float8e4m3fn"),
 ])  # fmt: skip
-def test_what_is_no_constant(make_model: Any, attributes: Any, words: str) -> None:
+def test_what_is_not_a_constant(make_model: Any, attributes: Any, words: str) -> None:
     proto = make_model([node("Constant", [], ["y"], **attributes)], [], [("y", "float32", [1])])
     with pytest.raises(NnefError, match=words):
         tvm_nnef.convert(proto)

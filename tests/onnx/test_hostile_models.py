@@ -55,7 +55,7 @@ FILES: dict[str, tuple[Callable[[Any], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_that_are_no_models(product: Any, tmp_path: Path, name: str) -> None:
+def test_files_that_are_not_models(product: Any, tmp_path: Path, name: str) -> None:
     make, words = FILES[name]
     file = tmp_path / "m.onnx"
     file.write_bytes(make(product))
@@ -63,7 +63,7 @@ def test_files_that_are_no_models(product: Any, tmp_path: Path, name: str) -> No
         tvm_nnef.convert(file)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").mkdir()
     with pytest.raises(NnefError, match="cannot be read"):
         tvm_nnef.convert(tmp_path / "m.onnx")
@@ -199,7 +199,7 @@ EXTERNAL: dict[str, tuple[dict[str, object], str]] = {
     "not there": ({"location": "v.bin"}, "is not there"),
     "beyond the end": ({"location": "w.bin", "offset": 9}, "has 56 bytes, but it needs 48 from 9"),
     "negative offset": ({"location": "w.bin", "offset": -8}, "its offset in the file is '-8'"),
-    "no number": ({"location": "w.bin", "offset": "x"}, "its offset in the file is 'x'"),
+    "not a number": ({"location": "w.bin", "offset": "x"}, "its offset in the file is 'x'"),
     "huge offset": ({"location": "w.bin", "offset": 10**30}, "its offset in the file"),
     "a name of 300 letters": ({"location": "a" * 300}, "cannot be read: File name too long"),
     "wrong length": ({"location": "w.bin", "length": 44}, "needs 48 bytes, but 44 are declared"),

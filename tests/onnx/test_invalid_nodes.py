@@ -94,7 +94,7 @@ def test_a_converter_of_ones_own_may_have_attributes_of_its_own() -> None:
     np.testing.assert_array_equal(y, 2 * x)
 
 
-def test_all_are_told_at_once_in_branches_and_functions_and_behind_others() -> None:
+def test_all_are_reported_at_once_in_branches_and_functions_and_after_others() -> None:
     def branch(*nodes: Any) -> Any:
         return onnx.helper.make_graph(list(nodes), "b", [], [info("r", 1, None)])
 

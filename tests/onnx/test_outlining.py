@@ -231,7 +231,7 @@ UNEQUAL: Mapping[str, Callable[[list[Any]], None]] = {
 
 
 @pytest.mark.parametrize("what", UNEQUAL)
-def test_what_is_not_equal_is_no_block(make_model: Any, both: Any, what: str) -> None:
+def test_what_is_not_equal_is_not_a_block(make_model: Any, both: Any, what: str) -> None:
     nodes, read = [], "x"
     for number in range(2):
         results = [f"/l.{number}/{each}" for each in "abcde"]
@@ -247,7 +247,7 @@ def test_what_is_not_equal_is_no_block(make_model: Any, both: Any, what: str) ->
     assert blocks(both(proto, X)[0]) == []
 
 
-def test_machine_types_are_those_of_the_source_inside(make_model: Any, both: Any) -> None:
+def test_dtypes_are_those_of_the_source_inside(make_model: Any, both: Any) -> None:
     """Blocks of float16 that count in int8, which wraps around; float32 ones are another block."""
     nodes: list[Any] = []
     for dtype, read in (("FLOAT16", "h"), ("FLOAT", "x")):
@@ -300,8 +300,8 @@ def test_numbers_of_elements_may_differ(make_model: Any, both: Any) -> None:
     assert "e: real[2, d];" in text(model)
 
 
-def test_open_extents_are_told_by_inputs_or_given(make_model: Any, both: Any) -> None:
-    """Layers reshape to [n, 2, 2] and back; where no input tells n, it is an attribute."""
+def test_dynamic_dimensions_are_inferred_from_inputs_or_given(make_model: Any, both: Any) -> None:
+    """Layers reshape to [n, 2, 2] and back; if no input has n, it is an attribute."""
     nodes = [
         node("Shape", ["x"], ["shape"]),
         node("Gather", ["shape", "zero"], ["n"]),

@@ -43,7 +43,7 @@ def wrong_in_five_ways(make_model: Any) -> Any:
     return proto
 
 
-TOLD = (
+REPORTED = (
     ("tensor 'words' has elements of type string", "types that can be: bfloat16"),
     ("node 'unknown' (Frobnicate, opset 20): there is no converter", "{'Frobnicate': function}"),
     ("node 'foreign' (own::Whiten, opset 1): there is no converter", "{'own::Whiten': function}"),
@@ -52,21 +52,21 @@ TOLD = (
 )
 
 
-def test_all_that_is_wrong_is_told_at_once(
+def test_all_that_is_wrong_is_reported_at_once(
     wrong_in_five_ways: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(wrong_in_five_ways)
     found = [(each.message, each.hint or "") for each in caught.value.diagnostics]
-    assert len(found) == len(TOLD), "neither 'after' nor 'text', whose inputs are not there"
-    for (message, hint), (words, advice) in zip(found, TOLD, strict=True):
+    assert len(found) == len(REPORTED), "neither 'after' nor 'text', whose inputs are not there"
+    for (message, hint), (words, advice) in zip(found, REPORTED, strict=True):
         assert words in message
         assert advice in hint
     file = tmp_path / "m.onnx"
     onnx.save(wrong_in_five_ways, file)
     assert main(["convert", str(file), str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().err
-    assert shown.count("m.onnx: error: ") == len(TOLD)
+    assert shown.count("m.onnx: error: ") == len(REPORTED)
     assert not (tmp_path / "out").exists()
 
 
@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_converter_is_told_with_its_node(scale: Any, name: str) -> None:
+def test_a_wrong_converter_is_reported_with_its_node(scale: Any, name: str) -> None:
     function, words, hint = WRONG[name]
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(scale, converters={"own.domain::Scale": function})
@@ -155,7 +155,7 @@ def test_a_wrong_converter_may_be_in_a_file_of_any_name(scale: Any, tmp_path: Pa
     assert (diagnostic.hint or "").endswith("it failed in conversion.py:3")
 
 
-def test_what_is_no_converter(scale: Any) -> None:
+def test_what_is_not_a_converter(scale: Any) -> None:
     for converters in ({"own.domain::Scale": 3}, [_scale]):
         with pytest.raises(NnefError, match="is not a converter"):
             tvm_nnef.convert(scale, converters=converters)

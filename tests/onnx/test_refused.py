@@ -56,7 +56,7 @@ def test_types_and_operators(proto: Any, message: str, hint: str) -> None:
     assert hint in (found.hint or "")
 
 
-def test_inputs_that_are_no_tensors() -> None:
+def test_inputs_that_are_not_tensors() -> None:
     value = onnx.helper.make_value_info("x", SEQUENCE)
     result = onnx.helper.make_tensor_value_info("y", FLOAT, None)
     graph = onnx.helper.make_graph(

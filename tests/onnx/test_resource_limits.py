@@ -214,7 +214,7 @@ def test_shapes_that_an_operator_does_not_expect() -> None:
 
 
 @pytest.mark.parametrize("opset", [11, 13])
-def test_a_slice_at_computed_places_inside_a_loop(opset: int) -> None:
+def test_a_slice_at_computed_positions_inside_a_loop(opset: int) -> None:
     """The declared shape of what the body gives decides on that of the slice."""
     info = helper.make_tensor_value_info
     # Since opset 13 the axis is a constant, here one outside of the body.

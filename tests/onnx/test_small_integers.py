@@ -84,7 +84,7 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 127)]
 )
-def test_products_of_the_extremes_are_exact(dtype: str, zero: int) -> None:
+def test_products_of_the_max_and_min_are_exact(dtype: str, zero: int) -> None:
     limits = np.iinfo(dtype)
     x, w = (RANDOM.choice(np.array([limits.min, limits.max], dtype), s) for s in ((3, 65), (65, 9)))
     zeros = {"xz": np.array(zero, dtype), "wz": np.array(zero, dtype)}

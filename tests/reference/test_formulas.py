@@ -253,7 +253,7 @@ def test_lookup_of_a_pack_at_run_time(items):
 
 
 @pytest.mark.parametrize("extents", [{"i": 0, "j": 3}, {"i": 2, "j": 0}])
-def test_empty_extents_leave_the_fill(extents):
+def test_empty_dimensions_leave_the_fill(extents):
     x, y = tensor("x", (0, 3)), tensor("y", (2,), role="result")
     step = Statement(loops(**extents), (Store(y, at(i), "+=", load(x, i, j)),))
     (found,) = run(Formula(fills(y, value=4.0), (step,)), {x: np.zeros((0, 3), "float32")})

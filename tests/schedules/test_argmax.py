@@ -9,7 +9,7 @@ import pytest
 from tvm import relax, te, tirx
 
 import tvm_nnef
-from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.limits import arg_reduction
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def test_all_dtypes(kernels):
 
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
-OPEN = {
+DYNAMIC = {
     "rows": ((N, 37), [1], [(1, 37), (5, 37)]),
     "long_rows": ((3, N), [1], [(3, 0), (3, 1), (3, 5), (3, 63), (3, 64), (3, 65), (3, 1009)]),
     "columns": ((N, M), [0], [(1, 1), (5, 3), (64, 15), (9, 16), (7, 131)]),
@@ -137,11 +137,11 @@ OPEN = {
 
 
 def test_dynamic_dimensions(kernels):
-    cases = {name: (search(axes), [shape]) for name, (shape, axes, _) in OPEN.items()}
+    cases = {name: (search(axes), [shape]) for name, (shape, axes, _) in DYNAMIC.items()}
     mod = kernels.scheduled(kernels.functions(cases))
     assert not kernels.strategies(mod) & SLOW
     machine = kernels.machine(mod)
-    for name, (_, axes, shapes) in OPEN.items():
+    for name, (_, axes, shapes) in DYNAMIC.items():
         for shape in shapes:
             x = awkward(shape, "float32")
             (found,) = machine[name](runtime_tensor(x))

@@ -80,7 +80,7 @@ def test_what_stands_around_is_computed_in_the_same_kernel(kernels):
     np.testing.assert_array_equal(kernels.run(mod, [x, bias]), wanted)
 
 
-def test_conditions_of_a_size_that_a_run_tells(kernels):
+def test_conditions_of_a_size_known_only_at_run_time(kernels):
     n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
     cases = {
         "rows": (call(lambda data: joined(data, [1], ANY)), [((n, m), "bool")]),

@@ -1,4 +1,4 @@
-"""Convolutions whose weights are infinite or no number here and there: padding is left out.
+"""Convolutions whose weights are infinite or NaN here and there: padding is left out.
 
 Where a window lies outside of the data nothing is multiplied, so that what a weight is there does
 not matter. Formulas and ``nn.conv`` agree in that, and run in the same loops.
@@ -169,16 +169,16 @@ def test_nothing_outside_of_the_data_is_multiplied(tmp_path):
             np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-OPEN = {
+DYNAMIC = {
     # the channel that is read, the shape of the weights, and the sizes without those of space
     "dense": ("d", "16,6,3,3", Case((2, 6, 1, 1), 16, (3, 3), (1, 1), (1, 1), (1, 1))),
     "depthwise": ("z", "6,1,3,3", Case((2, 6, 1, 1), 6, (3, 3), (1, 1), (1, 1), (1, 1), 6)),
 }
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", DYNAMIC)
 def test_nothing_outside_of_data_of_any_height_and_width_is_multiplied(name):
-    channel, weights, case = OPEN[name]
+    channel, weights, case = DYNAMIC[name]
     loaded = tvm_nnef.load_model(
         f"""operator conv {{ @input {{ x: real[n,c,h,v]; f: real[o,e,p,q]; }}
           @output {{ y: real[n,o,h,v]; }}

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_no_number_stays(name: str) -> None:
+def test_nan_stays(name: str) -> None:
     function, arrays, expected = CASES[name]
     found = run(function, *map(np.asarray, arrays))
     np.testing.assert_array_equal(found, expected)
@@ -83,7 +83,7 @@ def pools() -> list[tuple[str, Any, Any, dict[str, Any]]]:
     ]
 
 
-def greatest(
+def largest(
     x: Any, pool_size: Any, strides: Any = (), dilation: Any = (), padding: Any = ()
 ) -> Any:
     """The largest element of each window of the dimensions after the first two."""
@@ -104,7 +104,7 @@ def greatest(
 @pytest.mark.parametrize("last", [False, True])
 def test_pooling(number: int, last: bool) -> None:
     name, x, layout, attributes = pools()[number]
-    expected = greatest(x, **attributes)
+    expected = largest(x, **attributes)
     if last:
         x, expected = (np.moveaxis(each, 1, -1).copy() for each in (x, expected))
         layout = layout[0] + layout[2:] + "C"

@@ -76,7 +76,7 @@ def test_one_binary_for_all_sizes(kernels, target):
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=2e-4)
 
 
-def test_extents_that_are_formulas_get_symbols(kernels):
+def test_dimensions_that_are_formulas_get_symbols(kernels):
     scheduled = kernels.scheduled(module(network, (N, 6, H, W)))
     for function in prim_functions(scheduled).values():
         extents = [e for p in function.params if hasattr(p, "shape") for e in p.shape]
@@ -134,7 +134,7 @@ def test_means_of_windows(kernels):
             np.testing.assert_allclose(result.numpy(), mean(x, *case), rtol=1e-5, atol=1e-5)
 
 
-def test_order_of_extents_that_are_certain():
+def test_order_of_dimensions_that_are_certain():
     assert sizes.is_at_most(H, H + W)
     assert not sizes.is_at_most(H + W, H)
     assert not sizes.is_at_most(H, W)

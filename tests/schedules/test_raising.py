@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.extremes import greater, smaller
+from tvm_nnef.limits import greater, smaller
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.graph.simplify import simplify
@@ -295,7 +295,7 @@ def test_windows_that_meet_no_data_give_nothing(kernels):
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
-def test_what_is_no_contraction_stays_as_it_is(kernels, name):
+def test_what_is_not_a_contraction_stays_as_it_is(kernels, name):
     function, shapes = LEFT_ALONE[name]
     mod = kernels.formula(function, *shapes)
     assert operators(raise_to_operators(mod)) == ["call_tir"]
@@ -360,7 +360,7 @@ OTHER_ELEMENTS = {
 
 
 @pytest.mark.parametrize("name", OTHER_ELEMENTS)
-def test_elements_at_other_places_stay_as_they_are(kernels, name):
+def test_elements_at_other_positions_stay_as_they_are(kernels, name):
     function, shapes = OTHER_ELEMENTS[name]
     assert operators(raise_to_operators(kernels.formula(function, *shapes))) == ["call_tir"]
 

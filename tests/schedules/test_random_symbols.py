@@ -89,7 +89,7 @@ def built(case):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(case=cases())
-def test_random_kernels_of_symbolic_extents(kernels, case):
+def test_random_kernels_of_symbolic_dimensions(kernels, case):
     mod, shapes = built(case)
     target = resolve("native")
     scheduled = run_phases(mod, target, "graph", "schedule")

@@ -162,7 +162,7 @@ CASES = {
         (copy, positive)),
     "from a start in data": Case(ROWS, COPY + "y[i,j] += y[i,|j-1|]", (copy, condition),
                                  "j > n[i,]"),
-    "as far back as data tell": Case(ROWS, COPY + "y[i,j] += y[i,|j-n[i,]|]", (copy, jump)),
+    "data-dependent distance": Case(ROWS, COPY + "y[i,j] += y[i,|j-n[i,]|]", (copy, jump)),
     "into rows of data": Case(ROWS, "y[n[i,],j] += x[i,j]", (scatter,)),
     "along an axis of data": Case(
         ROWS, COPY + "y[i,j] += y[|n[0,] == 0 ? i-1 : i|,|n[0,] == 0 ? j : j-1|]",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm import sym, tirx
 
-from tvm_nnef.extremes import greater, smaller
+from tvm_nnef.limits import greater, smaller
 from tvm_nnef.schedules.analysis import reducers
 
 VALUES = {"int32": (-7, 0, 5), "float32": (-1.5, 0.0, float("inf"), float("-inf"))}

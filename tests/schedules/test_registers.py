@@ -33,7 +33,7 @@ def assembler(mod, target):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_small_buffers_are_no_calls_of_the_runtime(kernels, name):
+def test_small_buffers_are_not_calls_of_the_runtime(kernels, name):
     build, shape = KERNELS[name]
     target = resolve("x86-64-v3")
     mod = kernels.scheduled(kernels.module(build, shape), target)
@@ -69,7 +69,7 @@ def test_only_small_local_buffers_go_to_the_stack(size, scope, marked):
 
 @pytest.mark.parametrize("stride", [-1, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
-def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
+def test_strided_loads_read_the_same_elements_and_nothing_after(stride, lanes):
     source = tirx.decl_buffer((256,), "float32", "x")
     first = tirx.Var("first", "int64")
     load = source[(tirx.Ramp(first, tirx.const(stride, "int64"), lanes),)]
@@ -143,12 +143,12 @@ def softmax_formula(x):
     """Softmax as a formula says it, with the exponentials written twice."""
     rows, columns = (int(extent) for extent in x.shape)
     step, again = (te.reduce_axis((0, columns), name) for name in "kl")
-    greatest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="largest")
+    largest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="largest")
     total = te.compute(
-        (rows,), lambda i: te.sum(te.exp(x[i, again] - greatest[i]), axis=again), name="total"
+        (rows,), lambda i: te.sum(te.exp(x[i, again] - largest[i]), axis=again), name="total"
     )
     return te.compute(
-        (rows, columns), lambda i, j: te.exp(x[i, j] - greatest[i]) / total[i], name="softmax"
+        (rows, columns), lambda i, j: te.exp(x[i, j] - largest[i]) / total[i], name="softmax"
     )
 
 
@@ -183,7 +183,7 @@ def test_the_peak_is_what_the_vectors_of_the_machine_can_do():
     assert 0.05e9 * per_cycle < peak < 2 * 8e9 * per_cycle
 
 
-def test_a_padding_in_front_of_a_convolution_is_its_own(kernels):
+def test_a_padding_before_a_convolution_is_its_own(kernels):
     weights = np.random.default_rng(3).standard_normal((6, 4, 3, 3)).astype("float32")
 
     def build(x):

@@ -72,7 +72,7 @@ def expected(x, steps):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_every_element_is_in_its_place(kernels, dtype):
+def test_every_element_is_at_its_position(kernels, dtype):
     after = op.negative if dtype == "float32" else (lambda x: x)
     mod = kernels.functions(
         {name: (built(steps, after), [(shape, dtype)]) for name, (shape, steps) in CASES.items()}

@@ -158,7 +158,7 @@ def test_valid_components_have_no_diagnostics(compose: str, expect_clean) -> Non
 
 
 @pytest.mark.parametrize(("compose", "message", "hint"), INVALID)
-def test_invalid_components_are_reported_at_their_place(
+def test_invalid_components_are_reported_at_their_location(
     compose: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(_text(compose), message, hint=hint, graph=False)

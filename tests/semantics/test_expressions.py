@@ -126,7 +126,7 @@ def test_valid_expressions_have_no_diagnostics(using: str, expect_clean) -> None
 
 
 @pytest.mark.parametrize(("using", "message", "hint"), INVALID)
-def test_invalid_expressions_are_reported_at_their_place(
+def test_invalid_expressions_are_reported_at_their_location(
     using: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(OPERATOR.format(using=using), message, hint=hint)

@@ -235,7 +235,7 @@ def test_sorting(name: str, against_jax: Any) -> None:
     against_jax(SORTS[name], reals(4, 5), integers(3, 4, 5))
 
 
-def test_what_is_no_number_is_sorted_last(against_jax: Any) -> None:
+def test_nan_is_sorted_last(against_jax: Any) -> None:
     x = np.array([[np.nan, 1, -0.0, np.inf, 0.0, -np.inf, -1, np.nan]], np.float32)
     against_jax(lambda x: (jnp.sort(x), jnp.argsort(x)), x)
 

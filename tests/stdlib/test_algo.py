@@ -82,7 +82,7 @@ def test_many_elements_are_sorted_in_their_order_of_magnitude(agree: Any) -> Non
 
 
 @pytest.mark.parametrize(("real", "int_"), [("float16", "int64"), ("float64", "int32")])
-def test_top_k_in_other_machine_types(real: str, int_: str, agree: Any) -> None:
+def test_top_k_in_other_dtypes(real: str, int_: str, agree: Any) -> None:
     x = np.array([1.0, 1.0009765625, -3.0, np.nan, 65504.0, np.inf])
     cases = [
         ("algo.top_k", {"k": k, "largest": largest}, [x], first(x, k, 0, largest))
@@ -217,7 +217,7 @@ graph G {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
-def test_extents_of_the_run(route: Any) -> None:
+def test_dimensions_of_the_run(route: Any) -> None:
     run: Any = functools.partial(tvm_nnef.evaluate, DYNAMIC)
     if route != "reference":
         run = tvm_nnef.build(tvm_nnef.from_nnef(DYNAMIC, route=route), progress=False)

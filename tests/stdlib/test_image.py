@@ -420,7 +420,7 @@ CORNERS, FIRST = np.array([[0, 0, 4, 6], [1, 1, 3, 5]], np.float32), np.zeros(2,
 
 with np.errstate(invalid="ignore"):
     NO_NUMBERS = {
-        "no numbers": (
+        "NaN": (
             {"x": LOST, "g": INSIDE, "r": CORNERS, "i": FIRST},
             [
                 ("image.nearest_downsample{axes=[3], factor=3}(x)", LOST[:, :, :, ::3]),

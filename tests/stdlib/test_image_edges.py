@@ -93,7 +93,7 @@ def test_no_axes_at_all(agree: Any) -> None:
 
 
 @pytest.mark.slow
-def test_extents_of_0_and_1(agree: Any) -> None:
+def test_dimensions_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
 
 
@@ -138,7 +138,7 @@ graph G {{
     assert lost.any(1).sum() == 8
 
 
-OPEN = """import image, nn;
+DYNAMIC = """import image, nn;
 graph G {
     @input { x: real[n|3, h|40, w|40]; }
     @output { a: real; b: real; c: real; }
@@ -155,11 +155,11 @@ graph G {
 @pytest.mark.parametrize("route", ["formula", "mapped"])
 def test_one_model_serves_every_size(route: Any) -> None:
     """Whether a dimension becomes smaller is decided in the run."""
-    module = tvm_nnef.from_nnef(OPEN, route=route)
+    module = tvm_nnef.from_nnef(DYNAMIC, route=route)
     executable = tvm_nnef.build(module, progress=False)
     for shape in ((1, 5, 9), (2, 17, 4), (3, 3, 40), (2, 4, 4)):
         x = real(*shape)
-        fixed = OPEN.replace("n|3, h|40, w|40", ", ".join(map(str, shape)))
+        fixed = DYNAMIC.replace("n|3, h|40, w|40", ", ".join(map(str, shape)))
         for found, expected in zip(executable(x), tvm_nnef.evaluate(fixed, x), strict=True):
             np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
 

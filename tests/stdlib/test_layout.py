@@ -17,7 +17,7 @@ def real(*shape: int) -> Any:
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
 
 

@@ -20,7 +20,7 @@ Case = tuple[str, dict[str, Any], list[Any], Any]
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
 
 
@@ -165,7 +165,7 @@ def moved() -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(("real", "int_"), TYPES)
-def test_other_machine_types(real: str, int_: str, agree: Any) -> None:
+def test_other_dtypes(real: str, int_: str, agree: Any) -> None:
     cases = list(moved())
     if int_ == "uint8":
         cases = [case for case in cases if not any(item is WHOLE for item in case[2])]

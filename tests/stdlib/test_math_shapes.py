@@ -204,7 +204,7 @@ def test_reductions(name: str, step: int, agree: Any) -> None:
     agree(cases[::step])
 
 
-def test_extremes_of_no_ints_are_those_of_the_type(agree: Any) -> None:
+def test_max_and_min_of_no_ints_are_those_of_the_type(agree: Any) -> None:
     x = whole(2, 0)
     agree(
         [
@@ -232,7 +232,7 @@ def scanned(row: Any, better: Callable[[float, float], bool]) -> int:
     return best
 
 
-def test_positions_of_extremes(agree: Any) -> None:
+def test_argmax_and_argmin(agree: Any) -> None:
     cases: list[Any] = []
     for name, better in (("argmin", np.less), ("argmax", np.greater)):
         wanted = np.array([scanned(row, better) for row in ROWS], np.int32)
@@ -268,7 +268,7 @@ def test_coordinates_over_several_axes(name: str, agree: Any) -> None:
     agree(cases)
 
 
-def test_extremes_keep_what_is_no_number(agree: Any) -> None:
+def test_max_and_min_keep_nan(agree: Any) -> None:
     attributes = {"axes": [1], "squeeze": True}
     agree(
         [

@@ -37,7 +37,7 @@ def spans(
     align: str = "UPPER",
     ceil: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Padding in front and number of windows, for each dimension, as section 4.4.1 tells it."""
+    """Padding in front and number of windows, for each dimension, as in section 4.4.1."""
     front, count = [], []
     d = len(extents)
     for n, (extent, k, s, step) in enumerate(zip(extents, size, stride, dilation, strict=True)):

@@ -77,6 +77,6 @@ FAMILIES = {"reductions": reductions, "products": sums_of_products, "windows": w
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_no_number_is_where_numpy_has_it(family: str, agree: Any) -> None:
+def test_nan_is_where_numpy_has_it(family: str, agree: Any) -> None:
     with np.errstate(all="ignore"):
         agree([*FAMILIES[family]()])

@@ -45,9 +45,9 @@ def by_range(
     low: Any, high: Any, bits: int, signed: bool = True, symmetric: bool = False, axis: int = 1
 ) -> Any:
     """The nearest of evenly spaced values from `low` to `high`, as many as there are codes."""
-    least, greatest = limits(bits, signed, symmetric)
+    least, largest = limits(bits, signed, symmetric)
     low, high = along(low, axis), along(high, axis)
-    step = (high - low) / (greatest - least)
+    step = (high - low) / (largest - least)
     return low + half_away((np.clip(X, low, high) - low) / step) * step
 
 
@@ -126,8 +126,8 @@ def test_large_and_special_inputs_are_limited(agree: Any) -> None:
     )
     cases: list[Any] = []
     for zero, bits, signed in ((0, 8, True), (100, 8, False), (-7, 4, True), (0, 24, True)):
-        least, greatest = limits(bits, signed, False)
-        code = np.clip(half_away(np.float64(x)), least - zero, greatest - zero)
+        least, largest = limits(bits, signed, False)
+        code = np.clip(half_away(np.float64(x)), least - zero, largest - zero)
         attributes = {"zero_point": zero, "scale": 1.0, "bits": bits, "signed": signed}
         cases.append((SCALED, attributes, [x], code))
     attributes = {"min": -8.0, "max": 7.0, "bits": 4}

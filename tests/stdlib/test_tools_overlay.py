@@ -51,7 +51,7 @@ RANDOM = np.random.default_rng(9)
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
 
 
@@ -159,7 +159,7 @@ def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:
 
 
 def test_the_draft_rounds_otherwise(judge: Any) -> None:
-    """The same models without the line that tells the dialect."""
+    """The same models without the line that names the dialect."""
     rows = [
         ("math.div(i, j)", np.array([-4, -4, 3, 3, -1])),
         ("math.mod(i, j)", np.array([1, -1, -1, 1, 2])),
@@ -201,7 +201,7 @@ def test_every_operator_of_the_overlay_is_judged() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(OVERLAY.glob("*.sknd")), ids=lambda path: path.stem)
-def test_text_tells_its_dialect(path: Path) -> None:
+def test_text_shows_its_dialect(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
     assert lines[0] == HEAD.strip()
     assert [line for line in lines if len(line) > 100 or line != line.rstrip()] == []

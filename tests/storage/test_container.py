@@ -242,7 +242,7 @@ NO_MODEL: dict[str, tuple[Callable[[Path], Path], str, str]] = {
 
 
 @pytest.mark.parametrize("case", NO_MODEL)
-def test_what_is_no_model_is_refused_with_place_and_hint(case: str, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_refused_with_location_and_hint(case: str, tmp_path: Path) -> None:
     make, message, hint = NO_MODEL[case]
     (tmp_path / "modem").mkdir()
     path = make(tmp_path / "model")

@@ -42,7 +42,7 @@ def test_what_is_written_is_read_again_unchanged(metadata: Metadata) -> None:
     assert write_metadata(read_metadata(data, "model.json")) == data
 
 
-def test_machine_types_are_those_of_the_graph() -> None:
+def test_dtypes_are_those_of_the_graph() -> None:
     assert sorted(MACHINE_TYPES) == sorted(DTYPES)
 
 
@@ -90,7 +90,7 @@ FAULTS = {
         "'inputs.x.mean' must be one number",
         "",
     ),
-    "scale no number": (
+    "scale not a number": (
         '{"inputs": {"x": {"layout": "HW", "scale": [1, 2, true]}}}',
         "true",
         "'inputs.x.scale.2' must be a number",

@@ -213,7 +213,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_damaged_files_are_refused_with_place_and_hint(case: str) -> None:
+def test_damaged_files_are_refused_with_location_and_hint(case: str) -> None:
     data, message = HOSTILE[case]
     with pytest.raises(NnefError) as caught:
         read_tensor(data, "model/main.G.w.dat")

@@ -207,7 +207,7 @@ def test_bottomless_nesting_is_an_error(opening: str, core: str) -> None:
         parse_expression(opening * 3000 + core + closing * 2999)
 
 
-def test_too_deep_a_tree_is_an_error_at_the_place_where_it_is_too_deep() -> None:
+def test_too_deep_a_tree_is_an_error_at_the_location_where_it_is_too_deep() -> None:
     with pytest.raises(NnefError) as caught:
         parse_expression("-" * 500 + "x")
     (diagnostic,) = caught.value.diagnostics

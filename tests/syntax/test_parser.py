@@ -143,7 +143,7 @@ def test_an_expression_means(text: str, sketch: Callable[[object], str]) -> None
 
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree is None])
-def test_is_no_expression(text: str) -> None:
+def test_is_not_an_expression(text: str) -> None:
     with pytest.raises(NnefError):
         parse_expression(text)
 

@@ -229,7 +229,7 @@ def test_a_module_error_says(text: str, column: int, message: str, hint: str | N
     assert (hint or "") in (diagnostic.hint or "")
 
 
-def test_what_is_wrong_in_several_places_is_reported_together() -> None:
+def test_what_is_wrong_in_several_locations_is_reported_together() -> None:
     text = "import a.b, c;\noperator f { @using { a = b + .. == 1; c = d * .. + 1; } }"
     assert [diagnostic.column for diagnostic in found(text)] == [8, 34, 51]
 

@@ -72,7 +72,7 @@ def test_a_schedule_that_was_compared_with_other_strategies_is_left(database: Da
     assert database.stale == ["y"]
 
 
-def test_a_folder_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NnefError, match="no tuning database"):
         Database.opened(tmp_path / "missing", NATIVE)
     (tmp_path / "notes.txt").write_text("mine")
@@ -218,7 +218,7 @@ def test_what_a_process_that_died_was_writing_is_in_nobodys_way(tmp_path: Path) 
         assert {file.name for file in tmp_path.iterdir()} == {HEADER, ".mine.json.12"}
 
 
-def test_names_of_variables_are_no_part_of_a_kernel() -> None:
+def test_names_of_variables_are_not_part_of_a_kernel() -> None:
     x = te.placeholder((64,), name="another")
     doubled = te.compute((64,), lambda i: x[i] * 2.0, name="y")
     renamed = te.create_prim_func((x, doubled)).without_attr("global_symbol")

@@ -262,7 +262,9 @@ def test_code_is_counted_in_accesses_to_memory(arguments: tuple[int, ...], expec
     assert trial.accesses(lowered(*arguments)) == expected
 
 
-def test_what_llvm_would_take_minutes_for_is_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_llvm_would_take_minutes_for_is_not_a_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def compiled(function, target, inspect):
         if inspect is not None:
             inspect(function)

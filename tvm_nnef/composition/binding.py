@@ -341,9 +341,9 @@ def _check_empty(
     """Refuses an empty pack whose items would have given the shape of a result."""
     if operand != ():
         return
-    told = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()
+    named = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()
     shapes = (name for output in definition.outputs for name in used_names(output.type.shape))
-    unknown = next((name.name for name in shapes if name.name in told), None)
+    unknown = next((name.name for name in shapes if name.name in named), None)
     if unknown is not None:
         name = parameter.name.name
         message = f"input '{name}' of '{definition.qualified_name}' is an empty pack"

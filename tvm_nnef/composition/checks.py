@@ -145,9 +145,9 @@ _MAX_SHOWN = 100
 
 def _hint(check: nodes.Assertion, env: Environment) -> str:
     """What an assertion needs, and the values in it that its message does not show."""
-    told = {detail.value.span.text for detail in check.details}
+    quoted = {detail.value.span.text for detail in check.details}
     names = dict.fromkeys(identifier.name for identifier in used_names(check.condition))
-    texts = [_value(name, env.names.get(name)) for name in names if name not in told]
+    texts = [_value(name, env.names.get(name)) for name in names if name not in quoted]
     where = ", ".join(filter(None, texts))
     condition = " ".join(check.condition.span.text.split())
     if check.message and len(condition) <= _MAX_SHOWN:

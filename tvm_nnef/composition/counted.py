@@ -26,7 +26,7 @@ from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
-FRONT = "front"
+PREFIX = "front"
 """The operator that cuts a buffer: buffer and count in, the first items along an axis out."""
 
 
@@ -92,16 +92,16 @@ def counted_body(
     symbol, outputs = counted.value.name, definition.outputs
     before = dict(frame.env.names)
     shapes = [declarations.item_shapes(parameter, frame.env) for parameter in outputs]
-    room = replace(frame.env, names={**before, symbol: known(counted.bound, frame.env)})
+    buffer_ = replace(frame.env, names={**before, symbol: known(counted.bound, frame.env)})
     buffers = tuple(
         declared_result(
-            unique, parameter, declarations.item_shapes(parameter, room), room, frame, None
+            unique, parameter, declarations.item_shapes(parameter, buffer_), buffer_, frame, None
         )
         for parameter in outputs
     )
     count = Tensor(unique(f"{frame.scope}.{symbol}"), "int", (), "result", None, counted.span)
     written = dict(zip((p.name.name for p in outputs), buffers, strict=True))
-    env = room.extended({**written, symbol: Load(count, ())})
+    env = buffer_.extended({**written, symbol: Load(count, ())})
     length = frame.env.names[symbol]
     for buffer, shape in zip(buffers, shapes, strict=True):
         _check_shape(buffer, shape, length, frame)
@@ -134,8 +134,8 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
         hint = "declare the result without '..'"
         message = "an extent that is counted belongs to single tensors"
         raise error(message, frame.trace[-1], hint=hint)
-    for extent, room in zip(shape, buffer.shape, strict=True):
-        if extent is not length and not dimensions.equal(extent, room):
+    for extent, buffer_ in zip(shape, buffer.shape, strict=True):
+        if extent is not length and not dimensions.equal(extent, buffer_):
             hint = "give the outputs one data-dependent dimension, under the same name"
             message = "a data-dependent extent is not the one that is counted"
             raise error(message, buffer.span, hint=hint)
@@ -157,7 +157,7 @@ def _front(
     result = replace(buffer, name=unique(f"{frame.scope}..T1"), shape=shape)
     frame.operations.append(
         Operation(
-            FRONT, {"axes": axes}, {}, (buffer, count), (result,), (buffer.type, "int"),
+            PREFIX, {"axes": axes}, {}, (buffer, count), (result,), (buffer.type, "int"),
             (buffer.type,), None, "", frame.trace,
         )
     )  # fmt: skip

@@ -224,10 +224,10 @@ def _infer_operation(
     for name, members in _groups(operation.operand_types, operation.operands):
         dtype = _leading(members, types) or standard[members[0].type]
         declared[name] = dtype
-        _settle(types, dtype, members)
+        _complete(types, dtype, members)
     for name, members in _groups(operation.result_types, operation.results):
         if name in declared:
-            _settle(types, declared[name], members)
+            _complete(types, declared[name], members)
     match operation.body:
         case Graph() as body:
             _infer(body, types, standard)
@@ -294,7 +294,7 @@ def _follow(
             types.setdefault(follower, types[leader])
 
 
-def _settle(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:
+def _complete(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:
     for tensor in members:
         types.setdefault(tensor, dtype)
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 
 from tvm import tirx
 
-from tvm_nnef.extremes import greater, smaller
 from tvm_nnef.lower.integers import (
     DIVISIONS,
     BinaryEmitter,
@@ -30,6 +29,7 @@ from tvm_nnef.lower.integers import (
     opaque,
     subtracted,
 )
+from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
@@ -58,12 +58,12 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     """A real as an int; the conversion of the hardware is undefined outside of the limits."""
-    least, greatest = tirx.min_value(dtype), tirx.max_value(dtype)
+    least, largest = tirx.min_value(dtype), tirx.max_value(dtype)
     low = tirx.const(float(least.value), dtype_of(value))
     # The largest int is not a floating-point number, its successor is.
-    high = tirx.const(float(greatest.value + 1), dtype_of(value))
+    high = tirx.const(float(largest.value + 1), dtype_of(value))
     inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
-    number = tirx.Select(value >= high, greatest, inside)
+    number = tirx.Select(value >= high, largest, inside)
     return unless_nan(value, number, tirx.const(0, dtype))
 
 
@@ -218,8 +218,8 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "add": added,
     "sub": subtracted,
     "mul": multiplied,
-    "min": smaller,
-    "max": greater,
+    "min": minimum,
+    "max": maximum,
     "pow": _power,
     "div": _quotient,
     "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),

@@ -30,7 +30,7 @@ _MAX_PROBLEMS = 20
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 """Orders of the dimensions of an image: batch, channels, height, width."""
 
-MACHINE_TYPES = (
+DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
@@ -149,7 +149,7 @@ def _metadata(location: _Location) -> Metadata:
     readers: Mapping[str, Callable[[_Location], object]] = {
         "labels": partial(_items, read=_text),
         "inputs": partial(_table, read=_image),
-        "machine_types": partial(_table, read=_machine_type),
+        "machine_types": partial(_table, read=_dtype),
         "source_names": partial(_table, read=_text),
     }
     members = _known_members(location, tuple(readers))
@@ -250,8 +250,8 @@ def _flag(location: _Location) -> bool:
     return location.value
 
 
-def _machine_type(location: _Location) -> str:
-    return _choice(location, MACHINE_TYPES, "a dtype")
+def _dtype(location: _Location) -> str:
+    return _choice(location, DTYPES, "a dtype")
 
 
 def _choice(location: _Location, known: tuple[str, ...], kind: str) -> str:

@@ -330,10 +330,10 @@ def _check_range(array: Array, header: TensorHeader, file: str) -> None:
     low, high = (0, 2**header.bits - 1)
     if header.signed:
         low, high = -(2 ** (header.bits - 1)), 2 ** (header.bits - 1) - 1
-    least, greatest = int(array.min()), int(array.max())
-    if least < low or greatest > high:
+    least, largest = int(array.min()), int(array.max())
+    if least < low or largest > high:
         raise error(
-            f"{header.bits} bits hold {low} to {high}; got values from {least} to {greatest}",
+            f"{header.bits} bits hold {low} to {high}; got values from {least} to {largest}",
             hint="write the tensor with more bits",
             file=file,
         )

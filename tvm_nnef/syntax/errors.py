@@ -65,7 +65,7 @@ _OPERATORS = {
     "'>='", "'=='", "'!='", "'&&'", "'||'", "'^'", "'=>'", "'is'", "'in'", "'?'", "'??'",
 }  # fmt: skip
 _SOMETIMES_OPERANDS = {"'?'", "'`'"}
-_BEHIND_OPERANDS = {
+_AFTER_OPERANDS = {
     "':='", "'['", "'.'", "'{'", "'('", "'<-'", "'<<'", "'>>'", "'<?'", "'>?'",
 }  # fmt: skip
 
@@ -139,7 +139,7 @@ def _in_words(expected: frozenset[str]) -> str:
         left -= _OPERANDS | _SOMETIMES_OPERANDS
         words.append("an expression")
     elif left >= _OPERATORS:
-        left -= _OPERATORS | _BEHIND_OPERANDS
+        left -= _OPERATORS | _AFTER_OPERANDS
         words.append("an operator")
     if left >= {f"'{block}'" for block in BLOCKS}:
         left -= {f"'{block}'" for block in BLOCKS}

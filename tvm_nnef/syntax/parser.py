@@ -67,12 +67,12 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
             around = _definition_around(location, start)
             reread += location.start - start
             problems.extend(parser.problems(start, around))
-            parser, start = _behind(location, around, parser)
+            parser, start = _after(location, around, parser)
         else:
             problems.extend(built.problems)
             start = None
     if problems or built is None:
-        raise NnefError(sorted((_placed_in(source, each) for each in problems), key=_position))
+        raise NnefError(sorted((_located_in(source, each) for each in problems), key=_position))
     return cast(nodes.Module, built.value)
 
 
@@ -83,7 +83,7 @@ def _follows(location: Span, start: int, problems: list[Diagnostic]) -> bool:
     return any(problem.line == line or is_left_over for problem in problems)
 
 
-def _behind(location: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
+def _after(location: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
     """Where to go on after an error, in the text without the statement that is wrong.
 
     ``start`` is where the definition around the error begins.
@@ -102,14 +102,14 @@ def _position(problem: Diagnostic) -> int:
     return problem.span.start if problem.span else 0
 
 
-def _placed_in(source: Source, problem: Diagnostic) -> Diagnostic:
+def _located_in(source: Source, problem: Diagnostic) -> Diagnostic:
     """The same diagnostic, its places in another source of the same length."""
 
-    def placed(span: Span | None) -> Span | None:
+    def located(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
 
-    notes = tuple(replace(note, span=placed(note.span)) for note in problem.notes)
-    return replace(problem, span=placed(problem.span), notes=notes)
+    notes = tuple(replace(note, span=located(note.span)) for note in problem.notes)
+    return replace(problem, span=located(problem.span), notes=notes)
 
 
 def parse_expression(

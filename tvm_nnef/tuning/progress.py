@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tvm_nnef.tuning.report import State, Told, TuningReport
+from tvm_nnef.tuning.report import Observer, State, TuningReport
 
 PATIENCE = 2.0
 """Seconds from one line to the next."""
@@ -24,7 +24,7 @@ _ROWS = 12
 
 
 @contextmanager
-def tuning_reported() -> Iterator[Told]:
+def tuning_reported() -> Iterator[Observer]:
     """Reports on standard error for as long as the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -36,7 +36,7 @@ def tuning_reported() -> Iterator[Told]:
     begun: list[int] = []
     with Live(bar, console=console, transient=True, refresh_per_second=4) as live:
 
-        def told(state: State) -> None:
+        def observe(state: State) -> None:
             if not begun:
                 # What a database had already says nothing of the time that is left.
                 begun.append(state.done)
@@ -48,7 +48,7 @@ def tuning_reported() -> Iterator[Told]:
             )
             live.update(Group(kernel_table(state.report), bar))
 
-        yield told
+        yield observe
 
 
 def kernel_table(report: TuningReport) -> Table:
@@ -70,12 +70,12 @@ def kernel_table(report: TuningReport) -> Table:
     return table
 
 
-def _lines(console: Console) -> Told:
+def _lines(console: Console) -> Observer:
     console.print(_FIRST)
     start = last = time.monotonic()
     begun: list[int] = []
 
-    def told(state: State) -> None:
+    def observe(state: State) -> None:
         nonlocal last
         if not begun:
             begun.append(state.done)
@@ -95,4 +95,4 @@ def _lines(console: Console) -> Told:
             highlight=False,
         )
 
-    return told
+    return observe

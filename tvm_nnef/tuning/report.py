@@ -62,4 +62,4 @@ class State:
     report: TuningReport
 
 
-Told = Callable[[State], None]
+Observer = Callable[[State], None]

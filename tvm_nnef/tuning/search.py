@@ -70,12 +70,12 @@ class KernelSearch:
         tuned = self.record.tuned_seconds
         return self.record.strategy_seconds if tuned is None else tuned
 
-    def step(self, batch: int, told: Callable[[], None]) -> None:
-        """Measures a batch, ``told`` after each trial; :meth:`judge` is to follow.
+    def step(self, batch: int, observe: Callable[[], None]) -> None:
+        """Measures a batch, ``observe`` after each trial; :meth:`judge` is to follow.
 
         The record holds what was found when it is interrupted, too.
         """
-        if self._step_plans(batch, told):
+        if self._step_plans(batch, observe):
             return
         candidates = self._candidates()
         if not candidates:
@@ -84,14 +84,14 @@ class KernelSearch:
         results = []
         for candidate in candidates[:batch]:
             results.append(self._tried(candidate))
-            told()
+            observe()
         if len(results) == len(candidates):
             self._context.notify_runner_results(candidates, results)
         else:
             # The search wants to hear of all that it proposed, or to begin anew.
             self._context = None
 
-    def _step_plans(self, batch: int, told: Callable[[], None]) -> bool:
+    def _step_plans(self, batch: int, observe: Callable[[], None]) -> bool:
         """Measures a batch of the alternatives of the plan; whether there were any left."""
         done = len(self.record.plans)
         plans = self._alternatives[done : done + batch]
@@ -106,7 +106,7 @@ class KernelSearch:
                 plans=(*self.record.plans, seconds),
                 judged=self.record.judged and (seconds is None or seconds >= self.seconds),
             )
-            told()
+            observe()
         return bool(plans)
 
     @functools.cached_property

@@ -92,12 +92,12 @@ def _stored(store: Store, fills: Mapping[Tensor, Constant], frame: Frame) -> str
         return _accumulated(store, value, steps, written, rest, fill, frame)
     if any(not dimensions.equal(frame.extent(name), 1) for name in rest):
         raise Inexpressible("its formula writes elements more than once")
-    placed = _placed(value, written, store.tensor, rest, frame)
+    reordered = _reordered(value, written, store.tensor, rest, frame)
     if steps is None:
-        return placed
-    made = _placed(steps, written, store.tensor, rest, frame)
+        return reordered
+    made = _reordered(steps, written, store.tensor, rest, frame)
     before = _before(store.tensor, fill, frame)
-    return scalars.select(made, placed, before, store.tensor.type, frame.emitter)
+    return scalars.select(made, reordered, before, store.tensor.type, frame.emitter)
 
 
 def _before(tensor: Tensor, fill: Constant, frame: Frame) -> str:
@@ -149,7 +149,7 @@ def _accumulated(
             # What is read of one tensor alone has no more elements than that, or was checked.
             frame.check_size([name for name in frame.order if name in value.loops])
         value = _reduced(operator, value, dtype, rest, frame)
-    total = _placed(value, written, store.tensor, rest, frame)
+    total = _reordered(value, written, store.tensor, rest, frame)
     if store.tensor not in frame.made and constant(static(fill), np.dtype(dtype)) == neutral:
         return total
     before = _before(store.tensor, fill, frame)
@@ -192,7 +192,7 @@ def _written_loops(store: Store, frame: Frame) -> list[str | None]:
     return found
 
 
-def _placed(
+def _reordered(
     value: Spread,
     written: Sequence[str | None],
     tensor: Tensor,

@@ -106,7 +106,7 @@ def unsqueeze(node: Node, builder: Builder) -> Tensor:
     found = builder.call(
         "onnx.sizes_with", given, as_type="int64", as_shape=(rank,), sizes=list(x.shape)
     )
-    shape = node.known_shape() or sizes_of(found, [_greatest(x)] * rank, builder)
+    shape = node.known_shape() or sizes_of(found, [_largest_size(x)] * rank, builder)
     return builder.reshape(x, shape)
 
 
@@ -120,10 +120,10 @@ def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
         "onnx.sizes_without", axes, as_type="int64", as_shape=(rank,), sizes=list(x.shape),
         keep=keep,
     )  # fmt: skip
-    return sizes_of(found, [_greatest(x)] * rank, builder)
+    return sizes_of(found, [_largest_size(x)] * rank, builder)
 
 
-def _greatest(x: Tensor) -> int:
+def _largest_size(x: Tensor) -> int:
     return max(map(largest, x.shape), default=1)
 
 

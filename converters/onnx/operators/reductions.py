@@ -1,4 +1,4 @@
-"""Reductions, positions of extremes, sorting, cumulative sums, and what is made of them."""
+"""Reductions, argmax and argmin, sorting, cumulative sums, and what is made of them."""
 
 from __future__ import annotations
 

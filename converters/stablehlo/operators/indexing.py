@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.layout import sliced
-from tvm_nnef.converters.stablehlo.operators.reductions import known_computation, settled
+from tvm_nnef.converters.stablehlo.operators.reductions import completed, known_computation
 from tvm_nnef.converters.stablehlo.registry import operation
 
 
@@ -209,7 +209,7 @@ def _stepwise(
     news = [inner.call("layout.gather", one, index, as_shape=(), axis=0) for one in rows]
     found = each.run(each.regions[0], [*olds, *news], inner, True)
     yields = tuple(
-        inner.call("xla.put_at", total, at, settled(one, (), inner))
+        inner.call("xla.put_at", total, at, completed(one, (), inner))
         for total, one in zip(totals, found, strict=True)
     )
     finals = [Tensor(one.dtype, one.shape) for one in totals]

@@ -164,7 +164,7 @@ def fold_slices(
         inner.call("layout.gather", one, index, as_shape=shape, axis=0) for one in rows
     ]  # fmt: skip
     found = each.run(each.regions[0], [*carried, *items], inner, True)
-    yields = tuple(settled(one, shape, inner) for one in found)
+    yields = tuple(completed(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     builder.steps.append(
@@ -177,7 +177,7 @@ def _variable(start: Tensor, builder: Builder) -> Tensor:
     return builder.computed(start)
 
 
-def settled(tensor: Tensor, shape: Sequence[Size], builder: Builder) -> Tensor:
+def completed(tensor: Tensor, shape: Sequence[Size], builder: Builder) -> Tensor:
     """What a block yields: of the whole shape, and made inside of the block."""
     tensor = builder.computed(tensor)
     if tensor.shape != tuple(shape):

@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation, word
-from tvm_nnef.converters.stablehlo.operators.reductions import settled
+from tvm_nnef.converters.stablehlo.operators.reductions import completed
 from tvm_nnef.converters.stablehlo.registry import operation
 
 _KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select"))
@@ -93,7 +93,7 @@ def _ranked(
     def compared(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
         pairs = [one for both in zip(left, right, strict=True) for one in both]
         (found,) = each.run(each.regions[0], pairs, builder, True)
-        return settled(found, shape, builder)
+        return completed(found, shape, builder)
 
     # [..., j, i]: whether the element at j comes before that at i
     before, after = compared(rows, columns), compared(columns, rows)

@@ -12,9 +12,9 @@ from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.operators.layout import padded
 from tvm_nnef.converters.stablehlo.operators.reductions import (
+    completed,
     is_neutral,
     known_computation,
-    settled,
 )
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -131,7 +131,7 @@ def _stepwise(
     index = Tensor("int32", (), hint="step")
     items = [_element(one, index, windows, shape, inner) for one in tensors]
     found = each.run(each.regions[0], [*carried, *items], inner, True)
-    yields = tuple(settled(one, shape, inner) for one in found)
+    yields = tuple(completed(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     count = product(windows.size)
@@ -213,7 +213,7 @@ def _scattered(
     row = inner.call("layout.gather", rows, index, as_shape=(), axis=0)
     old = inner.call("layout.gather", total, inner.binary("math.max", at, 0), as_shape=(), axis=0)
     (joined,) = each.run(each.regions[1], [old, row], inner, True)
-    value = settled(joined, (), inner)
+    value = completed(joined, (), inner)
     updated = inner.call("xla.put_at", total, at, value)
     final = Tensor(flat.dtype, flat.shape)
     builder.steps.append(

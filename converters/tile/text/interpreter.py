@@ -201,7 +201,7 @@ class Interpreter:
                 raise error("this cannot be assigned", position, hint="write an element: O(i) = …")
             merge = cast(tracing.Aggregation, str(sign))
             self._guarded(position, lambda: access.aggregate(merge, value))
-            self._placed(access, position)
+            self._located(access, position)
             return
         if str(sign) != "=":
             value = self._binary(str(sign)[0], self.value(target), value, statement)
@@ -256,7 +256,7 @@ class Interpreter:
         if sum(str(each) == "-" for each in signs) % 2:
             if not isinstance(value, VALUES):
                 raise self._untyped("-", tree, value)
-            return self._placed(self._guarded(span_of(self.source, tree), lambda: -value), tree)
+            return self._located(self._guarded(span_of(self.source, tree), lambda: -value), tree)
         return value
 
     def _binary(self, sign: str, left: Any, right: Any, tree: Tree) -> Any:
@@ -268,7 +268,7 @@ class Interpreter:
             result = self._guarded(position, lambda: apply(left, right))
         except (TypeError, OverflowError):
             raise self._untyped(sign, tree, left, right) from None
-        return self._placed(self._integer(result, tree), position)
+        return self._located(self._integer(result, tree), position)
 
     def _untyped(self, sign: str, tree: Tree, *operands: object) -> NnefError:
         kinds = " and ".join(map(kind_of, operands))
@@ -308,7 +308,7 @@ class Interpreter:
             known = hint or f"functions are {', '.join(FUNCTIONS)}"
             raise error(f"there is no function or tensor '{name}'", position, hint=known)
         try:
-            return self._placed(self._guarded(position, lambda: function(*values)), position)
+            return self._located(self._guarded(position, lambda: function(*values)), position)
         except TypeError:
             message = f"'{name}' does not take {len(values)} arguments"
             raise error(message, position, hint="select takes 3, pow 2, the others 1") from None
@@ -387,7 +387,7 @@ class Interpreter:
         except Mistake as mistake:
             raise mistake.at(position) from None
 
-    def _placed(self, value: Any, position: Span | Tree) -> Any:
+    def _located(self, value: Any, position: Span | Tree) -> Any:
         """A value with its position in the text."""
         span = position if isinstance(position, Span) else span_of(self.source, position)
         if isinstance(value, (Tensor, Constraint)):

@@ -130,7 +130,7 @@ SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", SYMBOLS)
-def test_symbolic_extents(name: str, exported: Callable[..., Any]) -> None:
+def test_symbolic_dimensions(name: str, exported: Callable[..., Any]) -> None:
     inputs, components, shapes = SYMBOLS[name]
     text = (
         f"import nn, math, layout, image;\ngraph G {{ @input {{ {inputs} }}"
@@ -297,7 +297,7 @@ graph G {
 """
 
 
-def test_all_that_is_refused_is_told_with_operator_and_place() -> None:
+def test_all_that_is_refused_is_reported_with_operator_and_location() -> None:
     with pytest.raises(NnefError) as caught:
         export(tvm_nnef.compose(REFUSED), {})
     found = caught.value.diagnostics
@@ -310,7 +310,7 @@ def test_all_that_is_refused_is_told_with_operator_and_place() -> None:
     assert [note.span is not None for note in found[1].notes] == [True]
 
 
-def test_what_is_refused_in_the_condition_of_a_loop_is_told_once() -> None:
+def test_what_is_refused_in_the_condition_of_a_loop_is_reported_once() -> None:
     text = """import math;
 graph G {
     @input { n: int[]; k: int[]; }

@@ -356,7 +356,7 @@ def test_onnx_runtime_agrees(family: str, exported: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "dtypes", [("float64", "int64"), ("float16", "int8"), ("float32", "uint8")]
 )
-def test_other_machine_types_are_computed_as_they_say(
+def test_other_dtypes_are_computed_as_they_say(
     dtypes: tuple[str, str], exported: Callable[..., Any]
 ) -> None:
     rows = [

@@ -107,7 +107,7 @@ def _module(network: Network) -> Any:
             return network.call(self.model, *values)
 
     torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(False)  # nobody can export it
+    torch.backends.mha.set_fastpath_enabled(False)  # it cannot be exported
     module = Wrapped()
     _calibrate(module, network)
     return module.eval()

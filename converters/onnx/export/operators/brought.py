@@ -103,7 +103,7 @@ def _least(dtype: str) -> float:
     return -np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).min)
 
 
-def _greatest(dtype: str) -> float:
+def _largest_number(dtype: str) -> float:
     return np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).max)
 
 
@@ -167,7 +167,7 @@ COMPUTING: Mapping[str, ExportFunction] = {
     "onnx.sum_at": _reduced("add", lambda _: 0),
     "onnx.prod_at": _reduced("mul", lambda _: 1),
     "onnx.max_at": _reduced("max", _least),
-    "onnx.min_at": _reduced("min", _greatest),
+    "onnx.min_at": _reduced("min", _largest_number),
     **_scatters("scatter_elements", _scatter_elements, moving=False),
     **_scatters("scatter_nd", _scatter_nd, moving=False),
 }

@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums, and positions of extremes."""
+"""Reductions, cumulative sums, and argmax and argmin."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _cumulative_product(invocation: Invocation) -> Exported:
 
 
 def _position(operator: str) -> ExportFunction:
-    """The first of the extremes along an axis."""
+    """The argmax or argmin along an axis."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, kept = invocation.emitter, int(not invocation.attribute("squeeze"))
@@ -105,7 +105,7 @@ def _position(operator: str) -> ExportFunction:
 
 
 def _coordinates(operator: str) -> ExportFunction:
-    """The first of the extremes over several axes, as a tensor of coordinates for each."""
+    """The argmax or argmin over several axes, as a tensor of coordinates for each."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, axes = invocation.emitter, invocation.axes()
