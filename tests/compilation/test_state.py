@@ -105,7 +105,7 @@ def test_what_cannot_be_set(executable, name, value, message):
 
 
 def test_reading_an_unknown_variable_is_an_error(executable):
-    with pytest.raises(NnefError, match="no variable that @update changes"):
+    with pytest.raises(NnefError, match="not a variable that @update changes"):
         executable.state["main.G.x"]
 
 

@@ -123,7 +123,7 @@ def test_result_of_a_body_that_ends_in_another_tensor_has_its_type():
         ({"named": {"main.G.X": "float32"}}, "no tensor has this name", "main.G.x"),
         (
             {"named": {"main.G.x": "int8"}},
-            "no dtype for 'main.G.x', which is real",
+            "not a dtype for 'main.G.x', which is real",
             "float16",
         ),
         ({"named": {"x": "flaot16"}}, "unknown dtype 'flaot16'", "float16"),

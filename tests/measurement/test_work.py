@@ -80,7 +80,7 @@ def argmax() -> Any:
         (matmul, Work(60, 4 * (6 + 15 + 10))),
         # Nothing but copies: 8 of the elements of the table are needed, and 2 places.
         (gather, Work(0, 4 * (8 + 2 + 8))),
-        # Tests of indices are no operations on elements.
+        # Tests of indices are not operations on elements.
         (padded, Work(0, 4 * (6 + 8))),
         # A subtraction, an exponential and a division for each element.
         (exponential, Work(12, 4 * 8)),

@@ -73,10 +73,10 @@ def test_a_schedule_that_was_compared_with_other_strategies_is_left(database: Da
 
 
 def test_a_folder_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NnefError, match="no tuning database"):
+    with pytest.raises(NnefError, match="not a tuning database"):
         Database.opened(tmp_path / "missing", NATIVE)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(NnefError, match="no tuning database"):
+    with pytest.raises(NnefError, match="not a tuning database"):
         Database.opened(tmp_path, NATIVE, create=True)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -108,9 +108,9 @@ def entry(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "a JSON object is expected"),
         ('{"name": NaN}', "missing"),
         (entry(traces=...), "missing"),
@@ -119,7 +119,7 @@ def entry(**changes: Any) -> str:
         (entry(strategy_seconds=float("nan")), "more than 0"),
         (entry(traces=[{"seconds": 1, "trace": 7}]), "a list of steps"),
         (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is not a step"),
-        (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "no step"),
+        (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "not a step"),
         (entry(chosen=[[["Annotate", ["b0", "x"], ["pragma_import_llvm"], []]], []]), "annotation"),
         (entry(chosen=[[["Annotate", ["l1", 2**30], [UNROLL], []]], []]), "annotation"),
         (entry(chosen=[[["Annotate", ["l1", '"x"'], [UNROLL], []]], []]), "annotation"),
