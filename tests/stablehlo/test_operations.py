@@ -281,7 +281,7 @@ SLICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("place", [0, 3, 9, -2])
+@pytest.mark.parametrize("position", [0, 3, 9, -2])
 @pytest.mark.parametrize("name", SLICES)
 def test_dynamic_slices(name: str, position: int, against_jax: Any) -> None:
     against_jax(SLICES[name], reals(4, 3), np.int32(position))

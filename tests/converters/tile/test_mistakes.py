@@ -231,7 +231,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "place", "message"), TEXTS)
+@pytest.mark.parametrize(("body", "position", "message"), TEXTS)
 def test_a_mistake_in_a_text_has_line_and_column(
     body: str, position: tuple[int, int], message: str
 ) -> None:
