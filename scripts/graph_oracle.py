@@ -62,7 +62,7 @@ def differences(
         bounds = {name: max(DYNAMIC.get(name, (64,))) for name in _dynamic(proto)}
         model = tvm_nnef.convert(proto, bounds=bounds)
         graph = tvm_nnef.compose(model)
-    except Exception as problem:  # a refusal is a finding as well
+    except Exception as problem:  # a rejected graph is a finding as well
         return dict.fromkeys(routes, _shown(problem))
     names = [each.name for each in proto.graph.input]
     inputs = [[arrays[name] for name in names] for arrays in feeds]

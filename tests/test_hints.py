@@ -267,7 +267,7 @@ MOST_MARKED = 1
 
 
 def _hints(node: ast.Call) -> list[ast.expr]:
-    """The hints that a call gives; a place after a star counts as one."""
+    """The hints that a call gives; a location after a star counts as one."""
     position = HINT_ARGUMENT[_name(node)]
     given = [each.value for each in node.keywords if each.arg in (None, "hint")]
     starred = [each for each in node.args if isinstance(each, ast.Starred)]

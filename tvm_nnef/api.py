@@ -348,7 +348,7 @@ def compare(
     first route's tensor, for sums whose terms cancel.
 
     Raises NnefError for everything that is wrong with the model or with what was given; a
-    difference raises nothing: the :class:`Report` tells it.
+    difference raises nothing: the :class:`Report` shows it.
     """
     from tvm_nnef.comparison import (
         RECORDED,

@@ -15,13 +15,13 @@ MARK = "nnef check"
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """A check that failed: what is wrong, and the place in the model, empty if it has none."""
+    """A check that failed: what is wrong, and the location in the model, empty if it has none."""
 
     message: str
     location: str = ""
 
     def to_json(self) -> str:
-        """The failure as the text of an error: a list of a mark, the place, and the message."""
+        """The failure as the text of an error: a list of a mark, the location, and the message."""
         return json.dumps([MARK, self.location, self.message])
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The words in which every room complains: places, diagnostics, and the error that carries them.
+"""Error reporting for all packages: locations, diagnostics, and the error that carries them.
 
 Nothing here prints; the command line decides where a rendered diagnostic goes.
 """
@@ -106,7 +106,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An addition to a diagnostic; with a span, it points at a second place."""
+    """An addition to a diagnostic; with a span, it points at a second location."""
 
     message: str
     span: Span | None = None
@@ -153,7 +153,7 @@ class Diagnostic:
         return self.span.source.position(self.span.end)[1] if self.span else None
 
     def render(self, *, colour: bool = False) -> str:
-        """The diagnostic as a person reads it: place, cause, source line with a caret, hint.
+        """The diagnostic as a person reads it: location, cause, source line with a caret, hint.
 
         ``colour`` adds the escape sequences of a terminal.
         """
@@ -306,7 +306,7 @@ def error(
 ) -> NnefError:
     """An :class:`NnefError` of a single diagnostic, to be raised.
 
-    The hint says what to change. A place without one has a comment ``# no hint: REASON``.
+    The hint says what to change. A location without one has a comment ``# no hint: REASON``.
     """
     found = Diagnostic(message, span, hint or None, tuple(notes), file=file)  # no hint: as given
     return kind(found)

@@ -31,7 +31,7 @@ def min_value(dtype: Any) -> PrimExpression:
 
 
 def max_value(dtype: Any) -> PrimExpression:
-    """The greatest value of a dtype; infinity for reals."""
+    """The largest value of a dtype; infinity for reals."""
     name = str(dtype)
     return tirx.const(float("inf"), name) if _is_real(name) else tirx.max_value(name)
 
@@ -59,7 +59,7 @@ def _extreme(
     number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
     if isinstance(number, tirx.FloatImm):
         return tirx.Select(is_better(number, other), number, other)
-    # The second one is tested: where the first one is a running total, that waits for nothing.
+    # The second one is tested: where the first one is an accumulator, that waits for nothing.
     return _unless_nan(y, x, is_better)
 
 

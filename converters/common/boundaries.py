@@ -19,7 +19,7 @@ from tvm_nnef.converters.common.tensors import Step, Tensor
 Cost: TypeAlias = "tuple[int, int, int]"
 
 _SAMPLE = 8
-"""Costs are added up over as many of the places where a repeat begins."""
+"""Costs are added up over as many of the positions where a repeat begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Boundaries:
         return min(usable, key=lambda each: each[2], default=None)
 
     def _sum(self, repeat: Repeat, position: int) -> Cost | None:
-        """The cost of a cut at a place of a repeat, None where hardly any start allows one."""
+        """The cost of a cut at a position of a repeat, None where hardly any start allows one."""
         every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
         found = [each for each in every if each is not None]
         if len(found) < 2:
@@ -63,7 +63,7 @@ class Boundaries:
 
 
 def _cheapest(costs: Sequence[Cost | None], positions: range) -> list[int]:
-    """The first of the places where a cut costs least, if there is one."""
+    """The first of the positions where a cut costs least, if there is one."""
     known = [
         (cost, number) for number, position in enumerate(positions) if (cost := costs[position])
     ]

@@ -181,7 +181,7 @@ class Builder:
         return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of size 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at positions that count in the result."""
         rank = x.rank + len(axes)
         positions = sorted(axis % rank for axis in axes)
         sizes = iter(x.shape)

@@ -1,6 +1,6 @@
 """What the names of the source have in common, from one repetition of a block to the next.
 
-Names enter, as many lists as there are repetitions; words leave, from which ``naming`` makes
+Names in, as many lists as there are repetitions; words out, from which ``naming`` makes
 identifiers.
 """
 

@@ -34,7 +34,7 @@ def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[S
 def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
     """A tensor of one integer (or a whole real) as a dimension up to a bound."""
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
-    # One place more than the bound, so that what lies beyond is found out.
+    # One position more than the bound, so that what lies beyond is found out.
     below = builder.call(
         "extra.positions_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
     )

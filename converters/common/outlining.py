@@ -226,7 +226,7 @@ def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
 
 
 def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Position]:
-    """Places, and those beside them where other steps stand between the same ones.
+    """Positions, and those beside them where other steps stand between the same ones.
 
     So it is with the first layer of a network, which makes what all layers read.
     """
@@ -242,7 +242,7 @@ def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Po
 
 
 def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Position | None:
-    """The place where a word stands with other units between, from the first of the units on.
+    """The position where a word stands with other units between, from the first of the units on.
 
     What is between must not read what the word makes: it is moved before it.
     """

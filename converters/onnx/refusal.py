@@ -57,7 +57,7 @@ def explained(
     ``converter`` is the function of its operator, if there is one, ``custom`` if a user gave it.
     Another error is the node's fault if ONNX's own checker says so, if a value does not fit,
     or if a converter of this package fails, which expects shapes as the operator's text has them;
-    else the fault of a user's converter, which is named by its place.
+    else the fault of a user's converter, which is named by its location.
     """
     if isinstance(problem, Unconvertible):
         return problem

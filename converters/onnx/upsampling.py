@@ -1,6 +1,6 @@
-"""Places in a dimension that is resized: which elements they are, and whether each is repeated.
+"""Positions in a dimension that is resized: which elements they are, and whether each is repeated.
 
-Whether a dimension repeats each element is found by computing all places as Resize does, once.
+Whether a dimension repeats each element is found by computing all positions as Resize does, once.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def repetitions(
 
 
 def nearest_positions(position: Tensor, rounding: str, builder: Builder) -> Tensor:
-    """Places as the numbers of the nearest elements, once for all that is resized."""
+    """Positions as the numbers of the nearest elements, once for all that is resized."""
     name, shape = "onnx.nearest_positions", position.shape
     return builder.call(name, position, as_type="int64", as_shape=shape, rounding=rounding)
 
 
 def first_positions(position: Tensor, reach: Size, builder: Builder) -> Tensor:
-    """Places as the numbers of the first of twice ``reach`` elements around each."""
+    """Positions as the numbers of the first of twice ``reach`` elements around each."""
     name, shape = "onnx.first_positions", position.shape
     return builder.call(name, position, as_type="int64", as_shape=shape, reach=reach)

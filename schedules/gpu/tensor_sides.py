@@ -105,7 +105,7 @@ class TensorSide(Side):
         *,
         is_left: bool,
     ) -> TensorSide:
-        """A side at a place: axes, number of the tile, its length, and that of a thread.
+        """A side at a position: axes, number of the tile, its length, and that of a thread.
 
         ``steps`` are the axes of steps and how many are staged, ``others`` those of the batch.
         """

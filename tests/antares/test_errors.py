@@ -68,7 +68,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message", "place"), MISTAKES, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("text", "message", "position"), MISTAKES, ids=lambda each: str(each)[:40])
 def test_a_mistake_is_reported_where_it_is(
     text: str, message: str | None, position: str | None
 ) -> None:

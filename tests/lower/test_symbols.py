@@ -1,4 +1,4 @@
-"""Symbols in what is lowered: intervals, places, kernels, functions, and operators of users."""
+"""Symbols in what is lowered: intervals, positions, kernels, functions, and operators of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading NNEF 1 text: the grammar of appendix A, precedence, and errors with their places."""
+"""Reading NNEF 1 text: the grammar of appendix A, precedence, and errors with their locations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constant nodes become variables whatever their size, type and place, or numbers in the text."""
+"""Constant nodes become variables of any size, type and position, or numbers in the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user meets: names, types, refusals, their own converters, files, the command line."""
+"""What a user meets: names, types, unsupported models, custom converters, files, the command line."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Naive:
 
 @st.composite
 def scalars(draw, leaves, readable, depth):
-    """An int scalar over some leaves, with loads of some tensors in it."""
+    """An int scalar over some leaf scalars, with loads of some tensors in it."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(
             st.sampled_from(leaves) | st.builds(Constant, st.just("int"), st.integers(-3, 3))

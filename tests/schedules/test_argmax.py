@@ -237,7 +237,7 @@ NOWHERE = (1 << 31) - 1
 
 
 def pairs(data, order, null):
-    """The places of the largest values of rows and these, by some order of places of equals."""
+    """The positions of the largest values of rows and these, by some order of equal ones."""
 
     def combine(a, b):
         keep = tirx.Or(a[1] > b[1], tirx.And(tirx.EQ(a[1], b[1]), order(a[0], b[0])))

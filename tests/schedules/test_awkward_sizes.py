@@ -226,7 +226,7 @@ def guarded(x):
 
 
 def sampled(limited, combine):
-    """A formula: for all channels, four neighbours of the place that a grid names, weighted."""
+    """A formula: for all channels, four neighbours of the position that a grid names, weighted."""
 
     def kernel(channels, height, width, rows, columns):
         def function(image, grid):

@@ -46,7 +46,7 @@ def depthwise(x, w):
 
 
 def guarded(first):
-    """A convolution of padded data whose products count from a place of the copy on."""
+    """A convolution of padded data whose products count from a position of the copy on."""
 
     def conv(x, w):
         p = padded(x, 1, 2)

@@ -202,13 +202,13 @@ graph G {
     @output {
         rows: int[~, 3];
         values: real[b, 2];
-        places: int[b, 2];
+        positions: int[b, 2];
         all: real;
         order: int;
     }
     @compose {
         rows = algo.nonmax_suppress{iou_threshold=0.3, score_threshold=0.5}(boxes, scores);
-        values, places = algo.top_k{k=2, axis=1}(table);
+        values, positions = algo.top_k{k=2, axis=1}(table);
         all, order = algo.top_k{k=9, axis=2, largest=false}(scores);
     }
 }

@@ -102,7 +102,7 @@ def transposed_convolution(
     output: Sequence[int],
     groups: int = 1,
 ) -> Any:
-    """Every input element adds the filter, scaled, at its place in the output (NCX)."""
+    """Every input element adds the filter, scaled, at its position in the output (NCX)."""
     per_group = w.shape[1]
     result = np.zeros((x.shape[0], per_group * groups, *output))
     for n, c in itertools.product(range(w.shape[0]), range(per_group)):

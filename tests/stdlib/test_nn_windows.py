@@ -71,7 +71,7 @@ def taps(
     front: Sequence[int],
     count: Sequence[int],
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-    """For each cell of a window: its place, the windows that have it, what is in them there."""
+    """For each cell of a window: its position, the windows that have it, what is in them there."""
     for tap in np.ndindex(*size):
         pairs = [
             cells(extent, n, s, j * step - lead)

@@ -108,7 +108,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
             ("layout.broadcast{axes=[-1, 0], shape=[2, 1]}(y)", np.tile(Y, (1, 1, 1, 2))),
             ("layout.slice{begin=1, end=9, stride=3}(v)", V[1:9:3]),
             ("layout.slice{begin=2, end=100}(v)", V[2:]),
-            # end = -1 is the place before the first element
+            # end = -1 is the position before the first element
             ("layout.slice{begin=9, end=-1, stride=-1}(v)", V[::-1]),
             ("layout.slice{begin=8, end=-100, stride=-3}(v)", V[8::-3]),
             ("layout.slice{axes=[-1, 1], begin=[2, 0], end=[5, 2]}(x)", X[:, :2, :, 2:5]),

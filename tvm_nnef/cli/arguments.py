@@ -71,7 +71,7 @@ def _shapes(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="INPUT=1,3,224,224",
         type=words.named_shape,
-        help="the shape of an input; of a model that is converted: a name in place of a number, as "
+        help="the shape of an input; of a model that is converted: a name instead of a number, as "
         "in INPUT=N,3,224,224, keeps the dimension dynamic",
     )
 
@@ -168,7 +168,7 @@ def _compare(parser: argparse._ActionsContainer) -> None:
         "--rtol",
         type=words.tolerance,
         metavar="X",
-        help="relative tolerance (default: by machine type)",
+        help="relative tolerance (default: by dtype)",
     )
     parser.add_argument(
         "--atol",

@@ -67,7 +67,7 @@ class ProgramCheck:
     def _report(self, executable: Executable) -> Report:
         """The comparison of the judge's operations with ours, and with this executable.
 
-        The reference is in the place of a model that ours was not converted from.
+        The reference replaces the source model that ours was not converted from.
         """
         source = None
         if self.against is not None and self.model.metadata.source_names:

@@ -33,7 +33,7 @@ OF_RANGE = 0.1
 """The tolerance of a bounded function, in units of ``rtol`` times the width of its range.
 
 Near its bounds a sigmoid is 1 - e or e: what approximates it is exact to some units in the last
-place of the range, and not of e.
+position of the range, and not of e.
 """
 
 _SENTINEL = 1e18
@@ -48,7 +48,7 @@ class Difference:
     ``atol + rtol * |first|``, where both are NaN, and where both are the same infinity.
     ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
     larger of the two magnitudes, infinite where only one of two elements is finite. ``share`` is
-    the largest ratio of a difference to what is allowed at its place, ``position`` that place
+    the largest ratio of a difference to what is allowed at its position, ``position`` that position
     (None where all elements are equal), and ``values`` what stands there. ``beyond`` counts the
     elements that do not agree, ``nans`` those that are NaN in either array.
 
@@ -154,7 +154,7 @@ def _distance(first: Array, second: Array) -> Array:
 
 
 def _worst(shares: Array, distance: Array) -> int:
-    """The place with the largest share; of several infinite ones, where the distance is largest."""
+    """The position with the largest share; of infinite ones, where the distance is largest."""
     if np.isinf(shares.max()):
         return int(np.argmax(np.where(np.isinf(shares), distance, -1.0)))
     return int(np.argmax(shares))

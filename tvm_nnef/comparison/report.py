@@ -70,7 +70,7 @@ class Row:
         return () if self.node is None else self.node.trace
 
     def diagnostic(self, *, body_agrees: bool = False) -> Diagnostic:
-        """The difference as an error at the place of the invocation.
+        """The difference as an error at the location of the invocation.
 
         ``body_agrees`` says that all operations in the body of a composition do agree.
         """
@@ -178,7 +178,7 @@ class Report:
         return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
-        """The first difference as an error with its place; None where the routes agree."""
+        """The first difference as an error with its location; None where the routes agree."""
         row = self.first_difference
         if row is None:
             return None

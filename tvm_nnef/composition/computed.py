@@ -39,7 +39,7 @@ def _operation(
     value: Callable[[tuple[formula.Subscript, ...]], formula.Scalar],
     trace: tuple[Span, ...],
 ) -> Operation:
-    """The operation that computes each element of a tensor from its place."""
+    """The operation that computes each element of a tensor from its position."""
     symbols = tuple(formula.Index(f"i{position}") for position in range(tensor.rank))
     extents = (scalar(extent, "int") for extent in tensor.shape)
     positions = tuple(map(formula.Subscript, symbols))

@@ -230,7 +230,7 @@ class _Step:
     locals: dict[str, _Value] = field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
-        """What is out of bounds at this step for certain, by the place of the index."""
+        """What is out of bounds at this step for certain, by the location of the index."""
         statement, suspects = self.examined.statement, self.examined.suspects
         for loop in statement.loops:
             yield from self._inside(loop.extent)

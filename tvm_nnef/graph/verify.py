@@ -1,6 +1,6 @@
 """The verifier of a Graph: raises where it breaks a rule that all routes rely on.
 
-A user cannot cause what is found here; it is a bug of the room that made the graph. What a user
+A user cannot cause what is found here; it is a bug of the package that made the graph. What a user
 can cause was reported before, as an NnefError.
 """
 
@@ -35,7 +35,7 @@ _ATOMS: dict[ScalarType, tuple[type, ...]] = {
 
 
 class GraphInvariantError(ValueError):
-    """A graph breaks a rule of the house; the message names the operation."""
+    """A graph violates an invariant; the message names the operation."""
 
 
 def verify(graph: Graph) -> None:

@@ -54,7 +54,7 @@ _STORES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the scalars at a place may name."""
+    """What the scalars at a position may name."""
 
     tensors: frozenset[Tensor]
     indices: frozenset[str]

@@ -1,6 +1,6 @@
-"""Calls of kernels: tensor expressions or a Formula in, calls of their own PrimFuncs out.
+"""Calls of kernels: tensor expressions or a Formula in, calls of new PrimFuncs out.
 
-A kernel gets symbols that are no dimension of its tensors as scalars, after operands.
+A kernel gets symbols absent from the shapes of its tensors as scalars, after operands.
 """
 
 from __future__ import annotations

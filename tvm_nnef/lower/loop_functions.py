@@ -284,7 +284,7 @@ class _Repeated:
 
 
 def _packs(node: Loop) -> dict[int, Pack]:
-    """The scan outputs that are kept, by their place among the outputs of the body."""
+    """The scan outputs that are kept, by their position among the outputs of the body."""
     packs = enumerate(node.results)
     return {position: pack for position, pack in packs if position >= len(node.carried) and pack}
 

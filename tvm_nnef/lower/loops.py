@@ -77,7 +77,7 @@ def nest(
     *,
     parallel: bool = False,
 ) -> Statement:
-    """Loops over all places of a shape, in row-major order.
+    """Loops over all positions of a shape, in row-major order.
 
     If ``parallel``, all steps are independent, and the outermost long loop is parallel.
     """

@@ -181,7 +181,7 @@ def _step(
     buffers: Mapping[Tensor, Buffer],
     types: FormulaTypes,
 ) -> TirStatement:
-    """All stores of one step: every value and place is computed before the first is written."""
+    """All stores of one step: every value and position is computed before the first is written."""
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []
     for number, store in enumerate(statement.stores):
@@ -198,7 +198,9 @@ def _step(
                 emitter = replace(emitter, names={**emitter.names, local.name: name})
         value = _new_value(store, emitter, buffers[store.tensor], positions, types)
         if len(statement.stores) > 1:
-            positions = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(positions)]
+            positions = [
+                _bound(bindings, p, f"position{number}_{d}") for d, p in enumerate(positions)
+            ]
             value = _bound(bindings, value, f"value{number}")
             tests = [_bound(bindings, test, f"inside{number}") for test in tests]
         write = tirx.BufferStore(buffers[store.tensor], value, positions)

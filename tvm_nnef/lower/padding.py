@@ -1,7 +1,7 @@
 """Padding of guarded loads: a reduction in, the same reduction over a padded copy out.
 
 ``output += |x| * w`` skips the steps in which x is read outside. Adding ``0 * w`` for them gives
-the same where w is finite, so x can be copied into a frame of zeros once, and the innermost loop
+the same where w is finite, so x can be copied into a padded buffer once, and the innermost loop
 needs no test. Where w may be infinite or NaN the test stays; but as the copy can be read
 anywhere, it may choose between two values that are both computed, which vectorises. Knows only of
 formulas; the copy itself is made by the caller.

@@ -60,7 +60,7 @@ def extents(statement: Statement) -> dict[str, Dimension] | None:
 
 
 def position_of(subscript: Scalar, statement: Statement) -> Position | None:
-    """The place of a subscript in a statement whose loops have fixed extents."""
+    """The position of a subscript in a statement whose loops have fixed extents."""
     ranges = extents(statement)
     found = linear(subscript, statement.locals)
     if ranges is None or found is None:

@@ -22,8 +22,8 @@ def sorting_function(
 ) -> PrimFunction:
     """A function ``(data, indices)`` that sorts rows along the last axis.
 
-    ``indices`` is an int32 with ``count`` elements in each row; for None ``most``, as far as there
-    are so many, and any number for None as well.
+    ``indices`` is an int32 with ``count`` elements in each row, or ``most`` if ``count`` is None; any
+    number if both are None.
     """
     sizes = [
         tirx.Var(f"extent{number}", INDEX) if size is None else wide(size)

@@ -1,7 +1,7 @@
 """Packs whose items are taken and written by a number that is known only at run time.
 
 A stack is one Relax tensor that holds the items of a pack, all of one shape, along a new leading
-axis; an index is an int64 tensor of rank 0. Enters and leaves: Relax expressions, emitted. Does not
+axis; an index is an int64 tensor of rank 0. Input and output: Relax expressions, emitted. Does not
 know of loops.
 """
 

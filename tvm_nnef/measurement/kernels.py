@@ -45,7 +45,7 @@ def kernel_report(
 
     Kernels are timed where the library runs ``here``, on so many threads.
     """
-    # What scheduling made anew are loops, which hold kernels that have no code of their own then.
+    # What scheduling made anew are loops, which hold kernels without own code then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
     bounds = bounds_of(scheduled)
     reported = {kernel.name: kernel for kernel in schedules.report(scheduled)}

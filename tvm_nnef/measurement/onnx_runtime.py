@@ -15,7 +15,7 @@ from tvm_nnef.diagnostics import NnefError, error
 _HINT = "give the ONNX model that this one was converted from"
 
 _NAMES = {"float": "float32", "double": "float64"}
-"""Names of dtypes that ONNX Runtime has of its own."""
+"""Names of dtypes in ONNX Runtime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _FREE_CALLS = ("if_then_else", "reinterpret", "likely")
 class Work:
     """``flop`` is the number of operations on elements, ``bytes`` what has to be moved for them.
 
-    An element that is read often counts once, as far as one element of the result needs it at all.
+    An element that is read often counts once, if an element of the result needs it.
     """
 
     flop: int
@@ -197,7 +197,7 @@ def _new_expression(
 
 
 def _tells_numbers(condition: PrimExpression) -> bool:
-    """Whether a condition tells a number from NaN, which belongs to the operation in it."""
+    """Whether a condition distinguishes a number from NaN, which belongs to the operation in it."""
     number = getattr(condition, "b", None)
     return (
         isinstance(condition, tirx.LE)

@@ -70,7 +70,7 @@ def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Ar
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What the steps of a block do to one tensor: values for places of the flattened result."""
+    """What the steps of a block do to one tensor: values for positions of the flattened result."""
 
     target: Array
     operator: StoreOperator

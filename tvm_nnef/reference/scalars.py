@@ -40,7 +40,7 @@ INDEX = np.dtype(np.int64)
 class OutOfBounds(Exception):
     """An active step reads or writes outside of a tensor, or of a pack; the message says which.
 
-    The evaluator of the operation adds the place and raises an NnefError.
+    The evaluator of the operation adds the location and raises an NnefError.
     """
 
 

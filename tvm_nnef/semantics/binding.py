@@ -19,7 +19,7 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why the shape of an input cannot be bound, at its place."""
+    """Why the shape of an input cannot be bound, at its location."""
 
     message: str
     span: Span

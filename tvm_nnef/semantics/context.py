@@ -43,7 +43,7 @@ class Context:
         return self.rules(expression, self)
 
     def at(self, block: BlockRole) -> Context:
-        """The same names at another place."""
+        """The same names at another location."""
         return replace(self, block=block)
 
     def enter(self) -> Context:

@@ -23,7 +23,7 @@ from tvm_nnef.syntax import nodes
 
 Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | tuple[Source, ...] | None"]
 """The text of a module by the parts of its name; of several texts the first one to define a name
-wins, and the last one gives the module its place."""
+wins, and the last one gives the module its location."""
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
 # What the specification calls its modules.

@@ -41,7 +41,7 @@ class Symbol:
 
 @dataclass(slots=True)
 class Names:
-    """The names visible at a place; an inner set may shadow names of the outer one."""
+    """The names visible at a location; an inner set may shadow names of the outer one."""
 
     outer: Names | None = None
     own: dict[str, Symbol] = field(default_factory=dict)

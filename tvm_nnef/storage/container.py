@@ -208,7 +208,7 @@ def open_container(model: ModelPath | Container) -> Container:
     A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
     of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
     of one module and has no ``.dat`` files. An archive may hold the model inside one leading
-    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a place
+    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder
     without ``main.sknd``.
     """
     container = model if isinstance(model, Container) else open_files(model)

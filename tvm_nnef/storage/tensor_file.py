@@ -1,6 +1,6 @@
 """The binary tensor format of NNEF (1.0.4, section 5.2): bytes to a :class:`TensorFile` and back.
 
-Enters and leaves: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
+Input and output: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
 says (a width of 5 bits, the range of a quantized type), a :class:`TensorFile` does, so that what
 was read is written again as it was. Nothing here opens files or knows of a model's variables.
 """
@@ -244,7 +244,7 @@ def _check_length(header: TensorHeader, file: str) -> None:
             hint="the header is damaged; write the file again",
             file=file,
         )
-    # NumPy refuses an empty array whose other dimensions overflow; so do we, with a place.
+    # NumPy refuses an empty array whose other dimensions overflow; so do we, with a location.
     if math.prod(filter(None, header.shape)) * header.dtype.itemsize >= 2**63:
         raise error(
             f"no memory can hold a tensor of shape {list(header.shape)}",

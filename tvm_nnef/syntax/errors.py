@@ -1,7 +1,7 @@
 """What a user reads when a text does not follow the grammar.
 
 An exception of lark's parser in, a :class:`~tvm_nnef.diagnostics.Diagnostic` out, with the
-place, what was found, what could have stood there, and what to do about it.
+location, what was found, what could have stood there, and what to do about it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Failure:
         return self.span.start == self.span.end
 
     def following(self, length: int) -> str:
-        """Some characters from the place of the failure."""
+        """Some characters from the location of the failure."""
         return self.span.source.text[self.span.start : self.span.start + length]
 
     @property

@@ -16,7 +16,7 @@ from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
-    """What may stand at a place, named as in the grammar, from the loosest to the tightest."""
+    """What may stand at a location, named as in the grammar, from the loosest to the tightest."""
 
     EXPRESSION = 0
     CLOSED = 1
@@ -53,7 +53,7 @@ class ExpressionPrinter:
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
-        """The text of an expression at a place that admits what ``level`` names."""
+        """The text of an expression at a location that admits what ``level`` names."""
         text = self._bare(expression)
         return f"({text})" if self._level(expression) < level else text
 

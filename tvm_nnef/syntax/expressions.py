@@ -1,6 +1,6 @@
 """The nodes of expressions (section 2.4), and the root of all nodes.
 
-Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` is their public door. Nothing here
+Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. Nothing here
 is resolved; an :class:`Identifier` may name an attribute, an extent, a tensor or an index symbol.
 """
 

@@ -103,7 +103,7 @@ def _position(problem: Diagnostic) -> int:
 
 
 def _located_in(source: Source, problem: Diagnostic) -> Diagnostic:
-    """The same diagnostic, its places in another source of the same length."""
+    """The same diagnostic, its locations in another source of the same length."""
 
     def located(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
@@ -177,7 +177,7 @@ def _source(text: str, path: str) -> Source:
 
 
 def _definition_around(location: Span, start: int) -> int:
-    """Where the last definition before a place begins."""
+    """Where the last definition before a location begins."""
     found = [
         each.start() for each in _DEFINITION.finditer(location.source.text, start, location.start)
     ]

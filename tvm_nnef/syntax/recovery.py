@@ -63,7 +63,7 @@ def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 def braces(text: str, start: int, position: int) -> list[Brace]:
-    """The braces that are open at a place, from the outermost to the innermost."""
+    """The braces that are open at a location, from the outermost to the innermost."""
     found: list[Brace] = []
     for sign, location in _tokens(text, start, position):
         if sign == "{":
@@ -78,7 +78,7 @@ def braces(text: str, start: int, position: int) -> list[Brace]:
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """The place after what ends a statement, or before the end of the block around it.
+    """The location after what ends a statement, or before the end of the block around it.
 
     ``depth`` braces are open at the position within what ends, by ``last``.
     """

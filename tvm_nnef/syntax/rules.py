@@ -229,7 +229,7 @@ def operator(token: lark.Token) -> Any:
     return _OPERATORS.get(token.value, token.value)
 
 
-# The grammar admits only the signs of its own dialect, so both can be in one table.
+# The grammar admits the signs of one dialect only, so both can be in one table.
 _OPERATORS = {sign: name for words in SPELLINGS.values() for name, sign in words.operators.items()}
 _ASSIGNMENTS = {
     sign: name for words in SPELLINGS.values() for name, sign in words.assignments.items()

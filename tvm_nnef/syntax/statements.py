@@ -1,6 +1,6 @@
 """The nodes of everything but expressions: types, statements, definitions, modules.
 
-Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` is their public door. What only one
+Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. What only one
 dialect can say has a default that means that it was not said.
 """
 

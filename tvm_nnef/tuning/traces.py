@@ -31,7 +31,7 @@ _STEPS = frozenset(
 """The steps that a trace may have: none that changes values, types, or where memory is."""
 
 _NOTES = ("meta_schedule.",)
-"""How annotations may begin, which TVM reads while it searches. Others go as far as code in
+"""How annotations may begin, which TVM reads while it searches. Others may reach code in
 another language."""
 
 _UNROLLING = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")

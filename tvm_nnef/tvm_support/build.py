@@ -263,7 +263,7 @@ _NO_GPU_CODE = (
 
 def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
     def linked(*_: object, **options: object) -> None:
-        """Takes the place of the linker."""
+        """Replaces the linker."""
 
     def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
         """Writes the imported modules and constants as data in an object file for the target.

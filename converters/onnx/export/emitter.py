@@ -116,7 +116,7 @@ class Emitter:
         return self.node("Reshape", name, self.shape(after), allowzero=zero)
 
     def unsqueeze(self, name: str, axes: Sequence[int]) -> str:
-        """Dimensions of size 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at positions that count in the result."""
         return self.node("Unsqueeze", name, self.integers(axes)) if axes else name
 
     def squeeze(self, name: str, axes: Sequence[int]) -> str:

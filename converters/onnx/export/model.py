@@ -54,7 +54,7 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     ``.updated`` after the name; ``metadata_props`` pairs them. Checks of dimensions, which ONNX
     cannot say, are left out.
 
-    Raises NnefError, which lists every operation that cannot be exported, with its place and the
+    Raises NnefError, which lists every operation that cannot be exported, with its location and the
     reason; and for variables that are missing or do not fit.
     """
     types = graph.machine_types or assign(graph)

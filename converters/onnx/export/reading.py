@@ -93,7 +93,7 @@ def _wide(index: Spread, frame: Frame) -> Spread:
 
 
 def _groups(positions: Sequence[_Position]) -> list[list[_Position]]:
-    """Places that share loops, together."""
+    """Positions that share loops, together."""
     groups: list[list[_Position]] = []
     for position in positions:
         near = [g for g in groups if any(position.index.loops & each.index.loops for each in g)]

@@ -73,7 +73,7 @@ def write(exported: Exported, path: str | os.PathLike[str], *, limit: int = LIMI
 
 
 def _located(exported: Exported, file: str) -> onnx.ModelProto:
-    """The model with places in a file for its variables."""
+    """The model with offsets in a file for its variables."""
     model = onnx.ModelProto()
     model.CopyFrom(exported.model)
     positions = _offsets(exported.arrays)

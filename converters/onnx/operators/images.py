@@ -1,4 +1,4 @@
-"""Images sampled at other places: Resize, GridSample, RoiAlign, cropping."""
+"""Images sampled at other positions: Resize, GridSample, RoiAlign, cropping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that read or write at places given by tensors."""
+"""Operators that read or write at positions given by tensors."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def scatter_nd(node: Node, builder: Builder) -> Tensor:
 
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: Node, builder: Builder) -> Tensor:
-    """A cache with new entries written from a place on, for each item of the batch."""
+    """A cache with new entries written from a position on, for each item of the batch."""
     past, update, where = node.input(0), node.input(1), node.optional(2)
     if where is None:
         where = builder.constant(np.zeros(past.shape[0], np.int64))

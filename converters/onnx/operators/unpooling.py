@@ -40,7 +40,7 @@ def max_unpool(node: Node, builder: Builder) -> Tensor:
     whole = builder.reshape(flat, inner)
     if shape == inner:
         return whole
-    # Places count in the shape that pooling would have had; what is larger is empty.
+    # Positions count in the shape that pooling would have had; what is larger is empty.
     corner = builder.constant(np.zeros(len(shape), np.int64))
     return builder.call(
         "extra.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"

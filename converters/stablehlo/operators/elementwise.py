@@ -253,7 +253,7 @@ def constant(each: Operation, builder: Builder) -> Tensor:
 
 @operation("map")
 def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A scalar function of the elements of each place."""
+    """A scalar function of the elements of each position."""
     found = each.run(each.regions[0], each.inputs, builder, True)
     shape = broadcast(*(one.shape for one in each.inputs))
     return [builder.expand(one, shape) for one in found]

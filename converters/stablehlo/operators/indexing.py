@@ -1,4 +1,4 @@
-"""Operations at places given by tensors: dynamic slices, gather and scatter in general form."""
+"""Operations at positions given by tensors: dynamic slices, gather and scatter in general form."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def dynamic_update_slice(each: Operation, builder: Builder) -> Tensor:
 
 @operation("gather", "dynamic_gather")
 def gather(each: Operation, builder: Builder) -> Tensor:
-    """Slices at places given by indices, which are moved inside."""
+    """Slices at positions given by indices, which are moved inside."""
     numbers = stablehlo.GatherDimensionNumbers(each.attribute("dimension_numbers"))
     x, indices = each.inputs[:2]
     if len(each.inputs) > 2:
@@ -146,7 +146,7 @@ _SCATTER: Mapping[str, str] = {
 
 @operation("scatter")
 def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Updates joined to slices at places given by indices; those not inside are left out."""
+    """Updates joined to slices at positions given by indices; those not inside are left out."""
     count = (len(each.inputs) - 1) // 2
     tensors, indices, updates = (
         each.inputs[:count], each.inputs[count], each.inputs[count + 1 :],

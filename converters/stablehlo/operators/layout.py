@@ -44,7 +44,7 @@ def broadcast_to(
 
 @operation("broadcast_in_dim")
 def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """Dimensions put at places of a shape, and stretched."""
+    """Dimensions put at positions of a shape, and stretched."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
     shape = () if each.is_scalar_code else each.static_shape()
     return broadcast_to(each, x, dims, shape, builder)

@@ -17,7 +17,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("dot_general")
 def dot_general(each: Operation, builder: Builder) -> Tensor:
-    """Sums of products over some dimensions, for each place of the batch dimensions."""
+    """Sums of products over some dimensions, for each position of the batch dimensions."""
     numbers = stablehlo.DotDimensionNumbers(each.attribute("dot_dimension_numbers"))
     left, right = each.inputs
     return contracted(

@@ -90,9 +90,9 @@ def _extreme(
     axes: Sequence[int],
     builder: Builder,
 ) -> list[Tensor] | None:
-    """The places of largest or least elements as JAX writes them; None for anything else.
+    """The positions of largest or least elements as JAX writes them; None for anything else.
 
-    The region compares values, takes NaN first, and of equal values the lower place.
+    The region compares values, takes NaN first, and of equal values the lower position.
     """
     if len(tensors) != 2 or len(axes) != 1 or tensors[1].kind != "int":
         return None

@@ -19,7 +19,7 @@ _KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select
 
 @operation("sort")
 def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Tensors in the order that a comparator of the elements at two places says."""
+    """Tensors in the order that a comparator of the elements at two positions says."""
     axis = each.integer("dimension")
     tensors = [builder.computed(one) for one in each.inputs]
     key = _single_key(each.regions[0].blocks[0], tensors)
@@ -81,7 +81,7 @@ def _key(value: Any, arguments: Sequence[Any]) -> int | None:
 def _ranked(
     each: Operation, tensors: Sequence[Tensor], axis: int, builder: Builder
 ) -> list[Tensor]:
-    """Each element's place: how many come before it, of equal ones the first one first."""
+    """Each element's position: how many come before it, of equal ones the first one first."""
     rank = tensors[0].rank
     count = number(tensors[0].shape[axis])
     order = [*(k for k in range(rank) if k != axis), axis]
@@ -115,7 +115,7 @@ def _ranked(
 
 @operation("chlo.top_k")
 def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The largest elements along the last dimension, and their places."""
+    """The largest elements along the last dimension, and their positions."""
     x, k = each.inputs[0], each.integer("k")
     shape = (*x.shape[:-1], k)
     results = Tensor(x.dtype, shape), Tensor(each.dtype(1), shape)

@@ -109,7 +109,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
 def _element(
     x: Tensor, position: Tensor, windows: Windows, shape: Shape, builder: Builder
 ) -> Tensor:
-    """One element of each window, at a place that is counted in row-major order."""
+    """One element of each window, at a position that is counted in row-major order."""
     return builder.call(
         "xla.window_element", x, position, as_shape=shape, shape=list(shape), size=windows.size,
         stride=windows.stride, dilation=windows.dilation,
@@ -168,7 +168,7 @@ _SCATTER: Mapping[str, str] = {
 def _selected(
     each: Operation, x: Tensor, windows: Windows, shape: Shape, builder: Builder
 ) -> Tensor:
-    """The row-major place, in the operand, of the element that each window selects."""
+    """The row-major position, in the operand, of the element that each window selects."""
     inner = Builder(builder)
     strides = [int(np.prod([int(e) for e in x.shape[axis + 1 :]])) for axis in range(x.rank)]
     position = Tensor("int32", shape, hint="place")

@@ -77,7 +77,7 @@ def _at_axes(invocation: Invocation) -> Exported:
 
 
 def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
-    """Elements reduced to the places where their positions, times strides, lead them."""
+    """Elements reduced into the positions given by their coordinates times strides."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, shape = invocation.emitter, invocation.shape(0)

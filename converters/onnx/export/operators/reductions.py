@@ -64,7 +64,7 @@ def _cumulative(invocation: Invocation, axis: str) -> str:
 def _cumulative_product(invocation: Invocation) -> Exported:
     """What CumProd becomes, which ONNX has from opset 26 on: products of 1, 2, 4, ... elements.
 
-    Each step multiplies the products with those that many places before, and doubles how many.
+    Each step multiplies the products with those that many positions before, and doubles how many.
     """
     emitter, sizes = invocation.emitter, invocation.tensor(0).shape
     if not all(isinstance(size, int) for size in sizes):
@@ -74,7 +74,7 @@ def _cumulative_product(invocation: Invocation) -> Exported:
     one, reverse = invocation.scalar(1), bool(invocation.attribute("reverse"))
 
     def moved(value: str, steps: int) -> str:
-        """A value ``steps`` places after, with ones in front."""
+        """A value ``steps`` positions after, with ones in front."""
         padding = emitter.integers([0, steps] if reverse else [steps, 0])
         padded = emitter.node("Pad", value, padding, one, axes)
         begin, end = (steps, 1 << 62) if reverse else (0, -steps)
