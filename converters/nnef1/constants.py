@@ -118,7 +118,9 @@ def cast(wanted: str, value: Value) -> Value:
     if isinstance(value, str):
         pattern = _INTEGER if wanted == "integer" else _NUMBER
         if not pattern.fullmatch(value) or len(value) > 400:
-            raise Undefined(f"the string '{value[:40]}' is no {wanted}", f"write it as {wanted}")
+            raise Undefined(
+                f"the string '{value[:40]}' cannot be read as {wanted}", f"write it as {wanted}"
+            )
         return _checked(int(value)) if wanted == "integer" else float(value)
     assert isinstance(value, (int, float))
     if wanted == "scalar":

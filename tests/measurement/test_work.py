@@ -142,7 +142,7 @@ def test_random_ints_are_elements_that_are_there_and_as_different_as_may_be(
     assert set(arguments[1].numpy().tolist()) == expected
 
 
-def test_a_loop_that_data_end_has_no_work_that_can_be_told() -> None:
+def test_a_loop_that_data_end_has_no_work_that_is_known() -> None:
     i = tirx.decl_buffer((1,), "int32", "i", layout=None)
     body = tirx.While(i[0] < 4, tirx.BufferStore(i, i[0] + 1, [0]))
     assert work_of(tvm.tirx.PrimFunc([i], body), {}) is None

@@ -237,7 +237,7 @@ def test_beyond_the_bound() -> None:
         tvm_nnef.evaluate(model, X)
 
 
-def test_a_shape_settles_a_symbol() -> None:
+def test_a_shape_defines_a_symbol() -> None:
     text = document("reshape(x, shape = [N * 4, 2])")
     model = tvm_nnef.convert(text, vendor="tract", input_shapes={"x": (3, 4, 2)})
     np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], X.reshape(12, 2))

@@ -1,4 +1,4 @@
-"""What a user meets: names, types, unsupported models, custom converters, files, the command line."""
+"""The user's view: names, types, unsupported models, custom converters, files, commands."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def test_no_two_operators_that_are_brought_along_have_one_name(
         library._entries.cache_clear()
 
 
-def test_a_loop_gathers_as_many_items_as_data_decide(make_model: Any) -> None:
+def test_a_loop_gathers_a_data_dependent_number_of_items(make_model: Any) -> None:
     """Doubles until the sum is 100; gives each state on the way."""
     info = onnx.helper.make_tensor_value_info
     body = onnx.helper.make_graph(

@@ -92,7 +92,7 @@ class Naive:
             names[local.name] = self.value(local.value, names)
         go = statement.condition is None or self.value(statement.condition, names)
         writes = [
-            (store, self.location(store, names), self.value(store.value, names))
+            (store, self.position(store, names), self.value(store.value, names))
             for store in statement.stores
         ]
         for store, position, value in writes if go else []:
@@ -136,7 +136,7 @@ class Naive:
             case Lookup(items, index):
                 return [self.value(item, names) for item in items][self.value(index, names)]
             case Load():
-                return self.arrays[scalar.tensor][self.location(scalar, names)]
+                return self.arrays[scalar.tensor][self.position(scalar, names)]
         raise AssertionError(scalar)
 
 

@@ -12,7 +12,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.storage.metadata import (
     LAYOUTS,
-    MACHINE_TYPES,
+    STORED_DTYPES,
     ImageInput,
     Metadata,
     read_metadata,
@@ -32,7 +32,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]))
         Metadata,
         labels=st.lists(NAMES).map(tuple),
         inputs=st.dictionaries(NAMES, IMAGES, max_size=3),
-        machine_types=st.dictionaries(NAMES, st.sampled_from(MACHINE_TYPES)),
+        machine_types=st.dictionaries(NAMES, st.sampled_from(STORED_DTYPES)),
         source_names=st.dictionaries(NAMES, NAMES),
     )
 )
@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again_unchanged(metadata: Metadata) -> None:
 
 
 def test_dtypes_are_those_of_the_graph() -> None:
-    assert sorted(MACHINE_TYPES) == sorted(DTYPES)
+    assert sorted(STORED_DTYPES) == sorted(DTYPES)
 
 
 def test_an_empty_object_has_the_defaults() -> None:

@@ -209,7 +209,7 @@ def test_two_do_not_tune_into_a_folder_at_once(database: Database) -> None:
         assert other.read(kernel()) is None
 
 
-def test_what_a_process_that_died_was_writing_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_what_a_process_that_died_was_writing_is_in_no_way(tmp_path: Path) -> None:
     for name in (f".{HEADER}.12", f".{'0' * 16}.json.12"):
         (tmp_path / name).write_text('{"format"')
     database = Database.opened(tmp_path, NATIVE, create=True)

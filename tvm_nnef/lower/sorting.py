@@ -22,7 +22,7 @@ def sorting_function(
 ) -> PrimFunction:
     """A function ``(data, indices)`` that sorts rows along the last axis.
 
-    ``indices`` is an int32 with ``count`` elements in each row, or ``most`` if ``count`` is None; any
+    ``indices`` is an int32 with ``count`` elements in a row, or ``most`` if ``count`` is None; any
     number if both are None.
     """
     sizes = [

@@ -190,13 +190,13 @@ def _new_expression(
     found = [_expression(part, times, count, seen) for part in _parts(expression)]
     if isinstance(expression, tirx.Select):
         decided_by_data = _expression(expression.condition, times, count, seen)
-        count.flop += times * (decided_by_data and not _tells_numbers(expression.condition))
+        count.flop += times * (decided_by_data and not _tests_for_nan(expression.condition))
     elif any(found) and _is_operation(expression):
         count.flop += times
     return any(found)
 
 
-def _tells_numbers(condition: PrimExpression) -> bool:
+def _tests_for_nan(condition: PrimExpression) -> bool:
     """Whether a condition distinguishes a number from NaN, which belongs to the operation in it."""
     number = getattr(condition, "b", None)
     return (

@@ -30,7 +30,7 @@ _MAX_PROBLEMS = 20
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 """Orders of the dimensions of an image: batch, channels, height, width."""
 
-DTYPES = (
+STORED_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
@@ -251,7 +251,7 @@ def _flag(location: _Location) -> bool:
 
 
 def _dtype(location: _Location) -> str:
-    return _choice(location, DTYPES, "a dtype")
+    return _choice(location, STORED_DTYPES, "a dtype")
 
 
 def _choice(location: _Location, known: tuple[str, ...], kind: str) -> str:

@@ -87,7 +87,7 @@ STACKED = {
 
 
 @pytest.mark.parametrize("name", STACKED)
-def test_as_many_scan_outputs_as_data_decide(name: str, exported: Callable[..., Any]) -> None:
+def test_data_dependent_number_of_scan_outputs(name: str, exported: Callable[..., Any]) -> None:
     result, components = STACKED[name]
     text = (
         f"import math, layout;\ngraph G {{ @input {{ {INPUTS} }} @output {{"
