@@ -378,23 +378,18 @@ class _Step:
             if self._is_inside(index, extent) is False:
                 assert index is not None
                 owner = f"'{name}'" if (name := tensor.short_name).isidentifier() else "its tensor"
-                location = f"dimension {dimension} of {owner}"
+                where = f"dimension {dimension} of {owner}"
                 text = subscript.span.text if subscript.span else ""
                 span = subscript.span or self.examined.statement.span
                 title = f"index '{text}'" if text else "an index"
-                yield span, _diagnostic(title, index, location, extent, span, text)
+                yield span, _diagnostic(title, index, where, extent, span, text)
 
 
 def _diagnostic(
-    title: str,
-    index: Dimension,
-    location: str,
-    extent: Dimension,
-    span: Span | None,
-    text: str | None,
+    title: str, index: Dimension, where: str, extent: Dimension, span: Span | None, text: str | None
 ) -> Diagnostic:
     count = "1 element" if extent == 1 else f"{trees.text(extent)} elements"
-    message = f"{title} reaches {trees.text(index)}, and {location} has {count}"
+    message = f"{title} reaches {trees.text(index)}, and {where} has {count}"
     hint = "change the index, or the bounds of the loops"
     if text and text[0] != "|" and ".." not in text:
         hint += f"; '|{text}|' skips the steps that are out of bounds"
