@@ -167,7 +167,7 @@ def largest_error(folder: Path) -> float:
 
 
 def what_hides_errors(output: np.ndarray) -> str | None:
-    """What is wrong with an output that says nothing about errors; None where it says much."""
+    """What is wrong with an output that says nothing about errors; None if it says much."""
     if not np.isfinite(output).all():
         return "not finite"
     sizes = np.abs(output)

@@ -44,7 +44,7 @@ def at_rest(measure: Callable[[], float], repeats: int) -> float:
 
 
 def process(*arguments: str) -> float:
-    """Processor seconds of a fresh interpreter; raises CalledProcessError where it fails."""
+    """Processor seconds of a fresh interpreter; raises CalledProcessError if it fails."""
     start = children_seconds()
     command = [sys.executable, *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -101,7 +101,7 @@ def refused(seed: int) -> bool:
 
 
 def wrong(seeds: list[int]) -> str | None:
-    """What is wrong with the model of some seeds, None where nothing is."""
+    """What is wrong with the model of some seeds, None if nothing is."""
     case = model(seeds)
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     try:

@@ -116,7 +116,7 @@ def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:
 
 
 def _lowering(definition: CheckedDefinition) -> str:
-    """How an operator is executed: by a Relax operator where there is one, else by its body."""
+    """How an operator is executed: by a Relax operator if there is one, else by its body."""
     from tvm_nnef.lower.ops import MAPPINGS
 
     body = "formula" if definition.is_lowered else "composition"

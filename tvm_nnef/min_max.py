@@ -64,7 +64,7 @@ def _extreme(
 
 
 def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
-    """The better one of two, but what is tested where it is not a number."""
+    """The better one of two, but the tested one if it is NaN."""
     better = tirx.Select(is_better(tested, other), tested, other)
     return tirx.Select(is_number(tested), better, tested)
 

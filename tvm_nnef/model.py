@@ -188,7 +188,7 @@ def _read(
     variables: Mapping[str, Any] | None,
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
-    """A model and everything found on the way; None where there are errors."""
+    """A model and everything found on the way; None if there are errors."""
     try:
         if opened.format.is_foreign:
             return _converted(opened, variables, convert_options), []

@@ -315,7 +315,7 @@ class Executable:
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
-        """Raises NnefError where values of the symbols fail checks of the model."""
+        """Raises NnefError if values of the symbols fail checks of the model."""
         sizes = tuple(values.items())
         if sizes in self._checked:
             return

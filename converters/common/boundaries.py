@@ -53,7 +53,7 @@ class Boundaries:
         return min(usable, key=lambda each: each[2], default=None)
 
     def _sum(self, repeat: Repeat, position: int) -> Cost | None:
-        """The cost of a cut at a position of a repeat, None where hardly any start allows one."""
+        """The cost of a cut at a position of a repeat, None if hardly any start allows one."""
         every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
         found = [each for each in every if each is not None]
         if len(found) < 2:
@@ -138,7 +138,7 @@ def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
 
 
 def _filled(names: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """For each cut the last name before it, () where there is none."""
+    """For each cut the last name before it, () if there is none."""
     found: list[tuple[str, ...]] = [()]
     for name in names:
         found.append(name or found[-1])

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tvm_nnef.converters.common.names import parts
 
 Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
-"""For each repetition the words with which its names begin; () where there are none."""
+"""For each repetition the words with which its names begin; () if there are none."""
 
 _VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
 """Names that say more together with the one around them."""
@@ -82,7 +82,7 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
 def common_name(names: Iterable[str], scopes: Scopes) -> str:
     """The most frequent name of a tensor in the repetitions; empty if its names have no words.
 
-    Without the words of the scope, and where that is not enough without numbers.
+    Without the words of the scope, and if that is not enough without numbers.
     """
     every = [_inside(parts(name), scope) for name, scope in zip(names, scopes, strict=True)]
     most, count = Counter(every).most_common(1)[0]

@@ -1,7 +1,7 @@
 """Dynamic dimensions, with Python's arithmetic on them.
 
 A shape may hold these beside numbers. What can be decided is a number (or a bool) again; code that
-needs a number where there is none refuses its node with a reason that a user understands.
+needs a number if there is none refuses its node with a reason that a user understands.
 """
 
 from __future__ import annotations

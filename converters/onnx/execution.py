@@ -43,7 +43,7 @@ class OnnxExecution:
         """The values that are wanted, by name, as ONNX Runtime computes them node by node.
 
         It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
-        NnefError where ONNX Runtime is not installed, refuses the model, or fails to run it.
+        NnefError if ONNX Runtime is not installed, refuses the model, or fails to run it.
         """
         return _executed(self.model, inputs, list(dict.fromkeys(wanted)))
 

@@ -28,7 +28,7 @@ def expand(
     opsets: Mapping[str, int],
     prefix: str,
 ) -> Expansion | None:
-    """The body of a node's operator instead of it, None where ONNX defines none.
+    """The body of a node's operator instead of it, None if ONNX defines none.
 
     Inner values get names that begin with ``prefix``.
     """

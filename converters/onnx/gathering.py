@@ -20,7 +20,7 @@ def with_scan_outputs(
 ) -> tuple[onnx.NodeProto, dict[str, str]]:
     """A loop whose ``sequences`` have become scan outputs, and their names by those of sequences.
 
-    Raises Unconvertible where a loop does anything else with a sequence than to append to it.
+    Raises Unconvertible if a loop does anything else with a sequence than to append to it.
     """
     found = onnx.NodeProto()
     found.CopyFrom(loop)

@@ -63,7 +63,7 @@ class Node:
         return found
 
     def optional(self, position: int) -> Tensor | None:
-        """An input, or None where it is left out."""
+        """An input, or None if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     @property
@@ -92,7 +92,7 @@ class Node:
         return None if expected is None else expected.static
 
     def rank(self, position: int = 0) -> int | None:
-        """The rank of a result, None where it is not known."""
+        """The rank of a result, None if it is not known."""
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None or expected.shape is None else len(expected.shape)
 
@@ -119,7 +119,7 @@ class Node:
         return expected.dtype
 
     def value(self, position: int) -> Array | None:
-        """The value of an input, None where it is left out or known at run time only."""
+        """The value of an input, None if it is left out or known at run time only."""
         found = self.optional(position)
         return None if found is None else found.value
 

@@ -25,7 +25,7 @@ _Function: TypeAlias = "Callable[[Sequence[Sizes | None], _Attributes], Any]"
 
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Sizes] | None:
-    """The results of a node as arrays of dimensions, None where it is not shape arithmetic."""
+    """The results of a node as arrays of dimensions, None if it is not shape arithmetic."""
     if is_shape_arithmetic(proto) and inputs and inputs[0] is not None:
         return [_shape(proto, inputs[0])]
     function = _FUNCTIONS.get(proto.op_type)

@@ -1,6 +1,6 @@
 """An ONNX model from a file or a proto: checked for versions, functions inlined, weights at hand.
 
-Leaves a ModelProto whose external data can be read from ``folder``. Nothing is converted here.
+Output: a ModelProto whose external data can be read from ``folder``. Nothing is converted here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OnnxModel:
         return f"{self.proto.graph.name}." if self.proto.producer_name == PRODUCER else ""
 
     def array(self, tensor: onnx.TensorProto) -> Array:
-        """The elements of a tensor of the model. Raises NnefError where they cannot be read."""
+        """The elements of a tensor of the model. Raises NnefError if they cannot be read."""
         named = f"tensor '{tensor.name}'" if tensor.name else "a tensor"
         dtype = DTYPE_OF.get(tensor.data_type)
         if dtype is None:

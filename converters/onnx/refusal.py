@@ -93,7 +93,7 @@ def _location(problem: Exception, converter: Callable[..., object] | None) -> st
 
 
 def _invalid(node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, int]) -> str | None:
-    """The sentence of ONNX's checker on a standard node, None where it finds nothing."""
+    """The sentence of ONNX's checker on a standard node, None if it finds nothing."""
     if node.domain not in ("", "ai.onnx"):
         return None
     context = onnx.checker.C.CheckerContext()

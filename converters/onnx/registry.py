@@ -91,7 +91,7 @@ def with_custom(custom: Custom) -> Table:
 
 
 def find(table: Table, domain: str, name: str, version: int) -> OperatorFunction | None:
-    """The function for an operator in an opset, None where there is none."""
+    """The function for an operator in an opset, None if there is none."""
     plain = "" if domain == "ai.onnx" else domain
     entries = table.get((plain, name), ())
     return next((entry.function for entry in entries if entry.since <= version), None)

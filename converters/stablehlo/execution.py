@@ -48,7 +48,7 @@ class HloExecution:
         return self.module.path
 
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """The values that are wanted, by name. Raises NnefError where XLA fails.
+        """The values that are wanted, by name. Raises NnefError if XLA fails.
 
         The values between operations become results of ``main``, so that XLA keeps them.
         """

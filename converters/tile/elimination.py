@@ -55,7 +55,7 @@ def bounds(
     system: Sequence[Inequality],
     value: Callable[[Dim], int],
 ) -> tuple[Dim | None, Dim | None]:
-    """The smallest and largest value that a variable may have, None where there is no bound.
+    """The smallest and largest value that a variable may have, None if there is no bound.
 
     ``value`` is the size of an expression, by which the tightest of several bounds is chosen.
     """

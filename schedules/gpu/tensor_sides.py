@@ -136,7 +136,7 @@ class TensorSide(Side):
         return outer * number_like(self.stride, outer) + inner
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages; zeros where there are no elements."""
+        """What one of some threads stages; zeros if there are no elements."""
 
         def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
             to = self.buffer, self.offset(position, step)

@@ -294,7 +294,7 @@ def test_unrolled_loop_may_change_what_it_carries(composed: Composed) -> None:
     assert graph.outputs[0].operand.shape == (4,)
 
 
-# Constants (2.7): type, shape, and the value, row-major where it is not uniform.
+# Constants (2.7): type, shape, and the value, row-major if it is not uniform.
 @pytest.mark.parametrize(("declaration", "expected"), [
     ("c: real[b] = 0.5;", [((2,), 0.5)]),
     ("c: real[b,n] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];",

@@ -101,7 +101,7 @@ def test_an_operator_of_a_custom_domain(scale: Any, way: str) -> None:
 
 
 def test_a_converter_from_an_opset_on(make_model: Any) -> None:
-    """The newest that is not newer than the model's opset counts, ours where there is none."""
+    """The newest that is not newer than the model's opset counts, ours if there is none."""
     add = [
         operator("Relu", since)(
             lambda node, b, n=since: b.binary("math.add", node.input(0), float(n))

@@ -219,7 +219,7 @@ def test_a_condition_reads_index_and_item_of_its_step(post_test):
 def scanned(length, count=None, extra=()):
     """``s, ps, is = with s = 0 for x : xs, z : zs do..(i -> count) { t = s + x * z; t, t, i }``.
 
-    The scan outputs are the partial sums and the index; they are absent where the count is data.
+    The scan outputs are the partial sums and the index; they are absent if the count is data.
     """
     xs, zs = (tuple(given(f"{name}:{n}", shape=VECTOR) for n in range(length)) for name in "xz")
     start = tensor("start", shape=VECTOR, role="constant", value=0.0)

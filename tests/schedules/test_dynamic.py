@@ -81,7 +81,7 @@ NETWORKS = {
 }  # fmt: skip
 
 AT_LEAST = {"pool_of_any_width": 4, "variance": 1}
-"""The smallest sizes that make sense, where that is not 0."""
+"""The smallest sizes that make sense, if that is not 0."""
 
 
 def built(mod):

@@ -103,7 +103,7 @@ def test_random_kernels_of_symbolic_dimensions(kernels, case):
         found = ours(*tensors).numpy()
         steps = [sizes.get(step, step) for step in case[1]]
         if 0 in steps and found.size:
-            # TVM by itself leaves memory as it was where there is nothing to reduce.
+            # TVM by itself leaves memory as it was if there is nothing to reduce.
             first = {"sum": 0.0, "max": float(np.finfo("float32").min)}[case[3]]
             wanted = np.exp(np.float32(first)) if case[4] else np.float32(first)
             np.testing.assert_allclose(found, np.full(found.shape, wanted))

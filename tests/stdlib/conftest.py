@@ -277,7 +277,7 @@ def disagreements(
 def agree() -> Callable[..., None]:
     """Run cases on every route; all results agree with what is expected, and with each other.
 
-    ``machine_types`` are those of real, int and bool where they are not the default ones;
+    ``machine_types`` are those of real, int and bool if they are not the default ones;
     ``tolerance`` is relative and absolute, for reals; ``head`` stands before the text, a line
     that names the dialect.
     """

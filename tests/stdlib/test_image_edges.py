@@ -47,7 +47,7 @@ def extents_of_0_and_1() -> Iterator[Case]:
 
 
 def aligned_to_one() -> Iterator[Case]:
-    """Aligned ends have a scale of 0 where there is one element, which is then the first."""
+    """Aligned ends have a scale of 0 if there is one element, which is then the first."""
     x = real(5, 4)
     for antialias in (True, False):
         given = {"coordinate_transform": "ALIGNED", "antialias": antialias}

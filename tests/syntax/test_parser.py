@@ -134,7 +134,7 @@ EXPRESSIONS = {
     "a <- b": None,
     "a <? b": None,
 }
-"""Expressions with their trees; None where they are none."""
+"""Expressions with their trees; None if they are none."""
 
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree])

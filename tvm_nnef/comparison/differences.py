@@ -49,7 +49,7 @@ class Difference:
     ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
     larger of the two magnitudes, infinite where only one of two elements is finite. ``share`` is
     the largest ratio of a difference to what is allowed at its position, ``position`` that position
-    (None where all elements are equal), and ``values`` what stands there. ``beyond`` counts the
+    (None if all elements are equal), and ``values`` what stands there. ``beyond`` counts the
     elements that do not agree, ``nans`` those that are NaN in either array.
 
     Where shapes or dtypes are not the same, no element is compared, and nothing agrees.

@@ -92,7 +92,7 @@ def _visit(graph: Graph, known: dict[Tensor, Interval]) -> None:
 
 
 def _results(node: Node, known: dict[Tensor, Interval]) -> list[Interval]:
-    """The ranges of a node's results, in order; none where nothing is known of them."""
+    """The ranges of a node's results, in order; none if nothing is known of them."""
     match node:
         case Operation(operator=name) if name == _SHARES:
             share = 1.0 / max(1.0, _summed(node))
@@ -122,7 +122,7 @@ def _outputs(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def _summed(node: Operation) -> float:
-    """How many elements the shares of a softmax are of; 1 where this is not known."""
+    """How many elements the shares of a softmax are of; 1 if this is not known."""
     shape = flatten(node.operands)[0].shape
     axes: Any = node.attributes.get("axes", ())
     sizes = [shape[axis] for axis in axes]

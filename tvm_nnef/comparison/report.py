@@ -21,7 +21,7 @@ _OURS = frozenset(("reference", "mapped", "formula"))
 """The routes that execute our model, not its source."""
 
 WIDTH = 160
-"""Columns of a table where there is no terminal to ask."""
+"""Columns of a table if there is no terminal to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Report:
         return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
-        """The first difference as an error with its location; None where the routes agree."""
+        """The first difference as an error with its location; None if the routes agree."""
         row = self.first_difference
         if row is None:
             return None

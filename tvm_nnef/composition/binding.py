@@ -1,6 +1,6 @@
 """An invocation's symbols: types, attributes, shapes, helpers, checks (sections 2.5 to 2.9, 2.13).
 
-Enters a checked definition, the attribute values and operands of an invocation; leaves the names
+Input: a checked definition, attribute values and operands of an invocation. Output: the names
 and what they stand for. The order is that of section 2.6.1, helpers and assertions are interleaved
 as section 2.9 says.
 """

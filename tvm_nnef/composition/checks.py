@@ -1,6 +1,6 @@
 """Helper symbols and assertions, interleaved (NNEF 2.0 draft, sections 2.8 and 2.9).
 
-Enters a definition whose attributes and inputs are bound; its environment gets the helper symbols.
+Input: a definition whose attributes and inputs are bound; its environment gets the helper symbols.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Components to operations (NNEF 2.0 draft, section 2.10 and chapter 3).
 
-Enters checked definitions and values, leaves operations with their bodies; branches and loops are
+Input: checked definitions and values. Output: operations with their bodies; branches and loops are
 composed by :mod:`tvm_nnef.composition.control_flow`. How an operation is executed is not known
 here.
 """

@@ -1,6 +1,6 @@
 """Tensors for numbers known only at run time: extents, and what is made from them (section 3.1).
 
-Enters a value, leaves the operation that makes a tensor of it.
+Input: a value. Output: the operation that makes a tensor of it.
 """
 
 from __future__ import annotations

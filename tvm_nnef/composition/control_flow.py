@@ -89,7 +89,7 @@ def _length(items: Scanned) -> Dimension:
 def _most(
     node: nodes.Loop, limit: Tensor | int | None, scans: Mapping[str, Scanned], frame: Frame
 ) -> int | None:
-    """An upper bound of the number of steps, None where there is none."""
+    """An upper bound of the number of steps, None if there is none."""
     if isinstance(limit, int):
         return limit
     bounds = [frame.env.symbols.largest(_length(items)) for items in scans.values()]
@@ -171,7 +171,7 @@ def _common_length(
 def _limit(
     composer: Invoker, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Tensor | int | None:
-    """The number of steps: a number, what a tensor says, or None where only data end the loop."""
+    """The number of steps: a number, what a tensor says, or None if only data end the loop."""
     length = _common_length(node, frame, scans)
     limit = _count(composer, node, frame, length)
     if not is_symbolic(length):

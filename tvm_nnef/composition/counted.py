@@ -31,7 +31,7 @@ PREFIX = "front"
 
 
 def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.Extent | None:
-    """The extent that the formula of an operator counts, where there is one.
+    """The extent that the formula of an operator counts, if there is one.
 
     ``names`` are those known before the outputs.
     """
@@ -50,7 +50,7 @@ def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.
 def check_counted(
     definition: CheckedDefinition, symbols: int, counted: nodes.Extent | None
 ) -> None:
-    """Raises NnefError where a formula leaves an extent of its outputs open.
+    """Raises NnefError if a formula leaves an extent of its outputs open.
 
     ``symbols`` is how many data-dependent extents its outputs have.
     """
@@ -86,7 +86,7 @@ def counted_body(
 ) -> tuple[Operand, ...]:
     """Composes the body of an operator whose formula counts an extent, and gives its results.
 
-    Raises NnefError where an extent of an output is made of the counted one, not it itself.
+    Raises NnefError if an extent of an output is made of the counted one, not it itself.
     """
     assert isinstance(counted.value, nodes.Identifier) and counted.bound is not None
     symbol, outputs = counted.value.name, definition.outputs

@@ -45,7 +45,7 @@ _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool":
 
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
-    """The shape itself. Raises NnefError where it is known only at run time."""
+    """The shape itself. Raises NnefError if it is known only at run time."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span, hint=value_hints.sized(shape))
@@ -180,7 +180,7 @@ def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str]
 def check_result(
     parameter: nodes.Parameter, operand: Operand, env: Environment, location: Span
 ) -> None:
-    """Raises NnefError where a composed result differs from its declaration (section 2.10)."""
+    """Raises NnefError if a composed result differs from its declaration (section 2.10)."""
     complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
     if complaint:
         note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
@@ -191,7 +191,7 @@ _CORRECTION = "correct the declaration; '~' stands for a dimension that is compu
 
 
 def check_target(target: nodes.Target, operand: Operand, env: Environment) -> None:
-    """Raises NnefError where a tensor differs from the type and shape of its left-hand side."""
+    """Raises NnefError if a tensor differs from the type and shape of its left-hand side."""
     if isinstance(target, nodes.NameTarget) and target.type is not None:
         spec = nodes.TypeSpec(target.type, shape=target.shape, pack=target.pack, span=target.span)
         complaint = _disagreement(target.name.name, spec, operand, env)
@@ -202,7 +202,7 @@ def check_target(target: nodes.Target, operand: Operand, env: Environment) -> No
 def _disagreement(
     name: str, spec: nodes.TypeSpec, operand: Operand, env: Environment
 ) -> str | None:
-    """What differs between tensors and their declaration, in words; None where they agree."""
+    """What differs between tensors and their declaration, in words; None if they agree."""
     if operand is None:
         return f"'{name}' is null"
     if isinstance(operand, Tensor) and operand in env.symbols.stacked and spec.pack is not None:

@@ -1,6 +1,6 @@
 """Declared shapes with data-dependent extents: ``~|10``, ``s|10``, packs of them (section 2.6).
 
-Enters a declaration and what is known so far; leaves a shape in which such an extent is a symbol.
+Input: a declaration and what is known. Output: a shape in which such an extent is a symbol.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
 
 
 def _largest(limit: Value, env: Environment, span: Span) -> int:
-    """The largest value of a bound. Raises NnefError where there is none."""
+    """The largest value of a bound. Raises NnefError if there is none."""
     if type_of(limit) != "int" or is_scalar(limit):
         message = f"a bound must be an integer, found {describe(limit)}"
         raise error(message, span, hint=value_hints.integer(limit))
@@ -136,7 +136,7 @@ def _declare(
 def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> None:
     """Leaves it to a run, where need be, whether extents are within their bound.
 
-    Raises NnefError where they are certainly not.
+    Raises NnefError if they are certainly not.
     """
     for within, message in within_bound(bound, part, env):
         env.symbols.require(within, message, bound.span, hint=value_hints.BEYOND)

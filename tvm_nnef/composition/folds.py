@@ -24,7 +24,7 @@ from tvm_nnef.diagnostics import Span, error
 
 
 def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
-    """``pack op ..`` (section 2.4, folding). Raises NnefError where the value is not a pack."""
+    """``pack op ..`` (section 2.4, folding). Raises NnefError if the value is not a pack."""
     if value is None:
         return None
     items = _items(symbol, value, span)

@@ -130,7 +130,7 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
-    """The graph named, or the first of the main module. Raises NnefError where there is none."""
+    """The graph named, or the first of the main module. Raises NnefError if there is none."""
     definitions = program.modules[MAIN].definitions
     if name is not None and name in definitions and definitions[name].is_graph:
         return definitions[name]

@@ -114,7 +114,7 @@ def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[in
 def substitute(target: Value, position: Value, replacement: Value, span: Span) -> Value:
     """``target[position] <- replacement``: the target with items replaced; the last one wins.
 
-    A single replacement serves every position. Raises NnefError where lengths differ or a
+    A single replacement serves every position. Raises NnefError if lengths differ or a
     position is out of range.
     """
     if target is None or position is None or replacement is None:
@@ -146,7 +146,7 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
 
 
 def integer(value: Value, what: str, span: Span) -> int:
-    """A value as a number. Raises NnefError where it is anything but a known integer."""
+    """A value as a number. Raises NnefError if it is anything but a known integer."""
     if isinstance(value, Undefined):
         raise value.raised()
     if isinstance(value, int) and not isinstance(value, bool):

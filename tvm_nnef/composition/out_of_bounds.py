@@ -209,7 +209,7 @@ def _numbers(statement: Statement) -> Iterator[Dimension]:
 def _candidates(
     extent: Dimension, bounds: Mapping[str, int], near: Sequence[Dimension], everything: bool
 ) -> list[Dimension]:
-    """Values of an index to be tried, the ends first; none where its loop never runs."""
+    """Values of an index to be tried, the ends first; none if its loop never runs."""
     if dimensions.decide(dimensions.compare("ge", extent, 1), bounds) is False:
         return []
     if everything and dimensions.is_static(extent):

@@ -303,7 +303,7 @@ def evaluate_shape(
 ) -> Shape | None:
     """A declared shape in numbers, of one item of a pack where ``item`` is given.
 
-    Null extents are left out (section 2.6). None where an extent is ``~``: the shape is unknown.
+    Null extents are left out (section 2.6). None if an extent is ``~``: the shape is unknown.
     Raises NnefError for a negative extent.
     """
     shape: list[Dimension] = []

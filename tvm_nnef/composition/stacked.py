@@ -35,7 +35,7 @@ def joined(
 ) -> tuple[Operand, ...] | None:
     """The result of an operator that stacks or concatenates such a pack; None for other packs.
 
-    Raises NnefError where another operator is given such a pack.
+    Raises NnefError if another operator is given such a pack.
     """
     pack = _stacked(definition, invocation, frame.env)
     if pack is None:

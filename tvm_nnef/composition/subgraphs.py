@@ -43,7 +43,7 @@ def branch_on(
     targets: Sequence[nodes.Target],
     span: Span,
 ) -> tuple[Operand, ...]:
-    """The results of a branch on a tensor. Raises NnefError where the branches disagree."""
+    """The results of a branch on a tensor. Raises NnefError if the branches disagree."""
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"

@@ -62,7 +62,7 @@ class Symbols:
         """A condition that must hold: decided now if it can be, else left to a run to check.
 
         ``message`` says what is wrong otherwise: texts, and extents whose values belong there.
-        Raises NnefError where the condition never holds.
+        Raises NnefError if the condition never holds.
         """
         decided = dimensions.decide(condition, self.bounds)
         if decided is False:

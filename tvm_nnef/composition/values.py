@@ -128,7 +128,7 @@ def defined(value: Value) -> Value:
 
 
 def as_operand(value: Value, span: Span) -> Operand:
-    """A value as tensors. Raises NnefError where it holds anything else."""
+    """A value as tensors. Raises NnefError if it holds anything else."""
     if value is None or isinstance(value, Tensor):
         return value
     if isinstance(value, tuple) and all(isinstance(item, Tensor) for item in value):

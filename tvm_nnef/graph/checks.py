@@ -65,7 +65,7 @@ def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span
 
 
 def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
-    """What is wrong, given the values of the symbols; None where the check holds."""
+    """What is wrong, given the values of the symbols; None if the check holds."""
     if trees.evaluate(check["condition"], values):
         return None
     return "".join(

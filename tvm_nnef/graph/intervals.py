@@ -19,7 +19,7 @@ Ranges: TypeAlias = "Mapping[str, Interval]"
 
 
 def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
-    """The interval of all values that an integer scalar can take, None where it is not known.
+    """The interval of all values that an integer scalar can take, None if it is not known.
 
     What may be beyond 64 bits is not known: there the arithmetic wraps around.
     """

@@ -47,7 +47,7 @@ class Port:
 class Operation:
     """An invocation of an operator, everything about it resolved.
 
-    ``operands`` and ``results`` stand in the order of the operator's declaration, null where
+    ``operands`` and ``results`` stand in the order of the operator's declaration, null if
     omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
     a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
     spans of the invocations that led here, outermost first, this one's own ``span`` last.

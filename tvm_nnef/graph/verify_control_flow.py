@@ -1,6 +1,6 @@
 """The rules of a single If or Loop: what it says itself, not what stands inside its graphs.
 
-Enters a node, leaves what is wrong with it. Which tensors its graphs may read, and what they
+Input: a node. Output: what is wrong with it. Which tensors its graphs may read, and what they
 compute, is checked with them (:mod:`tvm_nnef.graph.verify`).
 """
 

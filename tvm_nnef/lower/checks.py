@@ -70,7 +70,7 @@ def require(builder: BlockBuilder, check: Check) -> None:
 def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpression]) -> Any:
     """A function that raises an error with the failure of a check.
 
-    It asks for a shape where there is none: this error has a text that the program can make.
+    It asks for a shape if there is none: this error has a text that the program can make.
     """
     items: list[Any] = [
         part if occurring([part]) else compat.string(_text(part)) for part in check.message

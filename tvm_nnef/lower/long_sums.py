@@ -71,7 +71,7 @@ def _extents(statement: Statement) -> dict[str, int] | None:
 
 
 def _plain_indices(store: Store) -> set[str] | None:
-    """The names of the indices that a store uses; None where it uses others than plain ones."""
+    """The names of the indices that a store uses; None if it uses others than plain ones."""
     if any(each.guarded or each.below is not None for each in store.subscripts):
         return None
     indices = [each.index for each in store.subscripts if not isinstance(each.index, Constant)]

@@ -13,16 +13,16 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
   ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor (with
   ``"stacked": true`` if this holds the items of a pack of dynamic length), and
-  likewise the ``state`` where there is one, by the full names of its variables;
+  likewise the ``state`` if there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where dimensions are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
   ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
   ensure that bounds and checks hold;
-- ``num_state``: how many parameters are state, where there is one;
+- ``num_state``: how many parameters are state, if there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
-Where there is a state, a function ``initial_state`` returns the values that it starts with.
+If there is a state, a function ``initial_state`` returns the values that it starts with.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lower(
     are asked first. In a ``checked`` module an index from data that is out of bounds stays so, for
     the bounds checks of a build; it becomes the nearest that is in bounds otherwise.
 
-    Raises NnefError where a variable has no value or one of the wrong shape, where an operator
+    Raises NnefError if a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
     """
     weights = _weights(graph, variables, machine_types)

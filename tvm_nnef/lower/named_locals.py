@@ -22,7 +22,7 @@ _HARMLESS = frozenset({"add", "sub", "mul", "min", "max", "lt", "le", "gt", "ge"
 
 
 def named_locals(statement: Statement, scalar: Scalar, largest: int = LARGEST) -> tuple[Let, ...]:
-    """The locals to be named in a scalar, in their order; none where it is small without.
+    """The locals to be named in a scalar, in their order; none if it is small without.
 
     They are numbers, read more than once, and can be computed whether they are needed or not.
     """

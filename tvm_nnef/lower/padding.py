@@ -65,7 +65,7 @@ def padded(
 
     ``null`` is the null element of its operator; ``is_finite`` says whether all elements of a
     tensor are known to be finite numbers; ``bounds`` has the largest value of each symbol. None
-    where there is no guard, or where the guards are not those of one load whose padding yields
+    if there is no guard, or where the guards are not those of one load whose padding yields
     the null element.
     """
     (store,) = statement.stores

@@ -50,7 +50,7 @@ class Position:
 
 
 def extents(statement: Statement) -> dict[str, Dimension] | None:
-    """The extent of each loop by name, None where one varies."""
+    """The extent of each loop by name, None if one varies."""
     found = {}
     for loop in statement.loops:
         if not isinstance(loop.extent, Constant) or isinstance(loop.extent.value, float):

@@ -20,7 +20,7 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 class KernelRow:
     """A kernel: the strategy that scheduled it its calls, its work, its time, its plan.
 
-    ``work`` and ``seconds`` are those of one call, None where extents are data-dependent; ``calls``
+    ``work`` and ``seconds`` are those of one call, None if extents are data-dependent; ``calls``
     counts places in the model, so that what stands in a loop counts once.
     """
 
@@ -38,7 +38,7 @@ class KernelRow:
 
     @property
     def gflops(self) -> float | None:
-        """Operations in a nanosecond; None where there are none, or no time."""
+        """Operations in a nanosecond; None if there are none, or no time."""
         return self._rate(self.work.flop if self.work else 0)
 
     @property
@@ -52,7 +52,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """The kernels of a model, slowest first; ``threads`` is None where nothing was timed."""
+    """The kernels of a model, slowest first; ``threads`` is None if nothing was timed."""
 
     rows: tuple[KernelRow, ...]
     threads: int | None

@@ -29,7 +29,7 @@ SECONDS = 8.0
 """How long the timing of all kernels of a model may take."""
 
 _PATIENCE = 0.2
-"""How long one kernel is timed, where there are few."""
+"""How long one kernel is timed, if there are few."""
 
 _PATTERN = 1 << 16
 """How many random numbers are made; larger buffers repeat them."""

@@ -60,7 +60,7 @@ class _Count:
 def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
     """The work of one call; symbols have the values in ``bounds``, by name.
 
-    None where it depends on data, or on a symbol that has no value.
+    None if it depends on data, or on a symbol that has no value.
     """
     try:
         if read_sort(function.attrs) is not None:
@@ -87,7 +87,7 @@ def _sorting(function: PrimFunction, bounds: Mapping[str, int]) -> Work:
 
 
 def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
-    """The number that an extent is, at the bounds of its symbols; None where one has none."""
+    """The number that an extent is, at the bounds of its symbols; None if one has none."""
     try:
         return _number(extent, bounds)
     except _Unknown:

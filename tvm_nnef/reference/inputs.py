@@ -61,7 +61,7 @@ def bind_inputs(
 def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     """The values of the symbols in the shapes of the inputs, given their arrays.
 
-    Raises NnefError where a value is beyond its bound, and where inputs do not agree.
+    Raises NnefError if a value is beyond its bound, and where inputs do not agree.
     """
     values: dict[str, int] = {}
     givers: dict[str, str] = {}

@@ -126,7 +126,7 @@ def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context:
 
 
 def _extent_count(extent: nodes.Extent, context: Context) -> int | None:
-    """How many dimensions an extent stands for; None where that depends on values."""
+    """How many dimensions an extent stands for; None if that depends on values."""
     if extent.pack is not None:
         return literal_length(extent.pack)
     if isinstance(extent.value, nodes.Identifier):

@@ -46,7 +46,7 @@ def check_program(
     """Loads and checks a model: the program, and every diagnostic in the order of position.
 
     ``load`` gives the source of the module with the given name parts, or None. The program is
-    None where there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
+    None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
     ``check_stdlib``. ``ambiguities`` are reported as warnings, but for divisions of reals, which
     mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
     """

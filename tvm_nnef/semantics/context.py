@@ -26,7 +26,7 @@ class Context:
     """``block`` says what a tensor's name means: nothing, its elements, or the tensor.
 
     ``rules`` are those of types (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint
-    for each name that is declared, but where it is not visible. ``tools`` says whether the rules
+    for each name that is declared, but not visible. ``tools`` says whether the rules
     of the tools dialect hold where they are others.
     """
 

@@ -1,6 +1,6 @@
 """The types of what a component computes: invocations, blocks, branches and loops (2.10.1).
 
-Input: the right side of a component. Output: the types of its results, or None where a mistake
+Input: the right side of a component. Output: the types of its results, or None if a mistake
 hides them.
 """
 

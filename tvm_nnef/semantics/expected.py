@@ -95,7 +95,7 @@ def _one_of(allowed: frozenset[str]) -> str:
 
 
 def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
-    """The names that are certainly not null where a condition holds (or does not hold)."""
+    """The names that are certainly not null if a condition holds (or does not hold)."""
     match condition:
         case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
             return [name]

@@ -96,7 +96,7 @@ def _is_open(item: _Part) -> bool:
 
 
 def _part_length(item: _Part) -> int | None:
-    """How many items of the value a part takes; None where that is open or not known here."""
+    """How many items of the value a part takes; None if that is open or not known here."""
     match item:
         case nodes.NameTarget(pack=nodes.Pack() as pack):
             return literal_length(pack)

@@ -40,7 +40,7 @@ class _Match:
 def check_call(
     call: nodes.Call, caller: Caller, *, subgraph: bool = False
 ) -> Sequence[Type] | None:
-    """Checks an invocation; the types of its results, or None where they are not known.
+    """Checks an invocation; the types of its results, or None if they are not known.
 
     Only a ``subgraph``, the body of a branch or a loop, may be a graph.
     """

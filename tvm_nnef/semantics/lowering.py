@@ -61,7 +61,7 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
 def _check_lowering(
     lowering: nodes.Lowering, context: Context, contracted: set[str | None]
 ) -> str | None:
-    """Checks a formula; the name of the output that it writes, or None where there is none."""
+    """Checks a formula; the name of the output that it writes, or None if there is none."""
     if lowering.unroll is not None:
         _declare_unrolled(lowering.unroll, context)
     for bound in lowering.bounds:

@@ -23,7 +23,7 @@ SymbolKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A declared name. ``shape`` is that of a tensor, None where it was left out."""
+    """A declared name. ``shape`` is that of a tensor, None if it was left out."""
 
     name: str
     kind: SymbolKind

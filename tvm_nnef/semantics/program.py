@@ -156,7 +156,7 @@ class Program:
         """The definition that ``path`` names where it is written in ``module`` (2.15).
 
         A single name is looked up in the module itself; a qualified one in its own module
-        import list, since imports are not transitive. Raises :class:`NnefError` where the module
+        import list, since imports are not transitive. Raises :class:`NnefError` if the module
         is not imported, or the operator is unknown or private to its module.
         """
         home = self.modules[module]

@@ -1,6 +1,6 @@
 """Read-only access to a model as named files, wherever it lies.
 
-Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Leaves:
+Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output:
 a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
 stays open, and nothing here knows what the files mean.
 """
@@ -42,7 +42,7 @@ class Container(ABC):
     """A model as named files.
 
     ``path`` is the model's name in messages, ``main`` the name of the main module's file (None
-    where there is none). Names are relative and use ``/``.
+    if there is none). Names are relative and use ``/``.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Container(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """The size of a file in bytes; raises :class:`NnefError` where it is missing."""
+        """The size of a file in bytes; raises :class:`NnefError` if it is missing."""
 
     @abstractmethod
     def _read(self, name: str, count: int) -> bytes:
@@ -220,7 +220,7 @@ def open_container(model: ModelPath | Container) -> Container:
 def open_files(model: ModelPath) -> Container:
     """Open whatever :func:`open_container` opens, and models of other kinds, as named files.
 
-    ``main`` is None where there is no ``main.sknd``.
+    ``main`` is None if there is no ``main.sknd``.
     """
     if isinstance(model, str) and is_text(model):
         return _Single(TEXT_PATH, MAIN_FILE, model.encode("utf-8", "surrogatepass"))

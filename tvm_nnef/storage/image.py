@@ -29,7 +29,7 @@ def load_image(
 
     The image is turned upright, converted to as many channels as the input has (1 grey, 3 red
     green blue, 4 with opacity), resized, and mapped to ``(pixel - mean) * scale``. Raises
-    :class:`NnefError` where Pillow is missing, the file is not an image, or the shape has another
+    :class:`NnefError` if Pillow is missing, the file is not an image, or the shape has another
     rank, a batch of more than one, or another number of channels.
     """
     file = str(path)

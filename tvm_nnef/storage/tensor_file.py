@@ -90,7 +90,7 @@ class TensorHeader:
 
     @property
     def quantized_range(self) -> tuple[float, float] | None:
-        """The deprecated ``min`` and ``max`` of a quantized type; None where not given."""
+        """The deprecated ``min`` and ``max`` of a quantized type; None if not given."""
         if self.item_type not in (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT):
             return None
         low, high = struct.unpack_from("<2f", self.parameters)
@@ -188,7 +188,7 @@ def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
     """The bytes of a tensor file; ``file`` is its name in messages.
 
     A plain array of dtype bool, (u)int8 to 64 or float16 to 64 is written with all its bits,
-    bool with one bit per item. Raises :class:`NnefError` where the format has no place for the
+    bool with one bit per item. Raises :class:`NnefError` if the format has no place for the
     tensor: another dtype, more than 8 dimensions, values wider than ``bits``, or 4 GiB of data.
     """
     if not isinstance(tensor, TensorFile):

@@ -167,7 +167,7 @@ def power(left: Dimension, right: Dimension) -> Dimension:
 
 
 def product(extents: Iterable[Dimension]) -> Dimension:
-    """The product of dimensions, 1 where there are none: the volume of a shape."""
+    """The product of dimensions, 1 if there are none: the volume of a shape."""
     return reduce(mul, extents, 1)
 
 

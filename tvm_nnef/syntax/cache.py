@@ -45,7 +45,7 @@ def encode(module: nodes.Module) -> bytes:
 
 
 def decode(data: bytes, source: Source) -> nodes.Module | None:
-    """The module of some bytes, its spans in ``source``; None where the bytes are damaged."""
+    """The module of some bytes, its spans in ``source``; None if the bytes are damaged."""
     try:
         module = _Unpickler(data, source).load()
     except _DAMAGE:

@@ -127,7 +127,7 @@ class AttributeAssignment(Node):
 class Call(Node):
     """``label: module.operator<real>{a=1}(x, ~)``; also a cast to a generic type, ``T(x)``.
 
-    ``arguments`` is None where no parentheses were written (only in ``@quantize``).
+    ``arguments`` is None if no parentheses were written (only in ``@quantize``).
     """
 
     callee: Path
@@ -230,7 +230,7 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """``c ? a : b``; without ``b``, null where the condition is false."""
+    """``c ? a : b``; without ``b``, null if the condition is false."""
 
     condition: Expression
     consequent: Expression

@@ -23,7 +23,7 @@ STARTS = ("module", "expression")
 
 
 def grammar_text(dialect: str) -> str:
-    """The grammar of a dialect; an :class:`NnefError` where the dialect is unknown."""
+    """The grammar of a dialect; an :class:`NnefError` if the dialect is unknown."""
     reserved = "|".join(sorted(spelling_of(dialect).reserved))
     folder = resources.files(__package__)
     files = (folder.joinpath(name) for name in ("grammar.lark", f"{dialect}.lark"))

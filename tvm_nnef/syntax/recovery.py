@@ -36,7 +36,7 @@ class Brace:
 def without_error(text: str, start: int, position: int, limit: int) -> str | None:
     """The text of a definition from ``start`` to ``limit`` without what is wrong at ``position``.
 
-    None where that is unknown: outside of any block, or where braces are lost.
+    None if that is unknown: outside of any block, or where braces are lost.
     """
     found = braces(text, start, position)
     signs = [sign for sign, _ in _tokens(text, start, limit)]

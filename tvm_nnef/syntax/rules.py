@@ -143,7 +143,7 @@ def _branch(children: Children, span: Span) -> nodes.Branch:
 
 
 def loop(children: Children, span: Span) -> nodes.Loop:
-    """A loop; an :class:`NnefError` where it has two conditions."""
+    """A loop; an :class:`NnefError` if it has two conditions."""
     carried, scans, before, keyword, iteration, body, after = children
     if before is not None and after is not None:
         raise error(

@@ -73,7 +73,7 @@ SPELLINGS = MappingProxyType({"draft": DRAFT, "tools": TOOLS})
 
 
 def spelling_of(dialect: str) -> Spelling:
-    """The spelling of a dialect; an :class:`NnefError` where the dialect is unknown."""
+    """The spelling of a dialect; an :class:`NnefError` if the dialect is unknown."""
     if dialect not in SPELLINGS:
         known = " or ".join(f"'{name}'" for name in SPELLINGS)
         raise error(f"no dialect is called '{dialect}'", hint=f"use {known}")

@@ -86,9 +86,9 @@ class Database:
 
     @staticmethod
     def opened(path: str | os.PathLike[str], target: Target, *, create: bool = False) -> Database:
-        """The database in a folder, a new one where there is none and ``create`` says so.
+        """The database in a folder, a new one if there is none and ``create`` says so.
 
-        Raises NnefError where the folder is none, is for another target or version of TVM, or
+        Raises NnefError if the folder is none, is for another target or version of TVM, or
         cannot be read or made.
         """
         folder = Path(path)
@@ -143,7 +143,7 @@ class Database:
             yield
 
     def read(self, function: PrimFunction) -> Record | None:
-        """What is known of a PrimFunc; NnefError where its file is damaged."""
+        """What is known of a PrimFunc; NnefError if its file is damaged."""
         file = self._file(function)
         if not file.is_file():
             return None
@@ -171,9 +171,9 @@ class Database:
     def tuned(
         self, name: str, function: PrimFunction, by_strategies: Callable[[], Scheduled]
     ) -> PrimFunction | None:
-        """The tuned schedule of a PrimFunc; None where there is none that beats the strategies.
+        """The tuned schedule of a PrimFunc; None if there is none that beats the strategies.
 
-        Raises NnefError where its file is damaged.
+        Raises NnefError if its file is damaged.
         """
         record = self.read(function)
         if record is None or (record.chosen is None and record.plan is None):

@@ -41,7 +41,7 @@ class KernelSearch:
         self, name: str, calls: int, function: PrimFunction, strategy: Scheduled,
         target: Target, threads: int, known: Record | None,
     ) -> None:  # fmt: skip
-        """Times the strategy's schedule; ValueError where the kernel cannot be called alone."""
+        """Times the strategy's schedule; ValueError if the kernel cannot be called alone."""
         arguments = random_arguments(function, {})
         by_strategy = trial.compiled(strategy[0], target)
         if arguments is None or by_strategy is None:

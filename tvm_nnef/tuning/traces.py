@@ -46,7 +46,7 @@ _LARGEST = 1 << 31
 
 
 def complaint(trace: Any) -> str | None:
-    """What is wrong with the form of a trace; None where nothing is."""
+    """What is wrong with the form of a trace; None if nothing is."""
     if not isinstance(trace, list) or len(trace) != 2:
         return "a trace is a list of steps and a list of decisions"
     steps, decisions = trace
@@ -72,7 +72,7 @@ def complaint(trace: Any) -> str | None:
 
 
 def scheduled_by(function: PrimFunction, trace: Trace) -> Any:
-    """The ``Schedule`` of a PrimFunc after the steps of a trace; None where they do not fit.
+    """The ``Schedule`` of a PrimFunc after the steps of a trace; None if they do not fit.
 
     The trace has a form that :func:`complaint` has nothing against.
     """

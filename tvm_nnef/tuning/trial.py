@@ -63,12 +63,12 @@ class Verdict:
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
-    """The machine code of a scheduled PrimFunc; None where TVM cannot compile it."""
+    """The machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
     return _compiled(function, target, None)
 
 
 def compiled_if_small(function: PrimFunction, target: Target) -> Kernel | None:
-    """The same for an unknown schedule; None where it is too much code, too."""
+    """The same for an unknown schedule; None if it is too much code, too."""
     return _compiled(function, target, _check_size)
 
 
@@ -119,7 +119,7 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
 def compared(
     strategy: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
 ) -> Verdict | None:
-    """Both on the same random data, in turns; None where the kernel cannot be called so.
+    """Both on the same random data, in turns; None if the kernel cannot be called so.
 
     With each kernel comes whether it is parallel. On a busy machine such a one waits for threads
     that do not get a core, and a schedule with one thread would seem faster. So the

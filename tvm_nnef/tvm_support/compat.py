@@ -81,7 +81,7 @@ def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
 
 
 def rank_and_dtype(expression: RelaxExpression) -> tuple[int, str] | tuple[None, None]:
-    """Rank and dtype of a Relax expression, None where it is not a tensor of a known rank."""
+    """Rank and dtype of a Relax expression, None if it is not a tensor of a known rank."""
     kind = expression.ty
     if not isinstance(kind, relax.TensorType) or kind.ndim < 0:
         return None, None

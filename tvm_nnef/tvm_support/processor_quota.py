@@ -39,7 +39,7 @@ def _folders(membership: Path, groups: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Processors' time in each second; None where a group has no limit."""
+    """Processors' time in each second; None if a group has no limit."""
     limit = _text(folder / "cpu.max").split()
     if not limit:
         limit = [_text(folder / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]

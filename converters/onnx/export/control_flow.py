@@ -195,7 +195,7 @@ def _stacked(scan: Scan, emitter: Emitter, context: Context) -> str:
 
 
 def _trips(node: Loop, limits: Sequence[int], emitter: Emitter, context: Context) -> str:
-    """How many steps there are at most; empty where nothing limits them."""
+    """How many steps there are at most; empty if nothing limits them."""
     known = [emitter.constant(min(limits), "int64", "size")] if limits else []
     if isinstance(node.count, Tensor):
         count = context.converted(emitter, node.count, "int64")

@@ -57,7 +57,7 @@ def read(
 
 
 def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> list[str | None]:
-    """The loop that goes through each dimension, None where another position is read."""
+    """The loop that goes through each dimension, None if another position is read."""
     found: list[str | None] = []
     for subscript, size in zip(subscripts, tensor.shape, strict=True):
         match subscript:

@@ -89,7 +89,7 @@ def _rounded_up(count: int, lead: int, step: int, span: int, size: Dimension) ->
 class Spatial:
     """A value whose dimensions of interest stand last, after two others.
 
-    ``order`` are the dimensions as they stand now. Where there are not two others, these are one
+    ``order`` are the dimensions as they stand now. If there are not two others, these are one
     dimension and one of size 1; ``filling`` are more of size 1, before the last ones.
     """
 

@@ -101,7 +101,7 @@ def qlinear_where(node: Node, builder: Builder) -> Tensor:
 
 @operator("QGemm", domain=DOMAIN)
 def qgemm(node: Node, builder: Builder) -> Tensor:
-    """alpha * A B + C in integers, quantized where there is a scale for the output."""
+    """alpha * A B + C in integers, quantized if there is a scale for the output."""
     a, b = (_matrix(node, position, flag, builder)
             for position, flag in ((0, "transA"), (3, "transB")))  # fmt: skip
     total = matrix_product(a, b, builder, "int32")

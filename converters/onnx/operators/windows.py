@@ -100,7 +100,7 @@ def window_of(node: Node, inside: Sequence[Size], size: Sequence[int]) -> Window
 
 
 def _uniform(values: Sequence[int], default: int) -> list[int] | None:
-    """An attribute of a window, None where it has its default."""
+    """An attribute of a window, None if it has its default."""
     return None if all(value == default for value in values) else list(values)
 
 
@@ -270,7 +270,7 @@ def _may_miss(window: Window) -> bool:
 def _counts(
     window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
 ) -> Tensor | None:
-    """How many elements of input and padding each window has, None where all have as many."""
+    """How many elements of input and padding each window has, None if all have as many."""
     if all(isinstance(each, int) for each in (*window.inside, *window.out)):
         known = window.counts(True)
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)

@@ -53,7 +53,7 @@ def if_(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("case")
 def case(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """One of several regions by a number; the last one where there is none of that number."""
+    """One of several regions by a number; the last one if there is none of that number."""
     (index,) = each.inputs
     if index.value is not None:
         number = int(index.value.reshape(()))

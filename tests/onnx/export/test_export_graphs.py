@@ -178,7 +178,7 @@ FORMULAS = {
         "y: real[b,a]; z: real[a];",
         "t = `exp`(x[i,j]), y[j,i] = i < j ? t * w[j,] : real(i) + w[j,], i < a, j < b;"
         " z[i,] += x[i,j] * w[j,], i < a, j < b | x[i,j] > 0.0;"),
-    "neighbours, where there are some": (
+    "neighbours, if there are some": (
         "y: real[a,b]; z: real[a,b];",
         "y[i,j] = x[i,j], i < a, j < b; y[i,j] += x[|i - 1|,|j + 1|], i < a, j < b;"
         " z[i,j] = x[|i - 1|,j], i < a, j < b;"),

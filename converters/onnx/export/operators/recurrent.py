@@ -67,7 +67,7 @@ def _lstm(invocation: Invocation) -> Exported:
 
 
 def _kept(invocation: Invocation, lengths: str, state: str, position: int) -> str:
-    """A last state, which is the first one where there is no step; ONNX Runtime gives 0."""
+    """A last state, which is the first one if there is no step; ONNX Runtime gives 0."""
     if not lengths:
         return state
     emitter = invocation.emitter

@@ -133,7 +133,7 @@ def _turned(
 def _pooled(
     invocation: Invocation, operator: str, filling: float | None, **attributes: int
 ) -> str | None:
-    """A pooling over any dimensions; None where a window could lie in the padding alone.
+    """A pooling over any dimensions; None if a window could lie in the padding alone.
 
     ``filling`` is what may stand for the padding, such that there is none.
     """
