@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -19,7 +20,8 @@ PHRASES = (
     ("run tell|run decide|only a run|told", r"\ba run (?:tells|decides)\b|\bonly a run\b|\btold by",
      "known only at run time"),
     ("data decide", r"\bdata decides?\b", "data-dependent"),
-    ("open ", r"\bopen (?:extent|dimension|size|shape)s?\b", "dynamic dimension"),
+    ("open extent|open dimension|open size|open shape",
+     r"\bopen (?:extent|dimension|size|shape)s?\b", "dynamic dimension"),
     ("machine type", r"\bmachine types?\b", "dtype"),
     ("no number", r"\b(?:what|or|it) (?:is |was )?no number\b", "NaN"),
     ("is no |are no |was no |were no ",
@@ -33,15 +35,16 @@ PHRASES = (
     ("tells|telling|told", r"\b(?:tells|telling|told)\b", "returns, reports, says, distinguishes"),
     ("say of|says of", r"\bsays? of\b", "says about, declares for"),
     ("see to|sees to", r"\bsees? to (?:it|its|the|that|them)\b", "checks, ensures"),
-    (" own", r"\bof (?:its|their|our|your|one's) own\b", "its own, separate"),
+    ("of its own|of their own|of our own|of your own|one's own",
+     r"\bof (?:its|their|our|your|one's) own\b", "its own, separate"),
     ("enters|leaves", r"(?:^|\. )(?:enters|leaves)(?::| an? )|\benters(?:;|, leaves)",
      "input, output"),
-    ("none where|error where|there ",
+    ("none where|error where|error` where|error`` where|where there",
      r"\bnone where\b|error`* where\b|\bwhere there (?:is|are)\b", "if"),
     ("sayable", r"\b(?:un)?sayable\b", "expressible"),
-    ("came", r"\bcame\b", "got, was given"),
+    (" came", r"\bcame\b", "got, was given"),
     ("settle", r"\bsettle[sd]?\b", "infer, decide, complete"),
-    ("hallway|door| room|the house",
+    ("hallway| door|this room|every room|each room|the house",
      r"\bhallways?\b|\b(?:public|one|side) doors?\b|\b(?:this|every|each) room\b|\bof the house\b",
      "package, interface"),
     ("refusal", r"\brefusals?\b", "unsupported operator, rejection, diagnostic"),
@@ -86,9 +89,8 @@ ALLOWED = {
 def test_phrases() -> None:
     """Each line that has a phrase, with what to write instead."""
     found = []
-    for path, file in _files():
+    for path, text in _files():
         rows = [*PHRASES, *(row for start, row in IN_PARTS.items() if path.startswith(start))]
-        text = file.read_text(encoding="utf-8")
         lowered = text.lower()
         phrases = {
             phrase: instead
@@ -96,7 +98,7 @@ def test_phrases() -> None:
             if any(part in lowered for part in parts.split("|"))
             and re.search(phrase, text, re.IGNORECASE)
         }
-        for number, line in _prose(file.suffix, text) if phrases else ():
+        for number, line in _prose(Path(path).suffix, text) if phrases else ():
             found += [
                 f"{path}:{number}: '{match.group()}': write {instead}"
                 for phrase, instead in phrases.items()
@@ -108,28 +110,29 @@ def test_phrases() -> None:
 def test_names() -> None:
     """Each name with such a word, with what to write instead."""
     where: dict[str, str] = {}
-    for path, file in _files():
-        if file.suffix == ".py":
-            for name in re.findall(r"\w+", file.read_text(encoding="utf-8")):
-                where.setdefault(name, path)
+    for path, text in _files():
+        if path.endswith(".py"):
+            where |= dict.fromkeys(re.findall(r"\w+_\w+", text), path)
     found = [
         f"{path}: '{name}': write {instead}"
         for name, path in where.items()
-        if "_" in name.strip("_")
         for pattern, instead in NAMES.items()
         if re.search(pattern, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name), re.IGNORECASE)
     ]
     assert not found, "\n".join(found)
 
 
-def _files() -> Iterator[tuple[str, Path]]:
-    """The files of the project, with their paths in it."""
-    found = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*")]
-    for file in sorted([*found, *ROOT.glob("*.md")]):
-        path = file.relative_to(ROOT).as_posix()
-        hidden = any(part.startswith(".") or part == "node_modules" for part in Path(path).parts)
-        if file.suffix in SUFFIXES and not hidden and path not in ALLOWED:
-            yield path, file
+@cache
+def _files() -> tuple[tuple[str, str], ...]:
+    """The files of the project: their paths in it, and their texts."""
+    found = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*.*")]
+    return tuple(
+        (path, file.read_text(encoding="utf-8"))
+        for file in sorted([*found, *ROOT.glob("*.md")])
+        if file.suffix in SUFFIXES
+        and (path := file.relative_to(ROOT).as_posix()) not in ALLOWED
+        and "node_modules" not in path
+    )
 
 
 def _prose(suffix: str, text: str) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.report import State, TuningReport
+    from tvm_nnef.tuning.report import TuningReport, TuningState
 
 _ROUTES = ("mapped", "formula")
 
@@ -282,7 +282,7 @@ def tune(
     *,
     trials: int,
     database: str | os.PathLike[str],
-    progress: bool | Callable[[State], None] = True,
+    progress: bool | Callable[[TuningState], None] = True,
     threads: int | None = None,
     **from_nnef_options: Unpack[LowerOptions],
 ) -> TuningReport:

@@ -50,7 +50,7 @@ def with_fused_reductions(mod: Module) -> Module:
 def with_chains(mod: Module, grown: Grown) -> Module:
     """The module with one kernel for each chain of calls."""
     functions = prim_functions(mod)
-    walk = _Walk(mod)
+    walk = _ReductionFuser(mod)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.chains = dict(_chains(function, functions, grown))
@@ -203,7 +203,7 @@ def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
 
 
 @mutator
-class _Walk(PyExprMutator):  # type: ignore[misc]
+class _ReductionFuser(PyExprMutator):  # type: ignore[misc]
     """Replaces the last call of each chain by a call of the kernel of all."""
 
     def __init__(self, mod: Module) -> None:

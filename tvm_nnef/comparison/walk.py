@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _Comparison:
     """What all levels of one comparison share.
 
     ``symbols`` has the values of the dimensions known so far in the run, by name, and
@@ -147,7 +147,7 @@ def compare_routes(
     first, second = routes
     runners = (runner(first, setting), runner(second, setting))
     pending = list(graph.checks)
-    walk = _Walk(
+    walk = _Comparison(
         graph, (first, second), runners, rtol, atol, setting.source,
         pending=pending, lowered=setting.lowerings, locations=setting.locations,
         widths=widths_of_ranges(graph),
@@ -168,7 +168,7 @@ def compare_routes(
 
 
 def _level(
-    walk: _Walk,
+    walk: _Comparison,
     level: Graph,
     values: Sequence[dict[Tensor, Array]],
     progress: Progress | None = None,
@@ -203,7 +203,7 @@ def _level(
 
 
 def _node(
-    walk: _Walk, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
+    walk: _Comparison, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
 ) -> Generator[Row, None, bool]:
     """The rows of a node, and those inside of it where it differs."""
     single = _single(walk, level, node)
@@ -227,7 +227,9 @@ def _node(
     return True
 
 
-def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]) -> None:
+def _take_over(
+    walk: _Comparison, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]
+) -> None:
     """Gives the results of a part of the graph what its nodes have computed."""
     outputs = flatten(tuple(port.operand for port in body.outputs))
     pairs = list(zip(flatten(node.results), outputs, strict=True))
@@ -250,7 +252,7 @@ def _last_use(level: Graph) -> dict[Tensor, int]:
     return {**last, **dict.fromkeys(given(level), len(level.operations))}
 
 
-def _single(walk: _Walk, level: Graph, node: Node) -> Graph:
+def _single(walk: _Comparison, level: Graph, node: Node) -> Graph:
     """A graph of one node: what it reads are the inputs, what it computes the outputs."""
     read = (t for t in flatten(node.operands) if t.role not in ("variable", "constant"))
     single = replace(
@@ -271,7 +273,7 @@ def _ports(tensors: Iterable[Tensor]) -> tuple[Port, ...]:
     return tuple(Port(tensor.short_name, tensor) for tensor in tensors)
 
 
-def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
+def _run(walk: _Comparison, number: int, graph: Graph, values: Arrays) -> Arrays:
     try:
         return walk.runners[number](graph, values)
     except NnefError as problem:
@@ -279,7 +281,7 @@ def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
 
 
 def _program_rows(
-    walk: _Walk, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
+    walk: _Comparison, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
 ) -> list[Row]:
     """The outputs of the program of a compiled route, as ``build`` makes it.
 
@@ -301,10 +303,10 @@ def _program_rows(
     return program_rows(walk.graph, own, found, sides, walk.rtol, walk.atol)
 
 
-def _operation_by_operation(walk: _Walk, number: int, inputs: Arrays) -> dict[Tensor, Array]:
+def _operation_by_operation(walk: _Comparison, number: int, inputs: Arrays) -> dict[Tensor, Array]:
     """The tensors of a graph that one route computes from its own operands."""
     route, run = walk.routes[number], walk.runners[number]
-    alone = _Walk(
+    alone = _Comparison(
         walk.graph, (route, route), (run, lambda graph, _: {}), walk.rtol, walk.atol,
         pending=list(walk.graph.checks), lowered=walk.lowered,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.subgraphs import (
-    Plan,
+    LoopPlan,
     branch_on,
     carried_first,
     check_single,
@@ -71,7 +71,7 @@ def loop(
     if limit == 0 and not stacked:
         return _unrolled(composer, node, 0, carried, scans, frame, targets)  # type: ignore[arg-type]
     if not node.unroll and plain:
-        plan = Plan(limit, steps, _most(node, limit, scans, frame), carried, scans)  # type: ignore[arg-type]
+        plan = LoopPlan(limit, steps, _most(node, limit, scans, frame), carried, scans)  # type: ignore[arg-type]
         return run_loop(composer, node, plan, frame, targets)
     if steps is None or stacked:
         raise _not_plain(node)

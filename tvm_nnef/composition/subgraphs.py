@@ -69,7 +69,7 @@ def branch_on(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoopPlan:
     """What is known of a loop before its body is composed.
 
     ``steps`` is the number of its steps where that is certain, ``most`` an upper bound.
@@ -96,7 +96,7 @@ class Plan:
 class _Step:
     """The tensors of one step of a loop: what it carries, items of packs, and its number."""
 
-    def __init__(self, composer: Invoker, node: nodes.Loop, plan: Plan, scope: str) -> None:
+    def __init__(self, composer: Invoker, node: nodes.Loop, plan: LoopPlan, scope: str) -> None:
         self._composer, self._node, self._plan, self._scope = composer, node, plan, scope
         self.carried = {name: self._locals(name, value) for name, value in plan.carried.items()}
         self.items = {name: self._local(name, pack[0]) for name, pack in plan.packs.items()}
@@ -133,7 +133,7 @@ class _Step:
 def run_loop(
     composer: Invoker,
     node: nodes.Loop,
-    plan: Plan,
+    plan: LoopPlan,
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...]:
@@ -178,7 +178,7 @@ def _flat(body: Graph, carried: int) -> Graph:
     return replace(body, outputs=(*outputs, *body.outputs[carried:]))
 
 
-def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
+def _pack(item: Operand, plan: LoopPlan, symbols: Symbols, span: Span) -> Operand:
     """What a scan output looks like: the tensor of a step once for each step.
 
     All stacked to one tensor where the number of steps is known only at run time.

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tvm_nnef.tuning.report import Observer, State, TuningReport
+from tvm_nnef.tuning.report import Observer, TuningReport, TuningState
 
 PATIENCE = 2.0
 """Seconds from one line to the next."""
@@ -36,7 +36,7 @@ def tuning_reported() -> Iterator[Observer]:
     begun: list[int] = []
     with Live(bar, console=console, transient=True, refresh_per_second=4) as live:
 
-        def observe(state: State) -> None:
+        def observe(state: TuningState) -> None:
             if not begun:
                 # What a database had already says nothing of the time that is left.
                 begun.append(state.done)
@@ -75,7 +75,7 @@ def _lines(console: Console) -> Observer:
     start = last = time.monotonic()
     begun: list[int] = []
 
-    def observe(state: State) -> None:
+    def observe(state: TuningState) -> None:
         nonlocal last
         if not begun:
             begun.append(state.done)

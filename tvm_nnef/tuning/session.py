@@ -18,7 +18,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.schedules import Scheduled
 from tvm_nnef.tuning.database import Database, Record, hash_of
-from tvm_nnef.tuning.report import Observer, State, TunedKernel, TuningReport
+from tvm_nnef.tuning.report import Observer, TunedKernel, TuningReport, TuningState
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
 from tvm_nnef.tvm_support.build import runs_here
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
@@ -91,7 +91,7 @@ def _tuned(
                 if search.record.trials:
                     kept(folder, search)
                 found = report()
-                observe(State(found.trials, trials, search.name, found))
+                observe(TuningState(found.trials, trials, search.name, found))
                 stop_if_asked()
 
             observe_trial()
