@@ -112,7 +112,7 @@ def test_names() -> None:
     where: dict[str, str] = {}
     for path, text in _files():
         if path.endswith(".py"):
-            where |= dict.fromkeys(re.findall(r"\w+_\w+", text), path)
+            where |= dict.fromkeys(re.findall(r"\w+", text), path)
     found = [
         f"{path}: '{name}': write {instead}"
         for name, path in where.items()

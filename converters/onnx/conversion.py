@@ -33,7 +33,6 @@ from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_tensors
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import Mismatch, explained, told, without_converter
 from tvm_nnef.converters.onnx.registry import Table, find, standard
 from tvm_nnef.converters.onnx.sequences import (
     Sequences,
@@ -41,6 +40,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
@@ -66,7 +66,7 @@ class _Context:
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
         """Keeps a diagnostic of a node, once."""
-        found = told(why, node, opsets, self.model.path)
+        found = reported(why, node, opsets, self.model.path)
         if why.mismatch:
             self.mismatches.append(found)
         if found not in self.problems:

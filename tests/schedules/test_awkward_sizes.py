@@ -268,9 +268,9 @@ def two_windows(channels, height, width):
 
             return te.compute(shape, element, name=name)
 
-        greatest = part(te.max, lambda e: e, *steps[:2], "largest")
+        maximum = part(te.max, lambda e: e, *steps[:2], "largest")
         total = part(te.sum, te.exp, *steps[2:], "total")
-        return te.compute(shape, lambda *i: greatest(*i) * 0.25 + total(*i) * 0.75)
+        return te.compute(shape, lambda *i: maximum(*i) * 0.25 + total(*i) * 0.75)
 
     return formula(function), [(channels, 2 * height, 2 * width)]
 

@@ -10,7 +10,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Size, array, maximum, minimum, numbers, product
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.decided import decided_shape
+from tvm_nnef.converters.onnx.data_dependent_shapes import decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 

@@ -18,8 +18,8 @@ from tvm_nnef.converters.common.symbolic import Shape, Size, number
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Mismatch
 from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.unsupported import Mismatch
 from tvm_nnef.diagnostics import Diagnostic
 
 

@@ -19,7 +19,7 @@ from tvm_nnef.converters.common.symbolic import (
     number,
 )
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.decided import counted
+from tvm_nnef.converters.onnx.data_dependent_shapes import counted
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.upsampling import first_positions, nearest_positions, repetitions

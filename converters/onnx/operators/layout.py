@@ -21,7 +21,7 @@ from tvm_nnef.converters.common.symbolic import (
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.onnx.decided import counted, decided_shape
+from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator

@@ -125,7 +125,11 @@ def _refuses(source: Node, _: Builder) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "raises": (_raises, "its converter fails with KeyError: 'Scale'", "test_refusals.py:"),
+    "raises": (
+        _raises,
+        "its converter fails with KeyError: 'Scale'",
+        "test_unsupported_models.py:",
+    ),
     "refuses": (_refuses, "factors of 3 are not known", "give another one"),
     "nothing": (lambda node, _: None, "gives NoneType instead of a tensor", "return what"),
     "a number": (lambda node, _: [1.0], "gives float instead of a tensor", "return what"),

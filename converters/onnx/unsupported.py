@@ -16,7 +16,7 @@ class Mismatch(NnefError):
     """A subgraph in which nothing is wrong but that shapes do not fit together."""
 
 
-def told(
+def reported(
     problem: Unconvertible, node: onnx.NodeProto, opsets: Mapping[str, int], file: str
 ) -> Diagnostic:
     """What a user reads of a node: its name, operator and opset, the reason, and what to do."""
