@@ -28,12 +28,12 @@ AttributeValue: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto
 Memory: TypeAlias = "tuple[dict[Tensor, str], dict[str, tuple[str, int]], dict[str, str]]"
 
 _ARITHMETIC: Mapping[str, str] = {"add": "Add", "sub": "Sub", "mul": "Mul", "floormod": "Mod"}
-_LIMITS: Mapping[str, str] = {"min": "Min", "max": "Max"}
+_MIN_MAX: Mapping[str, str] = {"min": "Min", "max": "Max"}
 _CONDITIONS: Mapping[str, str] = {
     "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
     "and": "And", "or": "Or",
 }  # fmt: skip
-_FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_LIMITS, **_CONDITIONS}
+_FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_MIN_MAX, **_CONDITIONS}
 
 
 @dataclass(slots=True)
