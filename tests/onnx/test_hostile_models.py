@@ -44,9 +44,9 @@ def _no_model(_: Any) -> bytes:
 
 FILES: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "nothing": (lambda _: b"", "the file is empty"),
-    "text": (_no_model, "no ONNX model"),
-    "an archive": (lambda _: b"PK\x03\x04" + b"\0" * 60, "no ONNX model"),
-    "half a model": (lambda proto: proto.SerializeToString()[:-40], "no ONNX model"),
+    "text": (_no_model, "not an ONNX model"),
+    "an archive": (lambda _: b"PK\x03\x04" + b"\0" * 60, "not an ONNX model"),
+    "half a model": (lambda proto: proto.SerializeToString()[:-40], "not an ONNX model"),
     "no UTF-8": (lambda proto: proto.SerializeToString().replace(b"product", b"pro\xffuct"),
                  "names that are not text"),
     "a model without a graph": (lambda _: onnx.ModelProto(ir_version=8).SerializeToString(),
@@ -188,13 +188,13 @@ def test_external_data_are_read_from_an_offset(
 
 
 EXTERNAL: dict[str, tuple[dict[str, object], str]] = {
-    "above": ({"location": "../secret.bin"}, "no name of a file in the model's folder"),
-    "up and down": ({"location": "sub/../../secret.bin"}, "no name of a file"),
-    "absolute": ({"location": "/etc/passwd"}, "no name of a file"),
-    "a drive": ({"location": "C:\\secret.bin"}, "no name of a file"),
-    "backslashes": ({"location": "..\\secret.bin"}, "no name of a file"),
-    "no location": ({}, "no name of a file"),
-    "a zero": ({"location": "a\0b"}, "no name of a file"),
+    "above": ({"location": "../secret.bin"}, "not a name of a file in the model's folder"),
+    "up and down": ({"location": "sub/../../secret.bin"}, "not a name of a file"),
+    "absolute": ({"location": "/etc/passwd"}, "not a name of a file"),
+    "a drive": ({"location": "C:\\secret.bin"}, "not a name of a file"),
+    "backslashes": ({"location": "..\\secret.bin"}, "not a name of a file"),
+    "no location": ({}, "not a name of a file"),
+    "a zero": ({"location": "a\0b"}, "not a name of a file"),
     "a folder": ({"location": "sub"}, "is not a plain file"),
     "not there": ({"location": "v.bin"}, "is not there"),
     "beyond the end": ({"location": "w.bin", "offset": 9}, "has 56 bytes, but it needs 48 from 9"),

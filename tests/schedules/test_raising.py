@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.limits import greater, smaller
+from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.graph.simplify import simplify
@@ -325,10 +325,10 @@ ELEMENTS = {
     "chain": (
         ["subtract", "tanh", "multiply", "add"],
         each(lambda i, x, a, b: te.tanh(x(*i) - a(i[1])) * b(i[1]) + 2.0), [(4, 3), (3,), (3,)]),
-    "relu": (["maximum"], each(lambda i, x: greater(x(*i), tirx.const(0.0, "float32"))), [(2, 3)]),
+    "relu": (["maximum"], each(lambda i, x: maximum(x(*i), tirx.const(0.0, "float32"))), [(2, 3)]),
     "limits": (
         ["minimum", "maximum"],
-        each(lambda i, x, a, b: greater(smaller(x(*i), a(i[1])), b(i[0], 0))),
+        each(lambda i, x, a, b: maximum(minimum(x(*i), a(i[1])), b(i[0], 0))),
         [(2, 3), (3,), (2, 1)]),
     "functions": (
         ["floor", "abs", "sin", "add"], each(lambda i, x: te.floor(x(*i)) + te.sin(te.abs(x(*i)))),
