@@ -46,7 +46,7 @@ Gets its name, the PrimFunc as the strategies see it, and what applies the strat
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class ScheduledKernel:
     """A PrimFunc of a scheduled module, and the strategy that scheduled it (None: none did).
 
     ``plan`` is the text of its plan and of why it was taken.
@@ -86,11 +86,13 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
     return update_functions(mod, scheduled)
 
 
-def report(mod: Module) -> list[Kernel]:
+def report(mod: Module) -> list[ScheduledKernel]:
     """The kernels of a module in the order of their names."""
     attributes = {name: function.attrs or {} for name, function in prim_functions(mod).items()}
     return [
-        Kernel(name, None if STRATEGY not in each else str(each[STRATEGY]), str(each.get(PLAN, "")))
+        ScheduledKernel(
+            name, None if STRATEGY not in each else str(each[STRATEGY]), str(each.get(PLAN, ""))
+        )
         for name, each in attributes.items()
     ]
 

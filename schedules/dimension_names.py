@@ -1,4 +1,4 @@
-"""Dimensions that are expressions of symbols, as symbols of their own.
+"""Dimensions that are expressions of symbols, as their own symbols.
 
 Input: a PrimFunc. Output: the same, in which each dimension of a parameter that is a quotient or
 another expression has a symbol, which TVM binds to the shape of an argument. Nested expressions, as

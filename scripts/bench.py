@@ -105,7 +105,7 @@ def header(threads: Sequence[int], others: Sequence[str]) -> str:
 def in_process(
     task: str, *, script: str = "bench_runtimes.py", limit: float | None = None, **arguments: object
 ) -> dict[str, Any]:
-    """The result of a task of a script, in a process of its own, of at most ``limit`` seconds."""
+    """The result of a task of a script, in its own process, of at most ``limit`` seconds."""
     file = Path(__file__).with_name(script)
     command = [sys.executable, str(file), json.dumps({"task": task, **arguments})]
     try:
@@ -128,7 +128,7 @@ def peak(threads: int) -> float:
 def measured(
     name: str, file: Path, flop: int | None, others: Sequence[str], options: argparse.Namespace
 ) -> Row:
-    """One line of the table, from an ONNX file in a folder of its own."""
+    """One line of the table, from an ONNX file in its own folder."""
     library, inputs = (str(file.with_name(each)) for each in ("model.so", "inputs.npz"))
     common = {"file": str(file), "library": library, "inputs": inputs}
     built = in_process("build", **common, dynamic=options.dynamic)
@@ -167,7 +167,7 @@ def largest_error(folder: Path) -> float:
 
 
 def what_hides_errors(output: np.ndarray) -> str | None:
-    """What is wrong with an output that says nothing about errors; None where it says much."""
+    """What is wrong with an output that says nothing about errors; None if it says much."""
     if not np.isfinite(output).all():
         return "not finite"
     sizes = np.abs(output)
@@ -200,7 +200,7 @@ def rows(
 def summary(
     found: Sequence[Row | Failure], counts: Sequence[int], others: Sequence[str]
 ) -> Iterator[str]:
-    """Geometric means, and the models that are behind, or failed."""
+    """Geometric means, and the models that are slower, or failed."""
     measured_rows = [row for row in found if isinstance(row, Row)]
     for position, threads in enumerate(counts if measured_rows else ()):
         for other in others:

@@ -5,7 +5,7 @@ a third longer from one minute to the next where a machine is shared with others
 front of each measurement, and the median of the ratios counts, in terms of the peer's time on the
 idle machine. What still differs from run to run is up to a quarter: exit status 1 where a limit is
 exceeded by more. The start of the interpreter is taken off the import. All modules are compiled, as
-pip leaves them, whatever the environment says of writing bytecode and wherever the sources lie.
+pip leaves them, whatever the environment says about writing bytecode and wherever the sources lie.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def at_rest(measure: Callable[[], float], repeats: int) -> float:
 
 
 def process(*arguments: str) -> float:
-    """Processor seconds of a fresh interpreter; raises CalledProcessError where it fails."""
+    """Processor seconds of a fresh interpreter; raises CalledProcessError if it fails."""
     start = children_seconds()
     command = [sys.executable, *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

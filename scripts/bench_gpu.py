@@ -102,7 +102,7 @@ def prepare_case(folder: Path, name: str, case: Case, batch: int, target: str) -
 
     @functools.cache
     def lowered(dtype: str) -> tuple[Any, list[Any]]:
-        # Some tensors of a converted model have a dtype of their own.
+        # Some tensors of a converted model have their own dtype.
         named = (name for name, own in model.machine_types.items() if own == "float32")
         types = {"real": dtype, **dict.fromkeys(named, dtype)}
         module = tvm_nnef.from_nnef(model, keep_params_in_input=True, dtypes=types)

@@ -112,7 +112,7 @@ def device() -> dict[str, Any]:
 def pytorch(
     name: str, specs: Sequence[Spec], dtype: str, seconds: float, compiled: bool
 ) -> dict[str, Any]:
-    """The times of the same case in PyTorch, with weights of its own."""
+    """The times of the same case in PyTorch, with its own weights."""
     torch = _imported("torch", "PyTorch")
     if not torch.cuda.is_available():
         sys.exit("PyTorch here has no CUDA")

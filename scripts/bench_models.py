@@ -1,7 +1,7 @@
 """The models of the benchmark, as ONNX: networks of the onnx package, transformers, operators.
 
 Each is what an exporter writes, so that ONNX Runtime recognises its patterns. Weights are random,
-scaled so that activations neither vanish nor explode, and that what ends in a softmax is no vector
+scaled so that activations neither vanish nor explode, and that a softmax at the end is not a vector
 of one 1 and many 0, of which any error would be hidden.
 """
 
@@ -167,7 +167,7 @@ class Network:
         return self.add("LayerNormalization", x, scale, bias, axis=-1)
 
     def conv(self, x: str, inputs: int, outputs: int, kernel: int, **attributes: Any) -> str:
-        """A convolution with weights and a bias, padded so that extents stay."""
+        """A convolution with weights and a bias, padded so that dimensions stay."""
         group = attributes.get("group", 1)
         fan = inputs // group * kernel * kernel
         weight = self.normal(outputs, inputs // group, kernel, kernel, scale=(2 / fan) ** 0.5)
@@ -301,7 +301,7 @@ def resnet50() -> Any:
 
 
 def bert(rows: int = 128, width: int = 768, heads: int = 12, layers: int = 12) -> Any:
-    """BERT-base: embeddings, layers with the norms behind, pooler."""
+    """BERT-base: embeddings, layers followed by norms, pooler."""
     made = Network({"ids": (1, rows)}, {"ids": "int64"})
     x = made.add("Gather", made.normal(30522, width), "ids", axis=0)
     x = made.norm(made.add("Add", x, made.normal(1, rows, width)), width)

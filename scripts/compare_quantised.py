@@ -2,7 +2,7 @@
 
 Each network (random weights, without its final softmax) is quantized by
 ``onnxruntime.quantization`` in three forms: ``qdq`` (static, per channel), ``qop`` (static,
-QOperator) and ``dyn`` (dynamic). Each form is converted, built and run in a process of its own,
+QOperator) and ``dyn`` (dynamic). Each form is converted, built and run in its own process,
 with a limit of memory and time.
 
 Differences are given in steps of the output's quantization. A value in the middle of two codes is
@@ -135,7 +135,7 @@ def agrees(row: Mapping[str, float]) -> bool:
 
 
 def run_alone(name: str, form: str, options: argparse.Namespace) -> dict[str, float] | str:
-    """The row of one form, computed in a process of its own, or what went wrong."""
+    """The row of one form, computed in its own process, or what went wrong."""
     size = int(options.memory * 2**30)
     command = [sys.executable, __file__, "--one", name, form, "--folder", str(options.folder)]
     try:

@@ -43,7 +43,7 @@ class Case:
 
 
 def model(seeds: list[int]) -> Case:
-    """A model that applies the operators of some seeds, each to tensors of its own."""
+    """A model that applies the operators of some seeds, each to its own tensors."""
     text, variables, arrays, lines = "import math;\n", {}, [], []
     declared: dict[str, list[str]] = {"input": [], "variable": [], "output": []}
     for seed in seeds:
@@ -101,7 +101,7 @@ def refused(seed: int) -> bool:
 
 
 def wrong(seeds: list[int]) -> str | None:
-    """What is wrong with the model of some seeds, None where nothing is."""
+    """What is wrong with the model of some seeds, None if nothing is."""
     case = model(seeds)
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     try:
@@ -203,20 +203,20 @@ def main() -> int:
         print(model([options.show]).text, wrong([options.show]) or "agrees")
         return 0
     warm_up(options.seed)
-    end, seed, tried, refusals, bad = time.monotonic() + options.seconds, options.seed, 0, 0, []
+    end, seed, tried, rejections, bad = time.monotonic() + options.seconds, options.seed, 0, 0, []
     while time.monotonic() < end:
         seeds = [*range(seed, seed + MANY)]
         seed += MANY
         print(f"\rseeds {seeds[0]} to {seeds[-1]}", end="", file=sys.stderr, flush=True)
         found = reports(seeds, options.limit)
-        refusals += found.refused
+        rejections += found.refused
         tried += len(seeds) - found.refused
         for each, problem in found.wrong:
             bad.append(each)
             print(f"seed {each}: {problem}\n{model([each]).text}", flush=True)
     print(
         f"seeds {options.seed} to {seed - 1}: {tried} formulas compared, "
-        f"{refusals} refused when checked, {len(bad)} wrong: {bad}"
+        f"{rejections} refused when checked, {len(bad)} wrong: {bad}"
     )
     return 1 if bad else 0
 

@@ -24,7 +24,7 @@ Feeds = Mapping[str, np.ndarray]
 
 
 class Unjudged(Exception):
-    """ONNX Runtime does not run the graph, or its results are no finite numbers."""
+    """ONNX Runtime does not run the graph, or its results are not finite numbers."""
 
 
 def expected(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.ndarray]]:
@@ -49,7 +49,7 @@ def _outputs(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.nda
             session.run(None, {name: array for name, array in each.items() if name in names})
             for each in feeds
         ]
-    except Exception as problem:  # each kind of failure is a class of its own there
+    except Exception as problem:  # each kind of failure is its own class there
         raise Unjudged(f"{type(problem).__name__}: {problem}"[:300]) from problem
 
 
@@ -62,7 +62,7 @@ def differences(
         bounds = {name: max(DYNAMIC.get(name, (64,))) for name in _dynamic(proto)}
         model = tvm_nnef.convert(proto, bounds=bounds)
         graph = tvm_nnef.compose(model)
-    except Exception as problem:  # a refusal is a finding as well
+    except Exception as problem:  # a rejected graph is a finding as well
         return dict.fromkeys(routes, _shown(problem))
     names = [each.name for each in proto.graph.input]
     inputs = [[arrays[name] for name in names] for arrays in feeds]
@@ -105,7 +105,7 @@ def _dynamic(proto: onnx.ModelProto) -> set[str]:
 
 def _differs(ours: np.ndarray, theirs: np.ndarray) -> str:
     if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
-        return f"{ours.dtype}{list(ours.shape)} in place of {theirs.dtype}{list(theirs.shape)}"
+        return f"{ours.dtype}{list(ours.shape)} instead of {theirs.dtype}{list(theirs.shape)}"
     if theirs.dtype.kind != "f":
         count = int((ours != theirs).sum())
         return f"{count} of {ours.size} elements differ" if count else ""
@@ -153,7 +153,7 @@ def minimized(graph: Graph, fails: Callable[[onnx.ModelProto, Sequence[Feeds]], 
             return False
 
     outputs = next(([each] for each in outputs if attempt(cut, [each])), outputs)
-    order = {name: place for place, node in enumerate(graph.nodes) for name in node.output}
+    order = {name: position for position, node in enumerate(graph.nodes) for name in node.output}
     changed = True
     while changed:
         changed = False

@@ -151,8 +151,8 @@ def arg_extremum(graph: Graph) -> Sequence[Value] | None:
     if axis is None or not min(x.dims[axis]):
         return None
     keep = graph.chance(0.5)
-    dims = [one(graph) if place == axis else dim for place, dim in enumerate(x.dims)]
-    kept = [dim for place, dim in enumerate(dims) if keep or place != axis]
+    dims = [one(graph) if position == axis else dim for position, dim in enumerate(x.dims)]
+    kept = [dim for position, dim in enumerate(dims) if keep or position != axis]
     result = graph.value("int64", kept, max(x.dims[axis]))
     name = graph.choice(("ArgMax", "ArgMin"))
     last = int(graph.chance(0.3))
@@ -169,9 +169,9 @@ def top_k(graph: Graph) -> Sequence[Value] | None:
     number = graph.constant(np.array([k], np.int64))
     results = [x.like(dims=dims), graph.value("int64", dims, max(x.dims[axis]))]
     largest, found = int(graph.chance(0.5)), graph.add
-    values, places = found("TopK", (x, number), results, axis=axis, largest=largest)
+    values, positions = found("TopK", (x, number), results, axis=axis, largest=largest)
     # Which of equal elements comes first is not asked for.
-    graph.forget(places)
+    graph.forget(positions)
     return [values]
 
 

@@ -34,10 +34,10 @@ def operator(seed: int) -> Operator:
 
 
 class _Contraction:
-    """Axes and steps by their extents, operands as lists of ``(index, lowest, highest)``.
+    """Axes and steps by their dimensions, operands as lists of ``(index, lowest, highest)``.
 
     Near to what is raised to an operator of Relax: a part of a dimension, an index twice, a shift,
-    a dimension or an index that nobody needs.
+    a dimension or an index that nothing needs.
     """
 
     def __init__(self, source: random.Random) -> None:
@@ -117,22 +117,22 @@ class _Contraction:
         return moved, steps
 
     def change(self, operand: list[tuple[str, int, int]]) -> None:
-        place = self.random.randrange(len(operand))
-        index, low, high = operand[place]
+        position = self.random.randrange(len(operand))
+        index, low, high = operand[position]
         other = self.random.choice([*self.axes.items(), *self.steps.items()])
         match self.random.randrange(6):
             case 0:
-                operand[place] = (index, low, high + 2)
+                operand[position] = (index, low, high + 2)
             case 1:
-                operand[place] = (other[0], 0, other[1] - 1)
+                operand[position] = (other[0], 0, other[1] - 1)
             case 2:
-                operand[place] = (f"{index} + 1", low + 1, high + 1)
+                operand[position] = (f"{index} + 1", low + 1, high + 1)
             case 3:
-                operand.insert(place, ("0", 0, 0))
+                operand.insert(position, ("0", 0, 0))
             case 4:
                 self.step(2)
             case _:
-                operand[place] = (f"{high} - ({index})", 0, high - low)
+                operand[position] = (f"{high} - ({index})", 0, high - low)
 
 
 def contraction(source: random.Random) -> Operator:
@@ -179,8 +179,8 @@ class _Formula:
         self.inputs: dict[str, tuple[str, tuple[str | int, ...]]] = {}
         for number, kind in enumerate(("real", "int", *source.choices(_KINDS, k=2))):
             self.inputs[f"x{number}"] = (kind, self.shape())
-        told = {size for _, shape in self.inputs.values() for size in shape}
-        missing = tuple(name for name in self.sizes if name not in told)
+        used = {size for _, shape in self.inputs.values() for size in shape}
+        missing = tuple(name for name in self.sizes if name not in used)
         if missing:
             self.inputs["t"] = ("real", missing)
         self.readable = dict(self.inputs)

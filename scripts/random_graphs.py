@@ -157,7 +157,7 @@ class Graph:
     def value(
         self, dtype: str, dims: Sequence[Dim], scale: float = 1.0, grain: int | None = None
     ) -> Value:
-        """What the result of a node is to be."""
+        """The wanted result of a node."""
         return Value("", dtype, tuple(map(tuple, dims)), float(scale), grain)
 
     def constant(self, array: Any) -> Value:
@@ -240,8 +240,8 @@ class Graph:
             if largest > LARGEST or each.rank > 6:
                 raise Declined
         names = ["" if each is None else each.name for each in operands]
-        found = [replace(each, name=f"v{len(self.known) + place}")
-                 for place, each in enumerate(results)]  # fmt: skip
+        found = [replace(each, name=f"v{len(self.known) + position}")
+                 for position, each in enumerate(results)]  # fmt: skip
         self.nodes.append(
             onnx.helper.make_node(operator, names, [each.name for each in found], **attributes)
         )

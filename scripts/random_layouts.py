@@ -23,8 +23,8 @@ def reshape(graph: Graph) -> Sequence[Value] | None:
         merged = tuple(a * b for a, b in zip(x.dims[axis], x.dims[axis + 1], strict=True))
         dims = [*x.dims[:axis], merged, *x.dims[axis + 2 :]]
         origins: list[Sequence[int]] = [
-            *([place] for place in range(axis)), [axis, axis + 1],
-            *([place] for place in range(axis + 2, x.rank))
+            *([position] for position in range(axis)), [axis, axis + 1],
+            *([position] for position in range(axis + 2, x.rank))
         ]  # fmt: skip
     else:
         axis = graph.integer(0, x.rank)
@@ -33,8 +33,8 @@ def reshape(graph: Graph) -> Sequence[Value] | None:
         size = x.dims[axis][0]
         left = graph.choice([each for each in range(1, size + 1) if size % each == 0])
         dims = [*x.dims[:axis], graph.dim(left), graph.dim(size // left), *x.dims[axis + 1 :]]
-        origins = [*([place] for place in range(axis)), [axis], [axis],
-                   *([place] for place in range(axis + 1, x.rank))]  # fmt: skip
+        origins = [*([position] for position in range(axis)), [axis], [axis],
+                   *([position] for position in range(axis + 1, x.rank))]  # fmt: skip
     if len(dims) > 6:
         return None
     return reshaped(graph, x, dims, origins)
@@ -59,11 +59,11 @@ def reshaped(
     if min(map(min, x.dims)) == 0:
         return None
     if graph.chance(0.5):
-        open_ = [place for place, dim in enumerate(dims) if not static(dim)]
-        rest = [place for place in open_ if list(origins[place]) != [place]]
+        open_ = [position for position, dim in enumerate(dims) if not static(dim)]
+        rest = [position for position in open_ if list(origins[position]) != [position]]
         if len(rest) <= 1:
-            entries = [-1 if place in rest else 0 if place in open_ else dims[place][0]
-                       for place in range(len(dims))]  # fmt: skip
+            entries = [-1 if position in rest else 0 if position in open_ else dims[position][0]
+                       for position in range(len(dims))]  # fmt: skip
             target = graph.constant(np.array(entries, np.int64))
             return graph.add("Reshape", (x, target), [result])
     (shape_,) = graph.add("Shape", (x,), [graph.value("int64", [graph.dim(x.rank)], 1e3)])
@@ -73,9 +73,9 @@ def reshaped(
         if static(dim):
             parts.append(graph.constant(np.array([dim[0]], np.int64)))
             continue
-        places = graph.constant(np.array(origin, np.int64))
+        positions = graph.constant(np.array(origin, np.int64))
         part = graph.value("int64", [graph.dim(len(origin))], 1e3)
-        (part,) = graph.add("Gather", (shape_, places), [part], axis=0)
+        (part,) = graph.add("Gather", (shape_, positions), [part], axis=0)
         graph.forget(part)
         if len(origin) > 1:
             product = graph.value("int64", [one(graph)], 1e3)
@@ -163,8 +163,8 @@ def concat(graph: Graph) -> Sequence[Value] | None:
     others = [
         each for each in graph.values
         if each.dtype == x.dtype and each.rank == x.rank
-        and all(a == b or place == axis
-                for place, (a, b) in enumerate(zip(each.dims, x.dims, strict=True)))
+        and all(a == b or position == axis
+                for position, (a, b) in enumerate(zip(each.dims, x.dims, strict=True)))
     ]  # fmt: skip
     parts = [x, *(graph.choice(others) for _ in range(graph.integer(1, 3)))]
     graph.random.shuffle(parts)  # type: ignore[arg-type]
@@ -197,9 +197,9 @@ def gather(graph: Graph) -> Sequence[Value] | None:
         return None
     least = min(x.dims[axis])
     shape = [graph.size() for _ in range(graph.integer(0, 3))]
-    places = graph.random.integers(-least if static(x.dims[axis]) else 0, least, shape)
+    positions = graph.random.integers(-least if static(x.dims[axis]) else 0, least, shape)
     dims = [*x.dims[:axis], *map(graph.dim, shape), *x.dims[axis + 1 :]]
-    index = graph.constant(np.asarray(places, np.int64))
+    index = graph.constant(np.asarray(positions, np.int64))
     return graph.add("Gather", (x, index), [x.like(dims=dims)], axis=axis)
 
 
@@ -210,8 +210,8 @@ def gather_elements(graph: Graph) -> Sequence[Value] | None:
         return None
     count, size = graph.size(), x.dims[axis][0]
     dims = graph.with_dim(x, axis, count)
-    places = graph.random.integers(-size, size, [dim[0] for dim in dims])
-    index = graph.constant(np.asarray(places, np.int64))
+    positions = graph.random.integers(-size, size, [dim[0] for dim in dims])
+    index = graph.constant(np.asarray(positions, np.int64))
     return graph.add("GatherElements", (x, index), [x.like(dims=dims)], axis=axis)
 
 
@@ -223,11 +223,11 @@ def scatter(graph: Graph) -> Sequence[Value] | None:
         return None
     size = x.dims[axis][0]
     count = graph.integer(1, size + 1)
-    shape = [count if place == axis else dim[0] for place, dim in enumerate(x.dims)]
+    shape = [count if position == axis else dim[0] for position, dim in enumerate(x.dims)]
     if graph.chance(0.5):
         order = np.argsort(graph.random.random([dim[0] for dim in x.dims]), axis)
-        places = np.take(order, range(count), axis)
-        operands = (x, graph.constant(places.astype(np.int64)), graph.weight(shape))
+        positions = np.take(order, range(count), axis)
+        operands = (x, graph.constant(positions.astype(np.int64)), graph.weight(shape))
         more = {"axis": axis}
         name = "ScatterElements"
     else:

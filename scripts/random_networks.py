@@ -190,7 +190,7 @@ def rotation(graph: Graph) -> Sequence[Value] | None:
     size = x.dims[-1][0]
     heads = graph.choice([each for each in (1, 2, 4) if size % (2 * each) == 0])
     dims = (*x.dims[:-1], graph.dim(heads), graph.dim(size // heads))
-    origins = [*([place] for place in range(x.rank - 1)), [x.rank - 1], [x.rank - 1]]
+    origins = [*([position] for position in range(x.rank - 1)), [x.rank - 1], [x.rank - 1]]
     found = reshaped(graph, x, dims, origins)
     if found is None:
         return None
@@ -205,7 +205,7 @@ def rotation(graph: Graph) -> Sequence[Value] | None:
     (re,) = graph.add("Sub", (products[0], products[3]), [wide.like(scale=4 * x.scale)])
     (im,) = graph.add("Add", (products[1], products[2]), [wide.like(scale=4 * x.scale)])
     (joined,) = graph.add("Concat", (re, im), [re.like(dims=dims)], axis=-1)
-    back = [*([place] for place in range(x.rank - 1)), [x.rank - 1, x.rank]]
+    back = [*([position] for position in range(x.rank - 1)), [x.rank - 1, x.rank]]
     return reshaped(graph, joined, x.dims, back)
 
 

@@ -79,10 +79,10 @@ def generate(seed: int, count: int) -> Graph:
     dynamic = bool(random.random() < 1 / 3)
     graph = Graph(random, dynamic, int(random.choice((13, 17, 18, 21))))
     dtypes = ["float32", "float32", *random.choice(["float32", "int64", "bool"], 2)]
-    for place, dtype in enumerate(dtypes):
-        rank = graph.choice((0, 1, 2, 3, 3, 4, 4, 5)) if place else graph.choice((2, 3, 4))
+    for position, dtype in enumerate(dtypes):
+        rank = graph.choice((0, 1, 2, 3, 3, 4, 4, 5)) if position else graph.choice((2, 3, 4))
         dims = [graph.dim(graph.size()) for _ in range(rank)]
-        if dynamic and rank and (not place or graph.chance(0.5)):
+        if dynamic and rank and (not position or graph.chance(0.5)):
             dims[0] = DYNAMIC["n"]
             if rank > 2 and graph.chance(0.5):
                 dims[graph.integer(1, rank)] = DYNAMIC["m"]

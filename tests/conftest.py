@@ -83,7 +83,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compare a text with ``tests/goldens/<room>/<name>.txt``."""
+    """Compare a text with ``tests/goldens/<package>/<name>.txt``."""
     room = request.path.parent.name
 
     def check(name: str, text: str) -> None:

@@ -71,7 +71,7 @@ def test_a_model_agrees_with_itself(routes: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_the_first_wrong_operator_is_named_with_its_place(chained: bool) -> None:
+def test_the_first_wrong_operator_is_named_with_its_location(chained: bool) -> None:
     def unreachable(*_: Any) -> Any:
         raise AssertionError("what follows the first difference is not executed")
 
@@ -103,7 +103,7 @@ def test_the_first_wrong_operator_is_named_with_its_place(chained: bool) -> None
         assert words in shown
 
 
-def test_rounding_that_adds_up_is_nobodys_fault() -> None:
+def test_rounding_that_adds_up_is_no_fault() -> None:
     """Each step errs by half of what is allowed; only where they are chained do they differ."""
     steps = "\n".join(f"t{n} = math.abs(t{n - 1});" for n in range(1, 9))
     text = (
@@ -117,7 +117,7 @@ def test_rounding_that_adds_up_is_nobodys_fault() -> None:
     assert len(report.rows) > 1
 
 
-def test_a_threshold_behind_rounding_is_nobodys_fault() -> None:
+def test_a_threshold_after_rounding_is_no_fault() -> None:
     text = (
         "import math;\ngraph G { @input { x: real[2]; } @output { y: real[2]; }\n"
         "@compose { a = math.abs(x); y = math.floor(a); } }\n"
@@ -173,8 +173,8 @@ def test_a_composition_that_differs_is_opened() -> None:
         "math.exp",
     ]
     shown = str(report)
-    for place in (":8:13: error", ":18:13: note: invoked from here", ":26:13: note: invoked"):
-        assert place in shown
+    for position in (":8:13: error", ":18:13: note: invoked from here", ":26:13: note: invoked"):
+        assert position in shown
 
 
 def test_where_a_body_agrees_its_mapping_is_blamed() -> None:
@@ -233,7 +233,7 @@ def test_new_values_of_variables_inside_of_operators_are_compared() -> None:
     assert [row.agrees for row in wrong.rows[:2]] == [True, False]
 
 
-def test_nan_on_both_sides_agrees_and_is_told() -> None:
+def test_nan_on_both_sides_agrees_and_is_reported() -> None:
     report = compared(STEPS, np.full((2, 3), -np.inf, np.float32))
     assert report.agrees
     assert "equal, 6 NaN" in str(report)
@@ -451,8 +451,8 @@ graph G {
 """
 
 
-def test_extents_that_only_a_run_tells() -> None:
-    """The last operation has an extent that none of its operands has."""
+def test_dimensions_known_only_at_run_time() -> None:
+    """The last operation has a dimension that none of its operands has."""
     x, v = np.ones((4, 3), np.float32), np.ones(2, np.float32)
     for routes in (("mapped", "reference"), ("reference", "formula")):
         report = compared(DYNAMIC, x, x, v, routes=routes)

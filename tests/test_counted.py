@@ -58,7 +58,7 @@ def test_a_statement_may_write_several_elements(route: Any) -> None:
 
 
 @pytest.mark.parametrize("route", [None, "mapped"])
-def test_counted_extents_go_on(route: Any) -> None:
+def test_counted_dimensions_go_on(route: Any) -> None:
     imports = "import math; import layout;\n" + DRAFT
     body = "p = positive(x); q = math.mul(p, p); y = layout.concat{axis=0}([p, q]);"
     flat = DATA.ravel()

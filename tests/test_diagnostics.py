@@ -1,4 +1,4 @@
-"""Places and their pictures: lines, columns, carets, notes, hints."""
+"""Locations and their pictures: lines, columns, carets, notes, hints."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def conv(x: np.ndarray, w: np.ndarray, stride: tuple[int, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, and what NumPy says of it; ``given`` makes inputs of a size."""
+    """A graph, and what NumPy says about it; ``given`` makes inputs of a size."""
 
     inputs: str
     output: str
@@ -67,7 +67,7 @@ W = f32(4, 3, 3, 3)
 KEYS = np.array([3, 1, 2, 5, 4], "float32")
 
 CASES: dict[str, Case] = {
-    "extents that differ": Case(
+    "dimensions that differ": Case(
         "x: real[s|10]; q: real[3];", "real[~]",
         "a = layout.slice{axes=[0],begin=[0],end=[s / 2]}(x); z = math.add(q, a);",
         lambda n: (np.arange(n, dtype="float32"), np.ones(3, "float32")),
@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
     "reduction": on_rows("z = math.mean_reduce{axes=[1]}(x);", lambda x: x.mean(1, keepdims=True)),
     "reduction over the symbol": on_rows("z = math.sum_reduce{axes=[0]}(x);",
                                          lambda x: x.sum(0, keepdims=True)),
-    "greatest over the symbol": on_rows(
+    "largest over the symbol": on_rows(
         "z = math.max_reduce{axes=[0]}(x);",
         lambda x: x.max(0, keepdims=True, initial=-np.inf)),
     "broadcasting of what agrees": on_rows(
@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
     "an expression of a symbol in the shape of an input": Case(
         "x: real[s|10]; y: real[2 * s + 1];", "real[~]", "z = math.neg(y);",
         lambda n: (f32(n), f32(2 * n + 1)), lambda x, y: -y),
-    "extents without names": Case(
+    "dimensions without names": Case(
         "x: real[~|10,~|4];", "real[~,~]", "z = math.neg(x);",
         lambda n: (f32(n, n % 4),), lambda x: -x),
     "convolution of a batch": Case(
@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
         "x: real[s|10,3]; n: int[];", "real[s,3]",
         "z = with y = x do..(i -> n) { m = math.mul(y, 1.5); yield m; };",
         lambda n: (f32(n, 3), np.array(3 * n, "int32")), lambda x, n: x * np.float32(1.5) ** n),
-    "as many steps as an extent": Case(
+    "as many steps as a dimension": Case(
         "x: real[s|10,3];", "real[s,3]",
         "z = with y = x do..(i -> s) { m = math.add(y, 1.0); yield m; };",
         lambda n: (f32(n, 3),), lambda x: x + len(x)),
@@ -206,9 +206,9 @@ def inputs_of(**changed: tuple[int, ...]) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"x": (12, 3), "y": (12, 3)}, "input 'x': extent s = 12 is beyond its bound 10"),
+        ({"x": (12, 3), "y": (12, 3)}, "input 'x': dimension s = 12 is beyond its bound 10"),
         ({"y": (5, 3)}, "input 'y': s is 5, but input 'x' gave 4"),
-        ({"m": (5,)}, "input 'm': extent t * 2 is 4 where t = 2, got 5"),
+        ({"m": (5,)}, "input 'm': dimension t * 2 is 4 where t = 2, got 5"),
         ({"x": (4, 2)}, "input 'x': shape (s, 3) expected, got (4, 2)"),
         ({"x": (4,)}, "input 'x': shape (s, 3) expected, got (4)"),
     ],
@@ -248,7 +248,7 @@ graph G {
 CHECKS = {
     "inputs alone": (
         BROADCAST, (f32(2, 3), f32(5, 3)), (f32(5, 3), f32(5, 3)), "the shapes do not broadcast"),
-    "data-dependent extents": (
+    "data-dependent dimensions": (
         SAME.replace("BODY", "same(a, b)"), (KEYS, KEYS[:3], np.True_),
         (KEYS, -KEYS, np.True_), "lengths 5 and 3 differ"),
     "a branch": (
@@ -262,7 +262,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("route", ["mapped", "formula", "reference"])
 @pytest.mark.parametrize(("text", "bad", "good", "message"), CHECKS.values(), ids=CHECKS)
-def test_a_check_that_fails_tells_the_values(text, bad, good, message, route) -> None:
+def test_a_check_that_fails_reports_the_values(text, bad, good, message, route) -> None:
     if route == "reference":
         graph = tvm_nnef.compose(text)
         run = lambda *given: tvm_nnef.evaluate(graph, *given)  # noqa: E731
@@ -328,7 +328,7 @@ graph G { @input { x: real[s|40,3]; c: real[1]; } @output { z: real[s,s]; }
 """
 
 
-def test_what_stands_behind_a_product_may_be_computed_in_several_steps() -> None:
+def test_what_stands_after_a_product_may_be_computed_in_several_steps() -> None:
     executable = tvm_nnef.build(MASKED, progress=False)
     for n in (1, 2, 33, 40):
         x, c = f32(n, 3), f32(1)

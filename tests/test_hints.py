@@ -267,11 +267,11 @@ MOST_MARKED = 1
 
 
 def _hints(node: ast.Call) -> list[ast.expr]:
-    """The hints that a call gives; a place behind a star counts as one."""
-    place = HINT_ARGUMENT[_name(node)]
+    """The hints that a call gives; a location after a star counts as one."""
+    position = HINT_ARGUMENT[_name(node)]
     given = [each.value for each in node.keywords if each.arg in (None, "hint")]
     starred = [each for each in node.args if isinstance(each, ast.Starred)]
-    return given + starred + node.args[place : place + 1]
+    return given + starred + node.args[position : position + 1]
 
 
 def _name(node: ast.Call) -> str:
@@ -326,5 +326,5 @@ def test_every_error_has_a_hint_or_a_reason_for_none() -> None:
         for path in sorted((root / name).rglob("*.py"))
         for line, marked in _without_hint(path.read_text("utf-8"))
     ]
-    assert [place for place, marked in found if not marked] == []
+    assert [position for position, marked in found if not marked] == []
     assert len(found) <= MOST_MARKED

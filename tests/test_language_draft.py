@@ -96,7 +96,7 @@ graph G { @input { x: real[2,2]; } @output { y: real[4,4]; z: real[2,5]; }
 """,
      (F([[1, 2], [3, 4]]),), ([[0, 0, 0, 0], [0, 1, 2, 0], [0, 3, 4, 0], [0, 0, 0, 0]],
      [[0, 1, 2, 0, 0], [0, 3, 4, 0, 0]]), {}),
-    ("own extents concat", """
+    ("own dimensions concat", """
 operator cat { @input { xs: real[n, ..t]..(k); } @using { o = [0, t..] + ...; }
     @output { y: real[n, t + ..]; }
     @lower { y[i, j + o[q]] += xs[q][i, j], q < k, i < n, j < t[q]; } }
@@ -105,7 +105,7 @@ graph G { @input { x: real[2,1]; y: real[2,3]; z: real[2,2]; } @output { w: real
 """,
      (F([[1], [2]]), F([[3, 4, 5], [6, 7, 8]]), F([[9, 10], [11, 12]])), ([[1, 3, 4, 5, 9, 10],
      [2, 6, 7, 8, 11, 12]],), {}),
-    ("null extents out", """
+    ("null dimensions out", """
 operator op { @attrib { k: optional int; } @input { x: real[n]; }
     @using { ks..(?k ? 1 : 0) = [(k ?? 0) ..(?k)]; } @output { y: real[n, k]; }
     @lower { y[i, j..] = x[i,], i < n, j < ks; } }
@@ -121,7 +121,7 @@ operator op { @attrib { sq: bool; } @input { x: real[n, m, t..(k)]; }
 graph G { @input { x: real[2,3,2]; } @output { y: real[2]; z: real[2]; u: real[2,2];
     v: real[1,2]; } @compose { y, z = op{sq=true}(x); u, v = op{sq=false}(x); } }
 """, (F(np.arange(12).reshape(2, 3, 2)),), ([0, 1], [4, 4], [[2, 3], [8, 9]], [[4, 4]]), {}),
-    ("own out extents", """
+    ("own out dimensions", """
 operator cut { @attrib { sizes: int..(k); } @input { x: real[n]; }
     @assert { (sizes + ..) == n: "sum {sizes + ..} is not {n}"; }
     @using { o = [0, sizes..] + ...; } @output { ys: real[..sizes]..(k); }
@@ -473,7 +473,7 @@ graph G { @compose { y = op{k=2}(x); } @output { y: real[4]; } @input { x: real[
     @constant { c: real[2] = [1.0, -1.0]; } @output { y: real[m]; } @using { m = n * k; }
     @input { x: real[n]; } @attrib { k: int; } }
 """, (F([1, 2]),), ([1, -2, 1, -2],), {}),
-    ("is as extent name", """
+    ("is as dimension name", """
 operator op { @input { x: real[b, is..(d)]; } @output { y: real[b]; } @using { v = is * ..; }
     @lower { y[i,] += x[i, j..] / real(v), i < b, j < is; } } graph G { @input { x: real[2,2,2]; }
     @output { y: real[2]; } @compose { y = op(x); } }
@@ -522,7 +522,7 @@ graph G { @input { x: real[n|9]; } @assert { n % 2 == 0: 'n {n} is odd'; }
 ]  # fmt: skip
 
 COMPILED = {
-    "own extents concat",
+    "own dimensions concat",
     "unroll own items in order",
     "scatter left affine",
     "locals int index",

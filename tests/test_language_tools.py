@@ -295,7 +295,7 @@ operator op { @attrib { ncx: bool = true; } @input { x: real[c..(ncx), t, c..(!n
 graph G { @input { INPUTS } @output { y: int; z: int; } @compose { y = op(m);
     z = op{ncx=false}(m); } }
 """, flow(), ([2, 2, 3], [2, 3, 2]), {}),
-    ("own extents", """
+    ("own dimensions", """
 operator cat { @input { xs: real[..t]..(k); } @using { o = [0, t..] + ...; }
     @output { y: real[t + ..]; } @lower { y[j + o[q],] += xs[q][j,], q < k, j < t[q]; } }
 graph G { @input { INPUTS w: real[1]; } @output { y: real; } @compose { y = cat([x, w]); } }
@@ -321,7 +321,7 @@ operator op { @input { x: real[n]; z: real[n]; } @output { y: real[n]; }
     @lower { y[i,] = z[i,], i < 1; y[i,] += x[i,], i < n; } }
 graph G { @input { INPUTS } @output { y: real[2]; } @compose { y = op(x, xs[2]); } }
 """, flow(), ([6, 2],), {}),
-    ("max fold as extent", """
+    ("max fold as dimension", """
 operator op { @input { xs: real[..t]..(k); } @output { y: real[k,t >? ..]; }
     @lower { y[q,j] = xs[q][j,], q < k, j < t[q]; } }
 graph G { @input { INPUTS w: real[1]; } @output { y: real; } @compose { y = op([x, w]); } }

@@ -236,7 +236,7 @@ def test_without_a_linker_models_are_built_all_the_same(
     assert not list(entries.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(entries: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_not_an_error(entries: Path) -> None:
     entries.parent.parent.mkdir()
     entries.parent.write_text("a file in its place")
     np.testing.assert_array_equal(build()(X)[0], Y)

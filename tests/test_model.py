@@ -42,7 +42,7 @@ X = np.ones((2, 3), np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model folder with a module of its own, two variables and metadata."""
+    """A model folder with its own module, two variables and metadata."""
     path = tmp_path / "model"
     path.mkdir()
     (path / "main.sknd").write_text(MAIN, encoding="utf-8")
@@ -180,7 +180,7 @@ def test_variables_are_compared_with_their_files(
     assert words in str(caught.value)
 
 
-def test_variables_take_the_place_of_files(folder: Path) -> None:
+def test_variables_replace_files(folder: Path) -> None:
     break_truncated(folder)
     given = {"main.G.w": W + 1.0, "main.G.y.b": B}
     assert check(folder, variables=given) == []
@@ -262,7 +262,7 @@ def test_archive_member_that_points_outside(folder: Path, tmp_path: Path) -> Non
     assert not (tmp_path.parent / "parts.sknd").exists()
 
 
-def test_the_inputs_tell_the_evaluator_what_a_model_leaves_open() -> None:
+def test_the_inputs_give_the_evaluator_what_a_model_leaves_open() -> None:
     text = (
         "# dialect: tools\nimport layout;\n"
         "graph G { @input { x: real[n]; ps: real[2]..(k|4); } @output { y: real; z: real; }\n"
@@ -308,7 +308,7 @@ def test_model_json_is_compared_with_the_graph(net: Path) -> None:
     labels, image, kind, name = (each.message for each in found)
     assert "2 labels" in labels and "3 classes" in labels
     assert "has no input 'image'" in image
-    assert "'int8' is no machine type" in kind
+    assert "'int8' is not a dtype" in kind
     assert "'main.G.z'" in name
 
 

@@ -66,7 +66,7 @@ def test_the_commands_of_the_page_run(
 
 
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
-def test_extents_may_be_told_by_a_run(smooth: Path, route: Any) -> None:
+def test_dimensions_may_be_dynamic(smooth: Path, route: Any) -> None:
     text = listing("main.sknd").replace("real[2, 8]", "real[2, n|20]").replace("real[2, 6]", "real")
     (smooth / "main.sknd").write_text(text)
     if route == "reference":
@@ -226,7 +226,7 @@ def test_a_copy_of_a_composed_operator_is_as_precise(twin: Twin, tmp_path: Path)
 
 
 @pytest.mark.parametrize("twin", INVALID, ids=lambda twin: twin.invocation + twin.inputs)
-def test_mistakes_with_a_copy_are_told_in_the_same_words(twin: Twin, mine: Path) -> None:
+def test_mistakes_with_a_copy_are_reported_in_the_same_words(twin: Twin, mine: Path) -> None:
     with pytest.raises(NnefError) as standard:
         tvm_nnef.compose(twin.text(twin.module))
     with pytest.raises(NnefError) as own:
@@ -286,7 +286,7 @@ def test_a_generic_operator_of_a_module_in_a_folder(nested: Path, route: Any, in
 
 
 @pytest.mark.parametrize("route", ["reference", "mapped"])
-def test_what_only_a_run_tells_is_asserted_by_the_run(nested: Path, route: Any) -> None:
+def test_what_is_known_only_at_run_time_is_asserted_by_the_run(nested: Path, route: Any) -> None:
     run: Any = functools.partial(tvm_nnef.evaluate, nested)
     if route != "reference":
         run = tvm_nnef.build(nested, route=route, progress=False)
@@ -294,7 +294,7 @@ def test_what_only_a_run_tells_is_asserted_by_the_run(nested: Path, route: Any) 
         run(np.ones((2, 1), np.float32), np.ones((3, 4), np.int32))
 
 
-def test_a_type_that_a_module_in_a_folder_does_not_take_is_told(nested: Path) -> None:
+def test_a_type_that_a_module_in_a_folder_does_not_take_is_reported(nested: Path) -> None:
     (nested / "main.sknd").write_text(OF_NESTED.replace("k: int", "k: bool"))
     with pytest.raises(NnefError, match="must be int or real, not bool") as caught:
         tvm_nnef.load_model(nested)
@@ -309,7 +309,7 @@ def test_a_copy_is_listed_alike(mine: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["ops", "nn.linear"]) == 0
     standard = capsys.readouterr().out
     assert own.splitlines()[0] == "# mine.linear: formula"
-    # The copy has left the comment behind.
+    # The copy does not have the comment.
     assert own.splitlines()[1:] == [
         line for line in standard.splitlines()[1:] if not line.startswith("#")
     ]

@@ -17,7 +17,7 @@ import tvm_nnef
 
 
 def test_no_module_hides_a_public_name() -> None:
-    """Importing a submodule binds its name in the package, in front of a function of that name."""
+    """Importing a submodule binds its name in the package, before a function of that name."""
     modules = {module.name for module in pkgutil.iter_modules(tvm_nnef.__path__)}
     assert modules & set(tvm_nnef.__all__) == set()
 

@@ -12,7 +12,7 @@ import tvm_nnef
 from tvm_nnef.catalogue import standard_entries
 
 IMPORTS = "import math; import layout;\n"
-MAKE = "ys = for v : x do..(n) math.add(v, 1.0);"  # 1, 2, 3 … as far as n says
+MAKE = "ys = for v : x do..(n) math.add(v, 1.0);"  # 1, 2, 3 … up to n
 ITEMS = [np.full(2, step, np.float32) for step in range(5)]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.report import State, TuningReport
+    from tvm_nnef.tuning.report import TuningReport, TuningState
 
 
 @raised_as(ModelError)
@@ -139,7 +139,7 @@ def from_nnef(
     operators where they are the same thing. ``compose_options`` are those of :func:`compose`.
     With ``keep_params_in_input`` variables become parameters, as in TVM's own importers
     (``relax.frontend.detach_params``); ``lowerings`` maps an operator's qualified name to a
-    function ``(builder, operation, operands)`` that takes the place of ours. ``checked`` leaves
+    function ``(builder, operation, operands)`` that replaces ours. ``checked`` leaves
     indices from data as they are, for ``build(checked=True)``; they are clamped otherwise.
 
     Raises NnefError for everything that is wrong with the model or with what was given.
@@ -271,7 +271,7 @@ def tune(
     *,
     trials: int,
     database: str | os.PathLike[str],
-    progress: bool | Callable[[State], None] = True,
+    progress: bool | Callable[[TuningState], None] = True,
     threads: int | None = None,
     **from_nnef_options: Unpack[LowerOptions],
 ) -> TuningReport:
@@ -330,21 +330,21 @@ def compare(
     it is built as a whole (unless that is what the source's library gave).
 
     Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
-    machine type: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
+    dtype: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
     is what the rounding of one operation, a sum of thousands of terms included, stays below
     (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
     depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the
     first route's tensor, for sums whose terms cancel.
 
     Raises NnefError for everything that is wrong with the model or with what was given; a
-    difference raises nothing: the :class:`Report` tells it.
+    difference raises nothing: the :class:`Report` shows it.
     """
     from tvm_nnef.comparison import (
         RECORDED,
         Setting,
         compare_routes,
+        source_locations,
         source_model,
-        source_places,
     )
     from tvm_nnef.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
@@ -362,8 +362,8 @@ def compare(
     route = judge.format.route if judge is not None else ""
     chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
-    places = source_places(loaded, None if isinstance(model, Model) else model)
-    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, places=places)
+    locations = source_locations(loaded, None if isinstance(model, Model) else model)
+    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
     with progress_reported("comparing") if progress else nullcontext() as report:
         return compare_routes(
             graph,

@@ -1,6 +1,6 @@
 """Operators described for people: signature, comment, text, and how each is lowered.
 
-Enters: checked definitions. Leaves: entries, and the Markdown page of the standard library, which
+Input: checked definitions. Output: entries, and the Markdown page of the standard library, which
 ``scripts/write_operators.py`` writes to ``docs/operators.md``. Nothing is composed here.
 """
 
@@ -28,8 +28,8 @@ What `import`ing a standard module gives to a model, and how each operator is co
 
 - **mapped**: by the Relax operators that are the same thing (`tvm_nnef/lower/ops`), where types and
   attributes allow; else, and always with `route="formula"`, by its body:
-- **formula**: index notation (`@lower`) that becomes a kernel of its own;
-- **composition**: other operators (`@compose`), which take its place;
+- **formula**: index notation (`@lower`) that becomes its own kernel;
+- **composition**: other operators (`@compose`), which replace it;
 - **intrinsic**: no body can say it; each route has code for it.
 
 `tvm-nnef ops NAME` prints an operator with its text. The same operators in the dialect of Khronos's

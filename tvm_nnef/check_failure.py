@@ -15,24 +15,24 @@ MARK = "nnef check"
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """A check that failed: what is wrong, and the place in the model, empty if it has none."""
+    """A check that failed: what is wrong, and the location in the model, empty if it has none."""
 
     message: str
-    place: str = ""
+    location: str = ""
 
     def to_json(self) -> str:
-        """The failure as the text of an error: a list of a mark, the place, and the message."""
-        return json.dumps([MARK, self.place, self.message])
+        """The failure as the text of an error: a list of a mark, the location, and the message."""
+        return json.dumps([MARK, self.location, self.message])
 
     @classmethod
     def of(cls, problem: BaseException) -> CheckFailure | None:
         """The failure that an error of TVM reports; None for another error.
 
-        The message may come in parts, and TVM writes text of its own around the list.
+        The message may come in parts, and TVM writes its own text around the list.
         """
         text = str(problem)
         start = text.find(f'["{MARK}"')
         if start < 0:
             return None
-        _, place, *parts = json.JSONDecoder().raw_decode(text, start)[0]
-        return cls("".join(map(str, parts)), place)
+        _, location, *parts = json.JSONDecoder().raw_decode(text, start)[0]
+        return cls("".join(map(str, parts)), location)

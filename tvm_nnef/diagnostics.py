@@ -1,4 +1,4 @@
-"""The words in which every room complains: places, diagnostics, and the error that carries them.
+"""Error reporting for all packages: locations, diagnostics, and the error that carries them.
 
 Nothing here prints; the command line decides where a rendered diagnostic goes.
 """
@@ -106,7 +106,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An addition to a diagnostic; with a span, it points at a second place."""
+    """An addition to a diagnostic; with a span, it points at a second location."""
 
     message: str
     span: Span | None = None
@@ -131,7 +131,7 @@ class Diagnostic:
 
     @property
     def path(self) -> str | None:
-        """The file the diagnostic speaks of, as far as it speaks of one."""
+        """The file of the diagnostic, if it has one."""
         return self.span.source.path if self.span else self.file
 
     @property
@@ -151,7 +151,7 @@ class Diagnostic:
 
     @property
     def end_column(self) -> int | None:
-        """The column behind the last character, from 1."""
+        """The column after the last character, from 1."""
         return self.span.source.position(self.span.end)[1] if self.span else None
 
     def __str__(self) -> str:
@@ -159,18 +159,18 @@ class Diagnostic:
         return self.render()
 
     def render(self, *, colour: bool = False) -> str:
-        """The diagnostic as a person reads it: place, cause, source line with a caret, hint.
+        """The diagnostic as a person reads it: location, cause, source line with a caret, hint.
 
         ``colour`` adds the escape sequences of a terminal.
         """
         paint = _painted if colour else _plain
-        place = paint(_place(self.span, self.file), _BOLD)
-        lines = [f"{place}{paint(f'{self.severity}:', _COLOURS[self.severity])} "]
+        location = paint(_location(self.span, self.file), _BOLD)
+        lines = [f"{location}{paint(f'{self.severity}:', _COLOURS[self.severity])} "]
         lines[0] += paint(_message(self.message), _BOLD)
         lines += _excerpt(self.span, paint)
         for note in self.notes:
             kind = paint("note:", _COLOURS["note"])
-            lines.append(f"  {_place(note.span, None)}{kind} {_message(note.message)}")
+            lines.append(f"  {_location(note.span, None)}{kind} {_message(note.message)}")
             lines += ["  " + line for line in _excerpt(note.span, paint)]
         if self.hint:
             lines.append(f"  {paint('hint:', _HINT)} {_message(self.hint)}")
@@ -211,7 +211,7 @@ def _note_json(note: Note) -> dict[str, object]:
     return {"message": note.message, "file": path, "line": line, "column": column}
 
 
-def _place(span: Span | None, file: str | None) -> str:
+def _location(span: Span | None, file: str | None) -> str:
     if span is None:
         return f"{_path(file)}: " if file else ""
     line, column = span.source.position(span.start)
@@ -321,7 +321,7 @@ def error(
 ) -> NnefError:
     """An :class:`NnefError` of a single diagnostic, to be raised.
 
-    The hint says what to change. A place without one has a comment ``# no hint: REASON``.
+    The hint says what to change. A location without one has a comment ``# no hint: REASON``.
     """
     found = Diagnostic(message, span, hint or None, tuple(notes), file=file)  # no hint: as given
     return kind(found)

@@ -17,7 +17,7 @@ _CPU_NAMES = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "uarch"),
 )
-"""The keys there of what tells one model of CPU from another."""
+"""The keys there that distinguish models of CPUs."""
 
 
 _ARCHITECTURES: Mapping[str, tuple[str, ...]] = {

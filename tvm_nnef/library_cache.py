@@ -133,7 +133,7 @@ def _is_trusted(folder: Path) -> bool:
 
 
 def _remove(entry: Path) -> None:
-    """Remove an entry; under another name first, so that nobody finds a part of it."""
+    """Remove an entry; under another name first, so that no reader finds a part of it."""
     with suppress(OSError), workspace(entry.parent) as space:
         entry.rename(space / entry.name)
 

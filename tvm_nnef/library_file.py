@@ -5,7 +5,7 @@ there are large weights; or an archive of object files that are linked where it 
 files are detected from their content.
 
 After the code a shared library has its metadata as JSON, and a line with their size and the digest
-of all before. So what it says of itself is known before anything of it is mapped or executed.
+of all before. So its metadata are known before anything of it is mapped or executed.
 """
 
 from __future__ import annotations

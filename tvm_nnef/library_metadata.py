@@ -1,4 +1,4 @@
-"""What a compiled library says of itself, read and checked without running its code.
+"""Metadata of a compiled library, read and checked without running its code.
 
 Input: the JSON text that :mod:`tvm_nnef.compilation.metadata` wrote. Output: its members, or an
 error that says what the library needs and what is here.

@@ -153,7 +153,7 @@ def load_model(
     (:func:`tvm_nnef.convert`), or a Model, which is returned as it is. The format is detected from
     the content; ``format`` names it where that is ambiguous. ``convert_options`` are those of the
     conversion. Modules are looked for in the model, then in the folders of ``search_path``, then in
-    the standard library. ``variables`` (full name to array) takes the place of ``.dat`` files.
+    the standard library. ``variables`` (full name to array) replaces ``.dat`` files.
 
     Raises NnefError, whose ``diagnostics`` list everything found.
     """
@@ -194,7 +194,7 @@ def _read(
     variables: Mapping[str, Any] | None,
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
-    """A model and everything found on the way; None where there are errors."""
+    """A model and everything found on the way; None if there are errors."""
     try:
         if opened.format.is_foreign:
             refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
@@ -301,7 +301,7 @@ def _without_body(model: Model) -> Iterator[Diagnostic]:
 
 
 def _to_compose(model: Model) -> Iterator[str]:
-    """The first graph, and the others that no graph invokes with attributes and shapes of its own.
+    """The first graph, and the others that no graph invokes with its own attributes and shapes.
 
     What is invoked is composed where it is.
     """
@@ -365,7 +365,7 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
 def _metadata(container: Container) -> Metadata:
     if not container.exists(METADATA_FILE):
         return Metadata()
-    return read_metadata(container.read_text(METADATA_FILE), container.place(METADATA_FILE))
+    return read_metadata(container.read_text(METADATA_FILE), container.location(METADATA_FILE))
 
 
 def _check_container(
@@ -374,7 +374,7 @@ def _check_container(
     assert container.main is not None
     main = container.read_source(container.main)
     folders = [search_folder(folder) for folder in search_path]
-    told, ambiguities = _dialect(container, dialect)
+    chosen_dialect, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
@@ -383,13 +383,13 @@ def _check_container(
         for folder in folders:
             if folder.exists(file):
                 return folder.read_source(file)
-        return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
+        return (standard_module(parts[0], chosen_dialect) if len(parts) == 1 else ()) or None
 
-    return check_program(main, load, dialect=told, ambiguities=ambiguities)
+    return check_program(main, load, dialect=chosen_dialect, ambiguities=ambiguities)
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:
-    """The dialect of a model, as it was given or as its text tells it, and what is ambiguous."""
+    """The dialect of a model, as given or as detected from its text, and what is ambiguous."""
     if dialect not in DIALECTS:
         hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
         raise error(f"unknown dialect '{dialect}'", hint=hint)

@@ -40,7 +40,7 @@ def weight_digest(data: Array) -> str:
 def read_parameters(path: Path, described: Mapping[str, Any], library: str) -> Array:
     """The content of a parameter file, mapped into memory.
 
-    ``described`` is what the metadata of its ``library`` say of it. Raises NnefError if the file is
+    ``described`` is its entry in the metadata of its ``library``. Raises NnefError if the file is
     missing or damaged, or belongs to another library.
     """
     name = path.name

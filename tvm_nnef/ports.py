@@ -16,7 +16,7 @@ class TensorInfo:
     """What a tensor of an input or output looks like.
 
     A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
-    of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
+    of dynamic length is ``stacked``: a list in Python, whose length is the first dimension.
     """
 
     name: str
@@ -43,7 +43,7 @@ PortInfo: TypeAlias = "TensorInfo | PackInfo"
 
 
 def port_info(description: Mapping[str, Any]) -> PortInfo:
-    """What the metadata of a library say of an input or output."""
+    """What the metadata of a library say about an input or output."""
     name = str(description["name"])
     if "items" in description:
         return PackInfo(name, tuple(map(tensor_info, description["items"])))
@@ -51,7 +51,7 @@ def port_info(description: Mapping[str, Any]) -> PortInfo:
 
 
 def tensor_info(description: Mapping[str, Any]) -> TensorInfo:
-    """What the metadata of a library say of a tensor."""
+    """What the metadata of a library say about a tensor."""
     shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
     return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)

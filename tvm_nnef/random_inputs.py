@@ -1,6 +1,6 @@
 """Random values for the inputs of a Graph, where a user gives none.
 
-Enters: a Graph with machine types, and a seed. Leaves: arrays, the same ones for the same seed.
+Input: a Graph with dtypes, and a seed. Output: arrays, the same ones for the same seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was built, to be called: arrays in, arrays out; exported to a file and loaded from one.
 
-Enters: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
+Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Executable:
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
         """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
 
-        Random inputs have the largest extents that there can be. The state stays as it is.
+        Random inputs have the largest dimensions that there can be. The state stays as it is.
         """
         return timed(self.prepared(*inputs), repeat, warmup)
 
@@ -321,7 +321,7 @@ class Executable:
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
-        """Raises NnefError where values of the symbols fail checks of the model."""
+        """Raises NnefError if values of the symbols fail checks of the model."""
         sizes = tuple(values.items())
         if sizes in self._checked:
             return
@@ -354,7 +354,7 @@ class Executable:
             if failure is None:
                 raise
             hint = "give inputs for which the model's check holds"
-            raise error(failure.message, hint=hint, file=failure.place or None) from None
+            raise error(failure.message, hint=hint, file=failure.location or None) from None
         return [result] if isinstance(result, runtime.Tensor) else list(result)
 
     def _grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:

@@ -26,20 +26,20 @@ class State(Mapping[str, Array]):
     def __init__(self, infos: Sequence[TensorInfo], tensors: Sequence[Any]) -> None:
         """Takes the descriptions of the variables, and their values as tensors of TVM."""
         self._infos = list(infos)
-        self._places = {info.name: place for place, info in enumerate(infos)}
+        self._places = {info.name: location for location, info in enumerate(infos)}
         self.tensors = list(tensors)
 
     def __getitem__(self, name: str) -> Array:
         return array_of(self.tensors[self._place(name)])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        place = self._place(name)
-        info = self._infos[place]
+        location = self._place(name)
+        info = self._infos[location]
         shape = tuple(extent for extent in info.shape if isinstance(extent, int))
         variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: numpy_view(value)}, {variable: info.dtype})
-        self.tensors[place] = runtime_tensor(bound[variable])
+        self.tensors[location] = runtime_tensor(bound[variable])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -55,6 +55,6 @@ class State(Mapping[str, Array]):
 
     def _place(self, name: str) -> int:
         if name not in self._places:
-            message = f"'{name}' is no variable that @update changes"
+            message = f"'{name}' is not a variable that @update changes"
             raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
         return self._places[name]

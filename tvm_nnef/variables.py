@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class WithVariables(Protocol):
-    """A model, as far as its variables are concerned."""
+    """The part of a model that concerns its variables."""
 
     @property
     def path(self) -> str:
@@ -49,7 +49,7 @@ class WithVariables(Protocol):
 class Variables(Mapping[str, Any]):
     """The variables of a model by full name, each read from its file when it is first asked for.
 
-    Values are NumPy arrays. Raises NnefError for a file that is no valid tensor file.
+    Values are NumPy arrays. Raises NnefError for a file that is not a valid tensor file.
     """
 
     def __init__(self, container: Container) -> None:
@@ -65,7 +65,7 @@ class Variables(Mapping[str, Any]):
 
             file = self._files[name]
             data = self._container.read(file)
-            self._read[name] = read_tensor(data, self._container.place(file)).array
+            self._read[name] = read_tensor(data, self._container.location(file)).array
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
@@ -77,7 +77,7 @@ class Variables(Mapping[str, Any]):
 
         file = self._files[name]
         header = self._container.read(file, HEADER_SIZE)
-        return read_tensor_header(header, self._container.place(file))
+        return read_tensor_header(header, self._container.location(file))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -90,17 +90,17 @@ class Variables(Mapping[str, Any]):
         return f"<{plural(len(self), 'variable')}: {', '.join(names)}>"
 
     def check(self) -> list[Diagnostic]:
-        """What is wrong with the files as far as their headers and sizes tell."""
+        """What is wrong with the files, judged by their headers and sizes."""
         if not self._files:
             return []
         from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
 
         found: list[Diagnostic] = []
         for file in self._files.values():
-            place = self._container.place(file)
+            location = self._container.location(file)
             try:
-                header = read_tensor_header(self._container.read(file, HEADER_SIZE), place)
-                check_size(header, self._container.size(file), place)
+                header = read_tensor_header(self._container.read(file, HEADER_SIZE), location)
+                check_size(header, self._container.size(file), location)
             except NnefError as problem:
                 found += problem.diagnostics
         return found
@@ -164,7 +164,7 @@ def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
 
 
 def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
-    """The names given that are no variables; those of the model's other graphs are left out."""
+    """The names given that are not variables; those of the model's other graphs are left out."""
     known = {tensor.name for tensor in graph.variables}
     others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
     unknown = [

@@ -133,14 +133,14 @@ def _check_index(access: Access, index: Scalar, length: int, lengths: Mapping[st
 
 
 def exceeds(index: Scalar, length: int, lengths: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and greatest value of an index that is certainly out of bounds in some step."""
+    """The least and largest value of an index that is certainly out of bounds in some step."""
     names = [each.name for each in nodes.walk(index) if isinstance(each, Axis)]
     limits = bounds(index, lengths) if len(names) == len(set(names)) else None
     return None if limits is None or (limits[0] >= 0 and limits[1] < length) else limits
 
 
 def bounds(node: Scalar, lengths: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and greatest value of an index if it takes both; axes occur once in it."""
+    """The least and largest value of an index if it takes both; axes occur once in it."""
     match node:
         case Number(_, int() as value):
             return value, value

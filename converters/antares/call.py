@@ -152,7 +152,7 @@ def _inputs(value: Value | None) -> Iterator[tuple[str, Input]]:
     for name, key, described in _entries(value, "input_dict"):
         shape: tuple[int, ...] | None = None
         dtype: str | None = None
-        for field, place, item in _entries(described, f"the description of input '{name}'"):
+        for field, position, item in _entries(described, f"the description of input '{name}'"):
             if field == "shape" and item.kind == "list":
                 numbers = [each.data for each in item.data]  # type: ignore[union-attr]
                 shape = checked_shape(numbers, name, item.span)
@@ -161,7 +161,7 @@ def _inputs(value: Value | None) -> Iterator[tuple[str, Input]]:
             else:
                 message = f"input '{name}' cannot have this '{field}'"
                 hint = 'write {"dtype": "float32", "shape": [16, 4]}'
-                raise error(message, place.span, hint=hint)
+                raise error(message, position.span, hint=hint)
         yield name, Input(shape, dtype, key.span)
 
 

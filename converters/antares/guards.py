@@ -47,7 +47,7 @@ def with_guards(statement: Statement, lengths: Mapping[str, int], shapes: Shapes
 
 
 def _factor(node: Scalar, lengths: Mapping[str, int], shapes: Shapes) -> Scalar:
-    """A factor of what is added in each step, with guards in place of bounds checks."""
+    """A factor of what is added in each step, with guards instead of bounds checks."""
     match node:
         case Binary(_, "*", left, right):
             inner = (_factor(each, lengths, shapes) for each in (left, right))

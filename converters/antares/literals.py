@@ -98,9 +98,9 @@ class Reader:
         characters: list[str] = []
         offsets: list[int] = []
         for token in tokens:
-            for text, places in self._string(token):
+            for text, positions in self._string(token):
                 characters.append(text)
-                offsets.extend(places)
+                offsets.extend(positions)
                 if len(offsets) > syntax.MAX_TEXT:
                     message = f"a string has more than {syntax.MAX_TEXT} characters"
                     raise error(message, self._text.span_of(token), hint="divide the model")

@@ -125,7 +125,7 @@ def _source(source: str | bytes | os.PathLike[str]) -> Source:
 
 
 def _head(path: Path) -> bytes:
-    """The content of a file, as far as it is needed to see that it is too long."""
+    """The content of a file, at most as much as shows that it is too long."""
     with path.open("rb") as file:
         return file.read(4 * MAX_TEXT + 4)
 

@@ -131,8 +131,8 @@ class _Reader:
         value, conditions, other, operation = parts
         name = "all" if operation is None else str(operation)[1:-1]
         if name not in ("all", "any"):
-            place = self._text.span_of(operation)
-            raise error(f"unknown merge_op '{name}'", place, hint="use `all` or `any`")
+            position = self._text.span_of(operation)
+            raise error(f"unknown merge_op '{name}'", position, hint="use `all` or `any`")
         listed = tuple(map(self.scalar, conditions.children))
         return nodes.When(span, self.scalar(value), listed, self.scalar(other), name == "any")
 

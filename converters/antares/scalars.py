@@ -35,7 +35,7 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True)
 class Typed:
-    """A scalar as text. ``number`` is the value of a literal, whose dtype is not settled."""
+    """A scalar as text. ``number`` is the value of a literal, whose dtype is not known."""
 
     text: str
     dtype: str
@@ -122,7 +122,7 @@ class Writer:
         return made if node.dtype is None else _cast(made, self._dtype(node.dtype))
 
 
-def settled(scalar: Typed) -> Typed:
+def completed(scalar: Typed) -> Typed:
     """A scalar as it is stored in a tensor: conditions are int8."""
     return replace(_number(scalar), number=None)
 

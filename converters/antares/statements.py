@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tvm_nnef.converters.antares import axes, fused, guards, nodes
 from tvm_nnef.converters.antares.nodes import Axis, Number, Statement
-from tvm_nnef.converters.antares.scalars import Typed, Writer, settled
+from tvm_nnef.converters.antares.scalars import Typed, Writer, completed
 from tvm_nnef.converters.common.names import Namer
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.machine_types import DTYPES
@@ -127,7 +127,7 @@ class Conversion:
         names = {axis: declared.name(axis) for axis in lengths}
         tensors = {source: (each.name, each.dtype) for source, each in read.items()}
         writer = Writer(names, tensors)
-        value = settled(writer.scalar(statement.value))
+        value = completed(writer.scalar(statement.value))
         result = self._result(statement, name, value, lengths)
         loops = [f"{names[axis]} < {length}" for axis, length in lengths.items()]
         if statement.operator == "=.":

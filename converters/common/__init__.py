@@ -22,7 +22,7 @@ module                      content
 ``inputs``, ``bounds``      inputs with the shapes, dtypes and bounds that a user gives
 ``builder``                 the interface of operator functions: a tensor for each operation
 ``symbolic``                dynamic dimensions with Python's arithmetic
-``data_dependent``          dimensions that data decide
+``data_dependent``          data-dependent dimensions
 ``steps``                   steps as a graph: what is read, what is needed
 ``library``                 operators that SkriptND lacks: ``extra.sknd``, modules of a format
 ``outlining``               repeated blocks as operators (``repeats``, ``boundaries``, ``blocks``,

@@ -1,6 +1,6 @@
 """Equal runs of steps to one operator, and an invocation of it for each run.
 
-Enters: runs that are wired alike. Leaves: the operator's steps on tensors of its own, which are
+Input: runs that are wired alike. Output: the operator's steps on its own tensors, which are
 called after what the tensors of all runs have in common, and what each invocation takes and gives.
 Which runs are worth an operator is decided in ``outlining``; final names are given in ``naming``.
 """
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tvm_nnef.converters.common.common_names import Scopes, common_name, scopes_of, title
 from tvm_nnef.converters.common.dimensions import Dimensions, unbound
 from tvm_nnef.converters.common.emission import is_literal
-from tvm_nnef.converters.common.names import is_path, tells
+from tvm_nnef.converters.common.names import is_path, shows
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.tensors import (
     Argument,
@@ -77,12 +77,12 @@ def _made(steps: Sequence[Step]) -> list[Tensor]:
 
 
 def _sources(steps: Sequence[Step]) -> list[str]:
-    """The names in the source that tell where steps belong."""
+    """The names in the source that show where steps belong."""
     weights = (
         each.source
         for step in steps
         for each in reads(step)
-        if isinstance(each, Tensor) and each.value is not None and tells(each.source)
+        if isinstance(each, Tensor) and each.value is not None and shows(each.source)
     )
     return [*filter(is_path, map(_source, _made(steps))), *weights]
 

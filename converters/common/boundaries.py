@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from tvm_nnef.converters.common.names import is_path, parts, tells
+from tvm_nnef.converters.common.names import is_path, parts, shows
 from tvm_nnef.converters.common.repeats import Repeat
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.tensors import Step, Tensor
@@ -19,25 +19,25 @@ from tvm_nnef.converters.common.tensors import Step, Tensor
 Cost: TypeAlias = "tuple[int, int, int]"
 
 _SAMPLE = 8
-"""Costs are added up over as many of the places where a repeat begins."""
+"""Costs are added up over as many of the positions where a repeat begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """What it costs to cut before each step, and behind the last; None where that may not be."""
+    """The cost of a cut before each step, and after the last; None if it is not allowed."""
 
     costs: Sequence[Cost | None]
 
-    def may_cut(self, place: tuple[int, int]) -> bool:
+    def may_cut(self, position: tuple[int, int]) -> bool:
         """Whether a block may begin and end there."""
-        return all(self.costs[each] is not None for each in place)
+        return all(self.costs[each] is not None for each in position)
 
     def window(self, repeat: Repeat) -> tuple[int, int, Cost] | None:
         """Begin, end and cost of the best block inside of a repeat, counted from its starts.
 
         A block of a repeat that overlaps itself is as long as its period.
         """
-        costs = [self._sum(repeat, place) for place in range(repeat.length + 1)]
+        costs = [self._sum(repeat, position) for position in range(repeat.length + 1)]
         period, length = repeat.unit, repeat.length
         if period < length:
             ends = [(begin, begin + period) for begin in range(length - period, -1, -1)]
@@ -46,15 +46,15 @@ class Boundaries:
             last = _cheapest(costs, range(length, length - length // 3 - 1, -1))
             ends = [(begin, end) for begin in first for end in last if begin < end]
         usable = [
-            (begin, end, _added(before, behind))
+            (begin, end, _added(before, after))
             for begin, end in ends
-            if (before := costs[begin]) and (behind := costs[end])
+            if (before := costs[begin]) and (after := costs[end])
         ]
         return min(usable, key=lambda each: each[2], default=None)
 
-    def _sum(self, repeat: Repeat, place: int) -> Cost | None:
-        """The cost of a cut at a place of a repeat, None where hardly any start allows one."""
-        every = [self.costs[start + place] for start in repeat.starts[:_SAMPLE]]
+    def _sum(self, repeat: Repeat, position: int) -> Cost | None:
+        """The cost of a cut at a position of a repeat, None if hardly any start allows one."""
+        every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
         found = [each for each in every if each is not None]
         if len(found) < 2:
             return None
@@ -62,10 +62,12 @@ class Boundaries:
         return names * 64 // len(found), crossing * 64 // len(found), bare * 64 // len(found)
 
 
-def _cheapest(costs: Sequence[Cost | None], places: range) -> list[int]:
-    """The first of the places where a cut costs least, if there is one."""
-    known = [(cost, number) for number, place in enumerate(places) if (cost := costs[place])]
-    return [places[min(known)[1]]] if known else []
+def _cheapest(costs: Sequence[Cost | None], positions: range) -> list[int]:
+    """The first of the positions where a cut costs least, if there is one."""
+    known = [
+        (cost, number) for number, position in enumerate(positions) if (cost := costs[position])
+    ]
+    return [positions[min(known)[1]]] if known else []
 
 
 def _added(left: Cost, right: Cost) -> Cost:
@@ -79,8 +81,8 @@ def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> B
     costs: list[Cost | None] = []
     whole = True
     bare = _without_weights(units)
-    for place, unit in enumerate(units):
-        costs.append((names[place], crossing[place], bare[place]) if whole else None)
+    for position, unit in enumerate(units):
+        costs.append((names[position], crossing[position], bare[position]) if whole else None)
         whole = _ends_node(unit)
     return Boundaries([*costs, (0, crossing[-1], 0)])
 
@@ -91,7 +93,7 @@ def _ends_node(unit: Sequence[Step]) -> bool:
 
 
 def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> list[int]:
-    """How many tensors that steps have made, or that are inputs, are read behind each cut."""
+    """How many tensors that steps have made, or that are inputs, are read after each cut."""
     change = [0] * (len(units) + 2)
     made = {id(each) for unit in units for step in unit for each in results(step)}
     read = {id(each): each for unit in units for step in unit for each in reads(step)}
@@ -99,12 +101,12 @@ def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> li
         if key not in made and isinstance(each, Tensor) and each.value is None:
             change[0] += 1
             change[readers[key] + 1] -= 1
-    for place, unit in enumerate(units):
+    for position, unit in enumerate(units):
         for step in unit:
             for each in results(step):
-                last = readers.get(id(each), place)
-                if last > place:
-                    change[place + 1] += 1
+                last = readers.get(id(each), position)
+                if last > position:
+                    change[position + 1] += 1
                     change[last + 1] -= 1
     return list(accumulate(change))[: len(units) + 1]
 
@@ -112,31 +114,31 @@ def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> li
 def _without_weights(units: Sequence[Sequence[Step]]) -> list[int]:
     """1 for units that begin a node which reads no weights, else 0."""
     found: list[int] = []
-    behind = 1
+    after = 1
     for unit in reversed(units):
-        behind = 1 if _ends_node(unit) else behind
+        after = 1 if _ends_node(unit) else after
         weights = (
             isinstance(each, Tensor) and each.value is not None and bool(each.rank)
             for step in unit
             for each in reads(step)
         )
-        behind = 0 if any(weights) else behind
-        found.append(behind)
+        after = 0 if any(weights) else after
+        found.append(after)
     return found[::-1]
 
 
 def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
-    """How many parts the last name before a cut and the first one behind it have in common."""
+    """How many parts the last name before a cut and the first one after it have in common."""
     before = _filled(names)
-    behind = _filled(names[::-1])[::-1]
+    after = _filled(names[::-1])[::-1]
     return [
         _in_common(left, right) if left and right else 0
-        for left, right in zip(before, behind, strict=True)
+        for left, right in zip(before, after, strict=True)
     ]
 
 
 def _filled(names: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """For each cut the last name before it, () where there is none."""
+    """For each cut the last name before it, () if there is none."""
     found: list[tuple[str, ...]] = [()]
     for name in names:
         found.append(name or found[-1])
@@ -153,12 +155,12 @@ def _in_common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
 
 
 def _name(unit: Sequence[Step]) -> tuple[str, ...]:
-    """The parts of a name that tells where in the source a step belongs; () where none does."""
+    """The parts of a name that shows where in the source a step belongs; () if none does."""
     for step in unit:
         for each in results(step):
             if is_path(each.source):
                 return parts(each.source)
         for each in reads(step):
-            if isinstance(each, Tensor) and each.value is not None and tells(each.source):
+            if isinstance(each, Tensor) and each.value is not None and shows(each.source):
                 return parts(each.source)
     return ()

@@ -1,6 +1,6 @@
 """Where operator functions put what they make of a node: steps, in order, and their tensors.
 
-Tensors and numbers enter, a new tensor of known dtype and shape leaves each call. Nothing is named
+Tensors and numbers in, a new tensor of known dtype and shape out each call. Nothing is named
 here, and no text is written.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.steps import results
-from tvm_nnef.converters.common.symbolic import Extent, Shape, array, largest, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, array, largest, product
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -26,7 +26,7 @@ MAX_STEPS = 1 << 15
 class Builder:
     """Collects the steps of one graph, branch or loop body.
 
-    ``numbers`` tell data-dependent dimensions apart; bodies share those of the graph around them.
+    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph.
     """
 
     def __init__(self, outer: Builder | None = None) -> None:
@@ -38,7 +38,7 @@ class Builder:
         operator: str,
         *arguments: Argument,
         as_type: str | None = None,
-        as_shape: Sequence[Extent] | None = None,
+        as_shape: Sequence[Size] | None = None,
         generics: Sequence[str] = (),
         more: Attributes | None = None,
         **attributes: Attribute | None,
@@ -83,22 +83,22 @@ class Builder:
         return argument
 
     def computed(self, argument: Tensor) -> Tensor:
-        """A tensor as a run has it, where only its extents are known; any other one as it is."""
-        if argument.extents is None:
+        """A tensor as a run has it, where only its dimensions are known; any other one as it is."""
+        if argument.sizes is None:
             return argument
         result = Tensor(argument.dtype, argument.shape, argument.source)
         given: dict[str, Attribute] = {
             "shape": list(argument.shape),
-            "value": list(argument.extents.reshape(-1)),
+            "value": list(argument.sizes.reshape(-1)),
         }
         self.steps.append(Call("layout.constant", (), given, (), (result,)))
         return result
 
-    def extent(self, extent: Extent) -> Tensor:
-        """An extent as a tensor of rank 0."""
-        if isinstance(extent, int):
-            return self.constant(extent, "int64")
-        return self.computed(Tensor("int64", (), extents=array([extent]).reshape(())))
+    def dimension(self, size: Size) -> Tensor:
+        """A dimension as a tensor of rank 0."""
+        if isinstance(size, int):
+            return self.constant(size, "int64")
+        return self.computed(Tensor("int64", (), sizes=array([size]).reshape(())))
 
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
         """A tensor of known value."""
@@ -148,15 +148,15 @@ class Builder:
         ])  # fmt: skip
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """The elements in another machine type; real to int drops the fraction."""
+        """The elements in another dtype; real to int drops the fraction."""
         if x.dtype == dtype:
             return x
         if x.value is not None and x.size <= 1 and x.kind == kind(dtype):
             return self.constant(x.value, dtype)
         return self.call("layout.cast", x, as_type=dtype, generics=(kind(dtype),))
 
-    def reshape(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
-        """The elements in row-major order in another shape, none of whose extents is -1."""
+    def reshape(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
+        """The elements in row-major order in another shape, none of whose dimensions is -1."""
         wanted = tuple(shape)
         if x.shape == wanted:
             return x
@@ -181,35 +181,35 @@ class Builder:
         return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of extent 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at positions that count in the result."""
         rank = x.rank + len(axes)
-        places = sorted(axis % rank for axis in axes)
-        extents = iter(x.shape)
-        shape = [1 if axis in places else next(extents) for axis in range(rank)]
+        positions = sorted(axis % rank for axis in axes)
+        sizes = iter(x.shape)
+        shape = [1 if axis in positions else next(sizes) for axis in range(rank)]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
-        return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
+        return self.call("layout.unsqueeze", x, as_shape=shape, axes=positions) if positions else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of extent 1 taken away."""
-        places = sorted(axis % x.rank for axis in axes)
-        shape = [extent for axis, extent in enumerate(x.shape) if axis not in places]
+        """Dimensions of size 1 taken away."""
+        positions = sorted(axis % x.rank for axis in axes)
+        shape = [size for axis, size in enumerate(x.shape) if axis not in positions]
         if x.value is not None:
             return self._changed(x, x.value.reshape(shape))
-        return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
+        return self.call("layout.squeeze", x, as_shape=shape, axes=positions) if positions else x
 
-    def expand(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
-        """Dimensions of extent 1 stretched, new ones put in front."""
+    def expand(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
+        """Dimensions of size 1 stretched, new ones put in front."""
         wanted = tuple(shape)
         return (
             x if x.shape == wanted else self.call("extra.expand", x, as_shape=wanted, shape=wanted)
         )
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Tensors one behind the other along a dimension; empty ones are left out."""
+        """Tensors concatenated along a dimension; empty ones are left out."""
         axis %= parts[0].rank
-        extent = sum(part.shape[axis] for part in parts)
-        shape = (*parts[0].shape[:axis], extent, *parts[0].shape[axis + 1 :])
+        size = sum(part.shape[axis] for part in parts)
+        shape = (*parts[0].shape[:axis], size, *parts[0].shape[axis + 1 :])
         kept = [part for part in parts if part.shape[axis]] or list(parts[:1])
         if len(kept) == 1:
             return kept[0]
@@ -218,19 +218,19 @@ class Builder:
             "layout.concat", tuple(kept), as_type=first.dtype, as_shape=shape, axis=axis
         )
 
-    def slice(self, x: Tensor, axis: int, begin: Extent, end: Extent, stride: int = 1) -> Tensor:
+    def slice(self, x: Tensor, axis: int, begin: Size, end: Size, stride: int = 1) -> Tensor:
         """Every ``stride``-th element from ``begin`` on, ``end`` left out; both in range."""
         axis %= x.rank
         if isinstance(begin, int) and isinstance(end, int):
-            count: Extent = max(0, -((begin - end) // stride))
+            count: Size = max(0, -((begin - end) // stride))
         else:
             count = end - begin if stride == 1 else -((begin - end) // stride)
         if stride == 1 and begin == 0 and count == x.shape[axis]:
             return x
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         if x.value is not None and _known((begin, count)):
-            places = [int(begin) + stride * place for place in range(int(count))]
-            return self._changed(x, np.take(x.value, places, axis))
+            positions = [int(begin) + stride * position for position in range(int(count))]
+            return self._changed(x, np.take(x.value, positions, axis))
         if stride < 0 and end == -1:
             end -= x.shape[axis]
         return self.call(
@@ -238,10 +238,10 @@ class Builder:
             axes=[axis], begin=[begin], end=[end], stride=None if stride == 1 else [stride],
         )  # fmt: skip
 
-    def one_slice(self, x: Tensor, axis: int, position: Extent) -> Tensor:
+    def one_slice(self, x: Tensor, axis: int, position: Size) -> Tensor:
         """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        return self.call("extra.one_slice", x, as_shape=shape, axis=axis, place=position)
+        return self.call("extra.one_slice", x, as_shape=shape, axis=axis, position=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
         """A tensor of equal elements."""
@@ -260,5 +260,5 @@ class Builder:
         return found
 
 
-def _known(extents: Sequence[Extent]) -> bool:
-    return all(isinstance(each, int) for each in extents)
+def _known(sizes: Sequence[Size]) -> bool:
+    return all(isinstance(each, int) for each in sizes)

@@ -1,6 +1,6 @@
 """What the names of the source have in common, from one repetition of a block to the next.
 
-Names enter, as many lists as there are repetitions; words leave, from which ``naming`` makes
+Names in, as many lists as there are repetitions; words out, from which ``naming`` makes
 identifiers.
 """
 
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tvm_nnef.converters.common.names import parts
 
 Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
-"""For each repetition the words with which its names begin; () where there are none."""
+"""For each repetition the words with which its names begin; () if there are none."""
 
 _VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
 """Names that say more together with the one around them."""
@@ -80,17 +80,17 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
 
 
 def common_name(names: Iterable[str], scopes: Scopes) -> str:
-    """What a tensor is called in most repetitions; empty where its names tell nothing.
+    """The most frequent name of a tensor in the repetitions; empty if its names have no words.
 
-    Without the words of the scope, and where that is not enough without numbers.
+    Without the words of the scope, and if that is not enough without numbers.
     """
     every = [_inside(parts(name), scope) for name, scope in zip(names, scopes, strict=True)]
     most, count = Counter(every).most_common(1)[0]
     if 2 * count > len(every):
         return "_".join(most)
     plain, count = Counter("_".join(_without_numbers(each)) for each in every).most_common(1)[0]
-    tells = len(plain) > _SHORTEST and not plain.startswith("onnx_")
-    return plain if tells and 2 * count > len(every) else ""
+    shows = len(plain) > _SHORTEST and not plain.startswith("onnx_")
+    return plain if shows and 2 * count > len(every) else ""
 
 
 def _inside(words: tuple[str, ...], scope: tuple[str, ...]) -> tuple[str, ...]:

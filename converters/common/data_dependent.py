@@ -9,35 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, decided_by_data
+from tvm_nnef.converters.common.symbolic import Size, decided_by_data
 from tvm_nnef.converters.common.tensors import Tensor
 
 
 def decided(
-    result: Tensor, before: Sequence[Extent], axis: int, bound: Extent, builder: Builder
+    result: Tensor, before: Sequence[Size], axis: int, bound: Size, builder: Builder
 ) -> Tensor:
     """A result with a data-dependent dimension after some that are known."""
     result.shape = (*before, decided_by_data(result, axis, bound, next(builder.numbers)))
     return result
 
 
-def extents_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Extent, ...]:
-    """The elements of a vector that a run tells as extents, each up to its bound."""
+def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Size, ...]:
+    """The elements of a vector known only at run time as dimensions, each up to its bound."""
     return tuple(
-        extent_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
-        for place, bound in enumerate(bounds)
+        size_of(
+            builder.squeeze(builder.slice(vector, 0, position, position + 1), [0]), bound, builder
+        )
+        for position, bound in enumerate(bounds)
     )
 
 
-def extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
-    """A tensor of one integer (or a whole real) as an extent up to a bound."""
+def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
+    """A tensor of one integer (or a whole real) as a dimension up to a bound."""
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
-    # One place more than the bound, so that what lies beyond is found out.
+    # One position more than the bound, so that what lies beyond is found out.
     below = builder.call(
-        "extra.places_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
+        "extra.positions_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
     )
-    places = decided(
+    positions = decided(
         builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound, builder
     )
-    checked = builder.call("extra.within_bound", places, bound=bound)
+    checked = builder.call("extra.within_bound", positions, bound=bound)
     return decided(checked, (1,), 1, bound, builder).shape[1]

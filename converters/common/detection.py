@@ -28,7 +28,7 @@ _NNEF1 = re.compile(rb"^\s*(version\s+[0-9.]+\s*;|fragment\s+\w+|graph\s+\w+\s*\
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a user calls a model, as far as its format can be detected from it.
+    """A model as a user gives it, if its format can be detected.
 
     ``head`` is the beginning of a file, of bytes or of a text, empty for anything else;
     ``container`` holds the files of a folder or an archive.

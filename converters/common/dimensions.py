@@ -1,6 +1,6 @@
-"""The extents that an operator declares: equal ones as numbers, others under names.
+"""The dimensions that an operator declares: equal ones as numbers, others under names.
 
-Enters: for each input and output the tensors that take this part. Leaves: declared shapes.
+Input: for each input and output the tensors that take this part. Output: declared shapes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import Call, Declared, Invocation, Step, Tensor
 from tvm_nnef.symbolic import dimensions
 
@@ -20,9 +20,9 @@ _OTHERS = "cdefgijkmpqrs"
 
 @dataclass(slots=True)
 class Dimensions:
-    """Names for extents that differ from one invocation to the next; the same for equal ones.
+    """Names for dimensions that differ from one invocation to the next; the same for equal ones.
 
-    ``symbols`` are the open extents of the graph that an input tells.
+    ``symbols`` are the dynamic dimensions of the graph given by an input.
     """
 
     symbols: set[Symbol] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Dimensions:
         return tuple(shape)
 
     def of_output(self, group: Sequence[Tensor]) -> Declared | None:
-        """The shape of an output as far as the inputs tell it, else None."""
+        """The shape of an output if it follows from the inputs, else None."""
         shape = []
         for key, found in _keyed(group):
             declared = self._known(found)
@@ -55,8 +55,8 @@ class Dimensions:
             shape.append(declared)
         return tuple(shape)
 
-    def _known(self, found: Sequence[Extent]) -> int | Symbol | None:
-        """An extent that is the same in all invocations: a number, or an extent with a name."""
+    def _known(self, found: Sequence[Size]) -> int | Symbol | None:
+        """A dimension that is the same in all invocations: a number, or a dimension with a name."""
         first = found[0]
         if any(str(each) != str(first) for each in found):
             return None
@@ -72,8 +72,8 @@ class Dimensions:
         return found
 
 
-def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Extent, ...]]]:
-    """The extents of all tensors, dimension after dimension, and what these are known by.
+def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]]]:
+    """The dimensions of all tensors, dimension after dimension, and what these are known by.
 
     Height and width are two things, even where they are equal in each invocation.
     """
@@ -86,7 +86,7 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Extent, ..
 
 
 def unbound(steps: Sequence[Step], declared: Dimensions) -> Iterator[Symbol]:
-    """The open extents that steps need and no input tells, each once."""
+    """The dynamic dimensions that steps need and no input has, each once."""
     yield from dict.fromkeys(each for each in _symbols(steps) if each not in declared.symbols)
 
 
@@ -97,7 +97,7 @@ def _symbols(steps: Sequence[Step]) -> Iterator[Symbol]:
                 for value in attributes.values():
                     for item in value if isinstance(value, (list, tuple)) else (value,):
                         if isinstance(item, Symbolic):
-                            names = dimensions.symbols(item.extent)
+                            names = dimensions.symbols(item.dimension)
                             yield from (item.symbols[name] for name in names)
             case Invocation(operator):
                 yield from operator.symbols

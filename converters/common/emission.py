@@ -1,6 +1,6 @@
 """From the steps of a converted graph to the syntax tree of a module.
 
-Named tensors and steps enter, nodes leave; they stand nowhere, since nobody wrote them.
+Named tensors and steps in, nodes out; they have no source location.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
     Argument,
     Attribute,
@@ -147,8 +147,8 @@ def _shaped(tensor: Tensor, shape: Declared | None) -> nodes.Parameter:
     """An input or output of an operator."""
     if shape is None:
         return _declaration(tensor.name, tensor.kind, None)
-    extents_ = (_integer(each) if isinstance(each, int) else _origin(each) for each in shape)
-    declared = tuple(nodes.Extent(each, span=NOWHERE) for each in extents_)
+    sizes = (_integer(each) if isinstance(each, int) else _origin(each) for each in shape)
+    declared = tuple(nodes.Extent(each, span=NOWHERE) for each in sizes)
     return _declaration(tensor.name, tensor.kind, declared)
 
 
@@ -161,25 +161,25 @@ def _declaration(
 
 
 def _output(tensor: Tensor) -> nodes.Parameter:
-    """An output; its shape is left out where only a run tells it."""
+    """An output; its shape is left out if it is known only at run time."""
     parameter = _parameter(tensor)
-    if all(isinstance(extent, int) for extent in tensor.shape):
+    if all(isinstance(size, int) for size in tensor.shape):
         return parameter
     return replace(parameter, type=replace(parameter.type, shape=None))
 
 
-def _declared(extent: Extent) -> nodes.Extent:
-    """An extent of a declaration; an open one has a name, and its bound behind it."""
-    if isinstance(extent, int):
-        return nodes.Extent(_integer(extent), span=NOWHERE)
-    bounds = [origin.bound for origin in extent.symbols.values()]
-    return nodes.Extent(_extent(extent), _integer(bounds[0]), span=NOWHERE)
+def _declared(size: Size) -> nodes.Extent:
+    """A dimension of a declaration; a dynamic one has a name, and its bound after it."""
+    if isinstance(size, int):
+        return nodes.Extent(_integer(size), span=NOWHERE)
+    bounds = [origin.bound for origin in size.symbols.values()]
+    return nodes.Extent(_size(size), _integer(bounds[0]), span=NOWHERE)
 
 
-def _extent(extent: Extent) -> nodes.Expression:
-    if isinstance(extent, int):
-        return _integer(extent)
-    return _of_tree(trees.tree(extent.extent), extent.symbols)
+def _size(size: Size) -> nodes.Expression:
+    if isinstance(size, int):
+        return _integer(size)
+    return _of_tree(trees.tree(size.dimension), size.symbols)
 
 
 def _of_tree(tree: Any, symbols: Mapping[str, Symbol]) -> nodes.Expression:
@@ -205,7 +205,7 @@ _SIGNS: Mapping[str, nodes.BinaryOperator] = {
 
 
 def _origin(symbol: Symbol) -> nodes.Expression:
-    """A name that an input declares, or an extent of the tensor that has it."""
+    """A name that an input declares, or a dimension of the tensor that has it."""
     if symbol.tensor is None:
         assert symbol.name is not None
         return _identifier(symbol.name)
@@ -240,7 +240,7 @@ def _target(result: Result) -> nodes.Target:
         case Tensor():
             return nodes.NameTarget(_name(result), span=NOWHERE)
         case Pack(length=length):
-            pack_ = nodes.Pack(_extent(length), span=NOWHERE)
+            pack_ = nodes.Pack(_size(length), span=NOWHERE)
             return nodes.NameTarget(_name(result), pack=pack_, span=NOWHERE)
         case items:
             targets = tuple(nodes.NameTarget(_name(item), span=NOWHERE) for item in items)
@@ -277,7 +277,7 @@ def _loop(loop: Loop) -> nodes.Loop:
     carried = tuple(
         nodes.Carried(
             _name(inside), _expression(outside), nodes.TypeName(inside.kind, span=NOWHERE),
-            tuple(nodes.Extent(_extent(extent), span=NOWHERE) for extent in inside.shape),
+            tuple(nodes.Extent(_size(size), span=NOWHERE) for size in inside.shape),
             span=NOWHERE,
         )
         for inside, outside in loop.carried
@@ -294,8 +294,8 @@ def _loop(loop: Loop) -> nodes.Loop:
     )
 
 
-def _count(count: Tensor | Extent) -> nodes.Expression:
-    return _expression(count) if isinstance(count, Tensor) else _extent(count)
+def _count(count: Tensor | Size) -> nodes.Expression:
+    return _expression(count) if isinstance(count, Tensor) else _size(count)
 
 
 def _scope(block: Block) -> nodes.Scope:
@@ -346,7 +346,7 @@ def _attribute(value: Attribute) -> nodes.Expression:
 def _number(value: Number | Symbolic) -> nodes.Expression:
     match value:
         case Symbolic():
-            return _extent(value)
+            return _size(value)
         case bool():
             return nodes.Boolean(value, span=NOWHERE)
         case int():

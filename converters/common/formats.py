@@ -58,7 +58,7 @@ class Format:
     ``route`` is the route of ``compare`` on which the format's own library executes the model;
     ``execution`` is the module with ``open_execution(source)`` that does it (:class:`.Execution`),
     ``session`` the one with ``installed()`` and ``open_session(path, threads)`` that measures it.
-    ``places`` is the module with ``operation_places(source)``, which gives by the name of a tensor
+    ``locations`` is the module with ``operation_locations(source)``, which gives by tensor name
     the file and line of its operation, and the operation; and ``WHAT``, what it is called.
     ``in_memory`` says that models are objects of a program, which the command line cannot name.
     """
@@ -76,7 +76,7 @@ class Format:
     route: str = ""
     execution: str = ""
     session: str = ""
-    places: str = ""
+    locations: str = ""
     in_memory: bool = False
 
     @property
@@ -147,7 +147,7 @@ FORMATS = (
         exporter="tvm_nnef.converters.nnef1.export",
         exports=".nnef1",
         exports_folder=True,
-        places="tvm_nnef.converters.nnef1.places",
+        locations="tvm_nnef.converters.nnef1.locations",
     ),
     Format(
         "antares",
@@ -313,7 +313,7 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
     if _is_library(candidate):
         return _unknown(candidate, formats)
     if inner is not None:
-        message, hint = "this holds no model as a folder or archive", container.place(inner)
+        message, hint = "this holds no model as a folder or archive", container.location(inner)
         return error(message, hint=f"did you mean '{hint}'?", file=container.path)
     try:
         open_container(container)

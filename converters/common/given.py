@@ -1,4 +1,4 @@
-"""What users say of inputs, checked before anything else reads it."""
+"""What users say about inputs, checked before anything else reads it."""
 
 from __future__ import annotations
 

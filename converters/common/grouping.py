@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from tvm_nnef.converters.common.blocks import invocations
-from tvm_nnef.converters.common.outlining import is_open, letter, run_of
+from tvm_nnef.converters.common.outlining import is_dynamic, letter, run_of
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.tensors import (
     Call,
@@ -106,4 +106,4 @@ def _group(step: Step, groups: Groups, level: int) -> Group | None:
 
 
 def _is_plain(step: Step) -> bool:
-    return isinstance(step, (Call, Invocation)) and not is_open(step)
+    return isinstance(step, (Call, Invocation)) and not is_dynamic(step)

@@ -20,7 +20,7 @@ class Inexpressible(Exception):
 def diagnostic(node: Node, problem: Inexpressible, kind: str, hint: str) -> Diagnostic:
     """An operation that cannot be exported: its result, its operator, the reason, its position.
 
-    ``kind`` is the name of the format; ``hint`` is for problems that have none of their own.
+    ``kind`` is the name of the format; ``hint`` is for problems without a hint.
     """
     results = flatten(node.results)
     name = f"'{results[0].short_name}': " if results else ""

@@ -1,13 +1,13 @@
-"""The inputs of a graph as tensors, as the source and the user settle their types and shapes."""
+"""The inputs of a graph as tensors, with types and shapes from the source and the user."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tvm_nnef.converters.common.bounds import Bounds, bound_of_extent
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, symbol
+from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, symbol
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import MAX_RANK, Open, OpenShape, Type
+from tvm_nnef.converters.common.types import MAX_RANK, PartialShape, PartialSize, Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -23,15 +23,15 @@ def input_tensors(
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input, and the dimensions that stay dynamic, by name.
 
-    ``declared`` is what the source says of each input, ``shapes`` and ``dtypes`` what the user says
-    of some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
-    are reported of inputs that nothing settles, ``others`` are names of inputs that are none of the
-    graph, of which the user may say something as well. Raises NnefError, which lists everything.
+    ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
+    for some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
+    are reported for inputs that stay unknown, ``others`` are names of inputs that are none of the
+    graph, for which the user may give shapes as well. Raises NnefError, which lists everything.
     """
     found: list[Tensor] = []
     wrong: list[Diagnostic] = []
     symbols: dict[str, Symbolic] = {}
-    settled = _settled(declared, shapes)
+    completed = _completed(declared, shapes)
     for name, known in declared.items():
         given = shapes.get(name)
         rank = _wrong_rank(name, known.shape, given, path)
@@ -39,10 +39,10 @@ def input_tensors(
             wrong.append(rank)
             continue
         dtype = dtypes.get(name) or known.dtype
-        wanted: OpenShape = known.shape if given is None else tuple(given)
-        shape = None if wanted is None else _shape(name, wanted, settled, bounds, symbols)
+        wanted: PartialShape = known.shape if given is None else tuple(given)
+        shape = None if wanted is None else _shape(name, wanted, completed, bounds, symbols)
         if dtype is None or shape is None:
-            wrong.append((problems or {}).get(name) or _open_input(name, dtype, wanted, path))
+            wrong.append((problems or {}).get(name) or _partial_input(name, dtype, wanted, path))
             continue
         found.append(Tensor(dtype, shape, name))
     for name in sorted({*shapes, *dtypes} - {*declared, *others}):
@@ -54,7 +54,7 @@ def input_tensors(
 
 
 def _wrong_rank(
-    name: str, shape: OpenShape, given: Sequence[int | str] | None, path: str
+    name: str, shape: PartialShape, given: Sequence[int | str] | None, path: str
 ) -> Diagnostic | None:
     """What is wrong with the number of dimensions of an input, by the source or by the user."""
     if given is not None and shape is not None and len(given) != len(shape):
@@ -70,52 +70,52 @@ def _wrong_rank(
     return None
 
 
-def _shown(shape: OpenShape) -> str:
+def _shown(shape: PartialShape) -> str:
     if shape is None:
         return "no rank"
-    return ", ".join("?" if extent is None else str(extent) for extent in shape) or "a scalar"
+    return ", ".join("?" if size is None else str(size) for size in shape) or "a scalar"
 
 
 def _shape(
     name: str,
-    wanted: Sequence[Open],
-    settled: Mapping[str, int],
+    wanted: Sequence[PartialSize],
+    completed: Mapping[str, int],
     bounds: Bounds,
     symbols: dict[str, Symbolic],
 ) -> Shape | None:
     """A shape with its names replaced by numbers or symbols; None if one has no bound."""
-    extents: list[Extent] = []
-    for axis, extent in enumerate(wanted):
-        key = f"{name}_{axis}" if extent is None else extent
+    sizes: list[Size] = []
+    for axis, size in enumerate(wanted):
+        key = f"{name}_{axis}" if size is None else size
         if not isinstance(key, str):
-            extents.append(key)
+            sizes.append(key)
             continue
-        if key in settled:
-            extents.append(settled[key])
+        if key in completed:
+            sizes.append(completed[key])
             continue
-        bound = bound_of_extent(bounds, key, name, axis)
+        bound = bound_of_dimension(bounds, key, name, axis)
         if bound <= 0:
             return None
         if key not in symbols:
             symbols[key] = symbol(key, bound, len(symbols))
-        extents.append(symbols[key])
-    return tuple(extents)
+        sizes.append(symbols[key])
+    return tuple(sizes)
 
 
-def _settled(
+def _completed(
     declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, int]:
-    """The values of named dimensions that the shapes given for some inputs settle."""
+    """The values of named dimensions that follow from the shapes given for some inputs."""
     return {
-        name: extent
+        name: size
         for key, known in declared.items()
         if key in shapes
-        for name, extent in zip(known.shape or (), shapes[key], strict=False)
-        if isinstance(name, str) and isinstance(extent, int)
+        for name, size in zip(known.shape or (), shapes[key], strict=False)
+        if isinstance(name, str) and isinstance(size, int)
     }
 
 
-def _open_input(name: str, dtype: str | None, dims: OpenShape, path: str) -> Diagnostic:
+def _partial_input(name: str, dtype: str | None, dims: PartialShape, path: str) -> Diagnostic:
     if dtype is None:
         hint = f"give it: dtypes={{'{name}': 'float32'}}"
         return Diagnostic(f"the dtype of input '{name}' is not known", hint=hint, file=path)

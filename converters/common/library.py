@@ -2,7 +2,7 @@
 
 Qualified names of operators in, the text of each module out. Such a module has those operators and
 the ones that they invoke, each with the comment above it. ``EXTRA`` serves every format; a format
-may have a module of its own, a file ``NAME.sknd`` in its package, which may invoke ``extra``.
+may have its own module, a file ``NAME.sknd`` in its package, which may invoke ``extra``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
 
 
 def without_suffix(name: str) -> str:
-    """A name without what torch's exporter says of every tensor: ``/conv/Conv_output_0``."""
+    """A name without what torch's exporter says about every tensor: ``/conv/Conv_output_0``."""
     return _OUTPUT.sub("", name) if name.startswith("/") else name
 
 
@@ -23,7 +23,7 @@ def parts(name: str) -> tuple[str, ...]:
     return tuple(filter(None, _SEPARATORS.split(without_suffix(name))))
 
 
-def tells(source: str) -> bool:
+def shows(source: str) -> bool:
     """Whether a name of a weight says more than that somebody has counted."""
     words = sum(not part.isdigit() for part in parts(source))
     return words > 1 and not source.startswith("onnx::")
@@ -61,7 +61,7 @@ class UniqueNames:
 
 
 class Namer(UniqueNames):
-    """Gives each tensor an identifier of its own, as near to the wanted text as it can be."""
+    """Gives each tensor its own identifier, as near to the wanted text as it can be."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         """``taken`` are names to avoid besides those that the language reserves."""

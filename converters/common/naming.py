@@ -1,4 +1,4 @@
-"""Names for the tensors of a converted graph, and its machine types under these names."""
+"""Names for the tensors of a converted graph, and its dtypes under these names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from tvm_nnef.converters.common.emission import is_literal
 from tvm_nnef.converters.common.names import Namer, parts, without_suffix
 from tvm_nnef.converters.common.steps import reads, results
-from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
     Block,
     Branch,
@@ -40,8 +40,8 @@ def give_names(
     for tensor in (*graph.inputs, *graph.outputs):
         tensor.name = namer.name(tensor.source)
     for tensor in graph.inputs:
-        for extent in tensor.shape:
-            _name_symbols(extent, namer)
+        for size in tensor.shape:
+            _name_symbols(size, namer)
     variables = list(_variables(graph))
     for number, tensor in enumerate(variables, 1):
         tensor.name = namer.name(plain(tensor.source or tensor.hint or f"constant_{number}"))
@@ -64,7 +64,7 @@ def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:
 
 
 def own_operators(steps: Iterable[Step]) -> list[Operator]:
-    """The operators that stand for repeated blocks, each once and behind those it invokes."""
+    """The operators that stand for repeated blocks, each once and after those it invokes."""
     found: dict[Operator, None] = {}
     for step in steps:
         if isinstance(step, Invocation) and step.operator not in found:
@@ -80,7 +80,7 @@ def _name_inside(operator: Operator, taken: Collection[str]) -> None:
     declared = (each for shape in shapes for each in shape or () if isinstance(each, Symbol))
     symbols = dict.fromkeys((*operator.symbols, *declared))
     for symbol in sorted(symbols, key=lambda each: each.name is None):
-        # Open extents are called as they are in the graph.
+        # Dynamic dimensions are called as they are in the graph.
         name = namer.name(symbol.name or symbol.wanted)
         symbol.name = symbol.name or name
     for tensor in (*operator.inputs, *_made(operator.steps)):
@@ -88,9 +88,9 @@ def _name_inside(operator: Operator, taken: Collection[str]) -> None:
     _name_labels(operator.steps, namer)
 
 
-def _name_symbols(extent: Extent, namer: Namer) -> None:
-    if isinstance(extent, Symbolic):
-        for each in extent.symbols.values():
+def _name_symbols(size: Size, namer: Namer) -> None:
+    if isinstance(size, Symbolic):
+        for each in size.symbols.values():
             each.name = each.name or namer.name(each.wanted)
 
 
@@ -106,7 +106,7 @@ def inner_blocks(step: Step) -> tuple[Block, ...]:
 
 
 def machine_types(graph: ConvertedGraph, variables: Sequence[Tensor]) -> dict[str, str]:
-    """The machine types to be prescribed, by name: those that inference could get wrong."""
+    """The dtypes to be prescribed, by name: those that inference could get wrong."""
     found = {
         tensor.name: tensor.dtype
         for tensor in (*graph.inputs, *variables)
@@ -131,7 +131,7 @@ def _made_types(steps: Sequence[Step]) -> dict[str, str]:
 def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """The names of all tensors that steps make, and their names in the source.
 
-    Those of a block have its label in front of them. ``actual`` are the steps whose tensors come
+    Those of a block have its label before them. ``actual`` are the steps whose tensors come
     from the source: the same ones, or those of a repetition.
     """
     return ((name, each.source) for name, each in made_tensors(steps, actual))
@@ -208,7 +208,7 @@ def _variables(graph: ConvertedGraph) -> Iterator[Tensor]:
 def item_names(result: Tensor | Pack) -> list[str]:
     """The name of a tensor, or those of the items of a pack.
 
-    A pack whose length only a run tells is one tensor.
+    A pack of dynamic length is one tensor.
     """
     assert result.name is not None
     if isinstance(result, Tensor) or not isinstance(result.length, int):

@@ -2,7 +2,7 @@
 
 A converted graph in, one that computes the same out, in which every repetition of a block is an
 :class:`~tvm_nnef.converters.common.tensors.Invocation`. Two runs of steps are the same block if
-their operators, attributes, machine types and ranks are the same and they are wired alike inside;
+their operators, attributes, dtypes and ranks are the same and they are wired alike inside;
 what comes from outside, weights included, becomes an input. Numbers of elements may differ. What
 the operator and its tensors are called, and how it is written, ``blocks`` and ``emission`` say.
 """
@@ -77,8 +77,8 @@ class _Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a run begins and ends among the units; those skipped are no part of it."""
+class _Position:
+    """Where a run begins and ends among the units; those skipped are not part of it."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class _Place:
 class _Block:
     """Runs of equal steps, where they stand, what they are worth, and what cutting costs."""
 
-    places: Sequence[_Place]
+    positions: Sequence[_Position]
     runs: Sequence[Run]
     gain: float
     cost: Cost
@@ -105,7 +105,10 @@ def _sequence(steps: Sequence[Step], outputs: Sequence[Tensor]) -> _Sequence:
     numbers: dict[Hashable, int] = {}
     letters = [numbers.setdefault(letter(unit), len(numbers)) for unit in units]
     readers = {
-        id(each): place for place, unit in enumerate(units) for step in unit for each in reads(step)
+        id(each): position
+        for position, unit in enumerate(units)
+        for step in unit
+        for each in reads(step)
     }
     readers |= dict.fromkeys(map(id, outputs), len(units))
     return _Sequence(units, letters, readers, boundaries(units, readers))
@@ -131,7 +134,7 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
         case Invocation(operator):
             every = (each for invoked in unit for each in invoked.results)
             return (id(operator), tuple(each is None for each in every))
-        case Call(operator, types, attributes) if not is_open(step):
+        case Call(operator, types, attributes) if not is_dynamic(step):
             arguments = tuple(map(_argument, step.arguments))
             made = tuple(map(_argument, step.results))
             given = tuple((name, _attribute(value)) for name, value in attributes.items())
@@ -139,13 +142,13 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
     return object()
 
 
-def is_open(step: Step) -> bool:
-    """Whether a step has to do with packs, or with extents that data decide."""
+def is_dynamic(step: Step) -> bool:
+    """Whether a step has to do with packs, or with data-dependent dimensions."""
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):
             return True
-        for extent in each.shape:
-            if isinstance(extent, Symbolic) and any(s.tensor for s in extent.symbols.values()):
+        for size in each.shape:
+            if isinstance(size, Symbolic) and any(s.tensor for s in size.symbols.values()):
                 return True
     return False
 
@@ -188,8 +191,8 @@ def _best_block(sequence: _Sequence) -> _Block | None:
 
 def _fills(inner: _Block, outer: _Block) -> bool:
     """Whether two thirds of a block are another block, twice or more."""
-    whole = outer.places[0]
-    within = [p for p in inner.places if whole.start <= p.start and p.end <= whole.end]
+    whole = outer.positions[0]
+    within = [p for p in inner.positions if whole.start <= p.start and p.end <= whole.end]
     smaller = inner.length < outer.length
     return smaller and len(within) > 1 and 3 * len(within) * inner.length >= 2 * outer.length
 
@@ -205,43 +208,43 @@ def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
     if found is None:
         return None
     *window, cost = found
-    places: list[_Place] = []
+    positions: list[_Position] = []
     for start in repeat.starts:
-        place = _Place(start + window[0], start + window[1])
-        if not places or place.start >= places[-1].end:
-            places.append(place)
-    alike: dict[Hashable, list[tuple[_Place, Run]]] = {}
-    for place in _with_loose(sequence, places):
-        if sequence.boundaries.may_cut((place.start, place.end)):
-            run = _run(sequence, place)
-            alike.setdefault(run.wiring, []).append((place, run))
+        position = _Position(start + window[0], start + window[1])
+        if not positions or position.start >= positions[-1].end:
+            positions.append(position)
+    alike: dict[Hashable, list[tuple[_Position, Run]]] = {}
+    for position in _with_loose(sequence, positions):
+        if sequence.boundaries.may_cut((position.start, position.end)):
+            run = _run(sequence, position)
+            alike.setdefault(run.wiring, []).append((position, run))
     most = max(alike.values(), key=len, default=[])
     if len(most) < 2:
         return None
     runs = [run for _, run in most]
-    return _Block([place for place, _ in most], runs, _gain(runs), cost)
+    return _Block([position for position, _ in most], runs, _gain(runs), cost)
 
 
-def _with_loose(sequence: _Sequence, places: Sequence[_Place]) -> list[_Place]:
-    """Places, and those beside them where other steps stand between the same ones.
+def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Position]:
+    """Positions, and those beside them where other steps stand between the same ones.
 
     So it is with the first layer of a network, which makes what all layers read.
     """
-    word = sequence.letters[places[0].start : places[0].end]
-    found: list[_Place] = []
+    word = sequence.letters[positions[0].start : positions[0].end]
+    found: list[_Position] = []
     free = 0
-    for place in places:
-        before = _loose(sequence, word[::-1], range(place.start - 1, free - 1, -1))
-        found += [place] if before is None else [before, place]
-        free = place.end
-    behind = _loose(sequence, word, range(free, len(sequence.units)))
-    return found if behind is None else [*found, behind]
+    for position in positions:
+        before = _loose(sequence, word[::-1], range(position.start - 1, free - 1, -1))
+        found += [position] if before is None else [before, position]
+        free = position.end
+    after = _loose(sequence, word, range(free, len(sequence.units)))
+    return found if after is None else [*found, after]
 
 
-def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Place | None:
-    """The place where a word stands with other units between, from the first of the units on.
+def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Position | None:
+    """The position where a word stands with other units between, from the first of the units on.
 
-    What is between must not read what the word makes: it is moved in front of it.
+    What is between must not read what the word makes: it is moved before it.
     """
     if len(units) <= len(word) or sequence.letters[units[0]] != word[0]:
         return None
@@ -255,13 +258,13 @@ def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Place | N
     skipped = tuple(unit for unit in range(start, end) if unit not in matched)
     made = {id(t) for unit in matched for step in sequence.units[unit] for t in results(step)}
     between = (t for unit in skipped for step in sequence.units[unit] for t in reads(step))
-    return None if any(id(each) in made for each in between) else _Place(start, end, skipped)
+    return None if any(id(each) in made for each in between) else _Position(start, end, skipped)
 
 
-def _run(sequence: _Sequence, place: _Place) -> Run:
-    units = (unit for unit in range(place.start, place.end) if unit not in place.skipped)
+def _run(sequence: _Sequence, position: _Position) -> Run:
+    units = (unit for unit in range(position.start, position.end) if unit not in position.skipped)
     steps = tuple(step for unit in units for step in sequence.units[unit])
-    return run_of(steps, lambda each: sequence.readers.get(id(each), -1) >= place.end)
+    return run_of(steps, lambda each: sequence.readers.get(id(each), -1) >= position.end)
 
 
 def run_of(steps: tuple[Step, ...], is_read_later: Callable[[Tensor], bool]) -> Run:
@@ -299,12 +302,12 @@ def _gain(runs: Sequence[Run]) -> float:
 
 
 def _replaced(sequence: _Sequence, block: _Block) -> list[Step]:
-    """All steps, with invocations in place of the runs of a block."""
+    """All steps, with invocations instead of the runs of a block."""
     steps: list[Step] = []
     done = 0
-    for place, invocation in zip(block.places, invocations(block.runs), strict=True):
-        before = (*range(done, place.start), *place.skipped)
+    for position, invocation in zip(block.positions, invocations(block.runs), strict=True):
+        before = (*range(done, position.start), *position.skipped)
         steps += (step for unit in before for step in sequence.units[unit])
         steps.append(invocation)
-        done = place.end
+        done = position.end
     return [*steps, *(step for unit in sequence.units[done:] for step in unit)]

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -66,19 +66,19 @@ def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
 def _contracted(
     x: Tensor, first: str, y: Tensor, second: str, later: set[str], builder: Builder
 ) -> tuple[Tensor, str]:
-    """The product of two operands, summed over what nobody needs any more."""
+    """The product of two operands, summed over what nothing needs any more."""
     x, first = _summed(x, first, later | set(second), builder)
     y, second = _summed(y, second, later | set(first), builder)
     batch = [name for name in first if name in second and name in later]
     inner = [name for name in first if name in second and name not in later]
     rows = [name for name in first if name not in second]
     columns = [name for name in second if name not in first]
-    extents = {**dict(zip(second, y.shape, strict=True)), **dict(zip(first, x.shape, strict=True))}
-    extents |= {
+    sizes = {**dict(zip(second, y.shape, strict=True)), **dict(zip(first, x.shape, strict=True))}
+    sizes |= {
         name: broadcast((x.shape[first.index(name)],), (y.shape[second.index(name)],))[0]
         for name in (*batch, *inner)
     }
-    volumes = [_volume(names, extents) for names in (batch, rows, inner, columns)]
+    volumes = [_volume(names, sizes) for names in (batch, rows, inner, columns)]
     a = builder.reshape(
         builder.transpose(x, [first.index(name) for name in (*batch, *rows, *inner)]),
         (volumes[0], volumes[1], volumes[2]),
@@ -89,21 +89,21 @@ def _contracted(
     )
     product = matrix_product(a, b, builder)
     names = (*batch, *rows, *columns)
-    return builder.reshape(product, [extents[name] for name in names]), "".join(names)
+    return builder.reshape(product, [sizes[name] for name in names]), "".join(names)
 
 
-def _volume(names: Sequence[str], extents: dict[str, Extent]) -> Extent:
-    volume: Extent = 1
+def _volume(names: Sequence[str], sizes: dict[str, Size]) -> Size:
+    volume: Size = 1
     for name in names:
-        volume *= extents[name]
+        volume *= sizes[name]
     return volume
 
 
 def _summed(x: Tensor, term: str, kept: set[str], builder: Builder) -> tuple[Tensor, str]:
-    axes = [place for place, name in enumerate(term) if name not in kept]
+    axes = [position for position, name in enumerate(term) if name not in kept]
     if not axes:
         return x, term
-    shape = [extent for place, extent in enumerate(x.shape) if place not in axes]
+    shape = [size for position, size in enumerate(x.shape) if position not in axes]
     total = builder.call("math.sum_reduce", x, as_shape=shape, axes=axes, squeeze=True)
     return total, "".join(name for name in term if name in kept)
 

@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 class Repeat:
     """A stretch of ``length`` letters that begins at each of ``starts``, in ascending order.
 
-    It goes on as far as the letters at all of these starts are the same. Where the least distance
+    It goes on while the letters at all of these starts are the same. Where the least distance
     of two starts is less than ``length``, the stretches overlap, and have this as their period.
     """
 
@@ -46,7 +46,7 @@ def repeats(letters: Sequence[int], shortest: int) -> list[Repeat]:
     suffixes = _suffixes(np.asarray(letters, np.int64))
     found: list[Repeat] = []
     for length, first, last in _intervals(_common(letters, suffixes)):
-        # Beyond twice the sequence, the stretches overlap so much that shorter ones tell it too.
+        # Beyond twice the sequence, the stretches overlap, so that shorter ones show it too.
         if length >= shortest and (last - first + 1) * length <= 2 * len(letters):
             starts = np.sort(suffixes[first : last + 1])
             distance = int(np.diff(starts).min())
@@ -88,11 +88,11 @@ def _suffixes(letters: Integers) -> Integers:
 def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
     """How many letters each suffix has in common with the one before it in their order (Kasai)."""
     order = suffixes.tolist()
-    place = [0] * len(order)
+    position = [0] * len(order)
     for number, start in enumerate(order):
-        place[start] = number
+        position[start] = number
     common, length = [0] * len(order), 0
-    for start, number in enumerate(place):
+    for start, number in enumerate(position):
         if number == 0:
             length = 0
             continue
@@ -108,10 +108,10 @@ def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
 def _intervals(common: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """What suffixes that stand together have in common: its length, the first and last of them."""
     stack: list[tuple[int, int]] = []
-    for place, length in enumerate((*common[1:], 0)):
-        first = place
+    for position, length in enumerate((*common[1:], 0)):
+        first = position
         while stack and stack[-1][0] > length:
             longer, first = stack.pop()
-            yield longer, first, place
+            yield longer, first, position
         if length and (not stack or stack[-1][0] < length):
             stack.append((length, first))

@@ -59,7 +59,7 @@ def reads(step: Step) -> Iterator[Tensor | Pack]:
 
 
 def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
-    """The tensors whose extents, which data decide, occur in attributes."""
+    """The tensors whose data-dependent dimensions occur in attributes."""
     for value in attributes:
         items = value if isinstance(value, (list, tuple)) else (value,)
         for item in items:
@@ -69,7 +69,7 @@ def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:
-    """The steps without those whose results nobody reads; unread results of others are None."""
+    """The steps without those whose results nothing reads; unread results of others are None."""
     read = {id(each) for each in wanted}
     kept: list[Step] = []
     for step in reversed(steps):
@@ -92,7 +92,7 @@ def _pruned(step: Step, read: set[int]) -> Step:
 
 
 def _wanted(results: Sequence[Result], read: set[int]) -> tuple[Result, ...]:
-    """Results with None in place of tensors that nobody reads."""
+    """Results with None instead of tensors that nothing reads."""
     unread = (isinstance(each, (Tensor, Pack)) and id(each) not in read for each in results)
     return tuple(None if skip else each for skip, each in zip(unread, results, strict=True))
 

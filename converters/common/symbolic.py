@@ -1,7 +1,7 @@
 """Dynamic dimensions, with Python's arithmetic on them.
 
 A shape may hold these beside numbers. What can be decided is a number (or a bool) again; code that
-needs a number where there is none refuses its node with a reason that a user understands.
+needs a number if there is none refuses its node with a reason that a user understands.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tvm_nnef.symbolic import dimensions, trees
 
 
 class Named(Protocol):
-    """A tensor, as far as a symbol needs to know it: it gets its name later."""
+    """The part of a tensor that a symbol needs: it gets its name later."""
 
     name: str | None
 
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """Where a symbol comes from: an open extent of an input, or an extent that data decide.
+    """Where a symbol comes from: a dynamic dimension of an input, or a data-dependent dimension.
 
     The first has a bound, and a name that the text declares; the second is dimension ``axis`` of
     ``tensor``.
@@ -41,62 +41,64 @@ class Symbol:
 
 @dataclass(eq=False, slots=True, frozen=True)
 class Symbolic:
-    """An extent with symbols in it; ``symbols`` are those that may occur, by name.
+    """A dimension with symbols in it; ``symbols`` are those that may occur, by name.
 
     ``factors`` are what a product is made of, empty for what is none.
     """
 
-    extent: dimensions.Dimension
+    dimension: dimensions.Dimension
     symbols: Mapping[str, Symbol] = field(repr=False)
-    factors: tuple[Extent, ...] = field(default=(), repr=False)
+    factors: tuple[Size, ...] = field(default=(), repr=False)
 
-    def __add__(self, other: Extent) -> Extent:
+    def __add__(self, other: Size) -> Size:
         return _combined("add", self, other)
 
-    def __radd__(self, other: Extent) -> Extent:
+    def __radd__(self, other: Size) -> Size:
         return _combined("add", other, self)
 
-    def __sub__(self, other: Extent) -> Extent:
+    def __sub__(self, other: Size) -> Size:
         return _combined("sub", self, other)
 
-    def __rsub__(self, other: Extent) -> Extent:
+    def __rsub__(self, other: Size) -> Size:
         return _combined("sub", other, self)
 
-    def __mul__(self, other: Extent) -> Extent:
+    def __mul__(self, other: Size) -> Size:
         return _combined("mul", self, other)
 
-    def __rmul__(self, other: Extent) -> Extent:
+    def __rmul__(self, other: Size) -> Size:
         return _combined("mul", other, self)
 
-    def __floordiv__(self, other: Extent) -> Extent:
+    def __floordiv__(self, other: Size) -> Size:
         return _combined("floordiv", self, other)
 
-    def __rfloordiv__(self, other: Extent) -> Extent:
+    def __rfloordiv__(self, other: Size) -> Size:
         return _combined("floordiv", other, self)
 
-    def __mod__(self, other: Extent) -> Extent:
+    def __mod__(self, other: Size) -> Size:
         return _combined("floormod", self, other)
 
-    def __neg__(self) -> Extent:
+    def __neg__(self) -> Size:
         return _combined("sub", 0, self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (int, Symbolic)) and dimensions.equal(self.extent, _plain(other))
+        return isinstance(other, (int, Symbolic)) and dimensions.equal(
+            self.dimension, _plain(other)
+        )
 
     def __hash__(self) -> int:
-        # Equal extents may be written differently.
+        # Equal dimensions may be written differently.
         return 0
 
-    def __lt__(self, other: Extent) -> bool:
+    def __lt__(self, other: Size) -> bool:
         return _decided("lt", self, other)
 
-    def __le__(self, other: Extent) -> bool:
+    def __le__(self, other: Size) -> bool:
         return _decided("le", self, other)
 
-    def __gt__(self, other: Extent) -> bool:
+    def __gt__(self, other: Size) -> bool:
         return _decided("gt", self, other)
 
-    def __ge__(self, other: Extent) -> bool:
+    def __ge__(self, other: Size) -> bool:
         return _decided("ge", self, other)
 
     def __bool__(self) -> bool:
@@ -104,63 +106,63 @@ class Symbolic:
 
     def __index__(self) -> NoReturn:
         raise Unconvertible(
-            f"it needs the extent {self} as a number, and only a run tells it",
+            f"it needs the dimension {self} as a number, which is known only at run time",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
 
     __int__ = __index__
 
     def __str__(self) -> str:
-        return trees.text(self.extent)
+        return trees.text(self.dimension)
 
 
-Extent: TypeAlias = "int | Symbolic"
-Shape: TypeAlias = "tuple[Extent, ...]"
+Size: TypeAlias = "int | Symbolic"
+Shape: TypeAlias = "tuple[Size, ...]"
 
 
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
-    """A new symbol; ``number`` tells it from others of the same wanted name."""
+    """A new symbol; ``number`` distinguishes it from others of the same wanted name."""
     name = f"{wanted}#{number}"
     return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
 
-def decided_by_data(tensor: Named, axis: int, bound: Extent, number: int) -> Symbolic:
+def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbolic:
     """A data-dependent dimension of a result; ``number`` is another one for each."""
     name = f"data_{number}"
     origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
 
 
-def minimum(left: Extent, right: Extent) -> Extent:
+def minimum(left: Size, right: Size) -> Size:
     """The smaller one, which bounds may decide."""
     return _combined("min", left, right) if (less := _order(left, right)) is None else less[0]
 
 
-def maximum(left: Extent, right: Extent) -> Extent:
+def maximum(left: Size, right: Size) -> Size:
     """The larger one, which bounds may decide."""
     return _combined("max", left, right) if (less := _order(left, right)) is None else less[1]
 
 
-def product(shape: Sequence[Extent]) -> Extent:
+def product(shape: Sequence[Size]) -> Size:
     """The volume of a shape."""
-    start: Extent = 1
+    start: Size = 1
     return reduce(lambda left, right: left * right, shape, start)
 
 
-def factors(extent: Extent) -> tuple[Extent, ...]:
-    """What an extent is the product of: itself, unless it was made by multiplying."""
-    return extent.factors if isinstance(extent, Symbolic) and extent.factors else (extent,)
+def factors(size: Size) -> tuple[Size, ...]:
+    """What a dimension is the product of: itself, unless it was made by multiplying."""
+    return size.factors if isinstance(size, Symbolic) and size.factors else (size,)
 
 
-def quotient(shape: Sequence[Extent], known: Sequence[Extent]) -> Extent:
+def quotient(shape: Sequence[Size], known: Sequence[Size]) -> Size:
     """The volume of a shape divided by that of another, where it is known to divide it.
 
-    Extents and numbers that both have cancel out before anything is multiplied: products of sums
+    Dimensions and numbers that both have cancel out before anything is multiplied: products of sums
     are written out, and a number is not found in them again. 0 where the divisor is 0.
     """
     left, dividend = _factors(shape)
     given, divisor = _factors(known)
-    right: list[Extent] = []
+    right: list[Size] = []
     for factor in given:
         if factor in left:
             left.remove(factor)
@@ -172,33 +174,33 @@ def quotient(shape: Sequence[Extent], known: Sequence[Extent]) -> Extent:
     return product([dividend // common, *left]) // product([divisor // common, *right])
 
 
-def _factors(shape: Sequence[Extent]) -> tuple[list[Extent], int]:
+def _factors(shape: Sequence[Size]) -> tuple[list[Size], int]:
     """The symbolic factors of a volume, and the product of the others."""
-    every = [factor for extent in shape for factor in factors(extent)]
-    symbolic: list[Extent] = [factor for factor in every if isinstance(factor, Symbolic)]
+    every = [factor for size in shape for factor in factors(size)]
+    symbolic: list[Size] = [factor for factor in every if isinstance(factor, Symbolic)]
     return symbolic, math.prod(factor for factor in every if not isinstance(factor, Symbolic))
 
 
-def number(extent: Extent) -> int:
-    """An extent as a number; refuses the node where only a run tells it."""
-    return extent if isinstance(extent, int) else extent.__index__()
+def number(size: Size) -> int:
+    """A dimension as a number; refuses the node if it is known only at run time."""
+    return size if isinstance(size, int) else size.__index__()
 
 
-def numbers(shape: Sequence[Extent]) -> list[int]:
-    """A shape as numbers; refuses the node where only a run tells one."""
-    return [number(extent) for extent in shape]
+def numbers(shape: Sequence[Size]) -> list[int]:
+    """A shape as numbers; refuses the node if it is known only at run time."""
+    return [number(size) for size in shape]
 
 
-def largest(extent: Extent) -> int:
-    """The largest value that an extent may have."""
-    if isinstance(extent, int):
-        return extent
-    bounds = {name: origin.bound for name, origin in extent.symbols.items()}
-    return dimensions.limits(extent.extent, bounds)[1]
+def largest(size: Size) -> int:
+    """The largest value that a dimension may have."""
+    if isinstance(size, int):
+        return size
+    bounds = {name: origin.bound for name, origin in size.symbols.items()}
+    return dimensions.limits(size.dimension, bounds)[1]
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """An array of extents; numbers become Python's."""
+    """An array of dimensions; numbers become Python's."""
     found = np.asarray(items, object)
     plain = [int(item) if isinstance(item, np.integer) else item for item in found.reshape(-1)]
     result = np.empty(found.size, object)
@@ -206,11 +208,11 @@ def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     return result.reshape(found.shape)
 
 
-def _plain(extent: Extent) -> dimensions.Dimension:
-    return extent.extent if isinstance(extent, Symbolic) else int(extent)
+def _plain(size: Size) -> dimensions.Dimension:
+    return size.dimension if isinstance(size, Symbolic) else int(size)
 
 
-def _combined(function: str, left: Extent, right: Extent) -> Extent:
+def _combined(function: str, left: Size, right: Size) -> Size:
     if not isinstance(left, (int, np.integer, Symbolic)):
         return NotImplemented
     if not isinstance(right, (int, np.integer, Symbolic)):
@@ -228,14 +230,14 @@ def _combined(function: str, left: Extent, right: Extent) -> Extent:
     return Symbolic(found, symbols, product_)
 
 
-def _order(left: Extent, right: Extent) -> tuple[Extent, Extent] | None:
-    """Two extents, the smaller one first; None where only a run tells which one that is."""
+def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
+    """Two dimensions, the smaller one first; None if that is known only at run time."""
     if _known("le", left, right) is True:
         return left, right
     return (right, left) if _known("le", right, left) is True else None
 
 
-def _known(function: str, left: Extent, right: Extent) -> bool | None:
+def _known(function: str, left: Size, right: Size) -> bool | None:
     """Whether a comparison holds for all values that symbols may have, or for none; else None."""
     condition = dimensions.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):
@@ -249,12 +251,12 @@ def _known(function: str, left: Extent, right: Extent) -> bool | None:
     return dimensions.decide(condition, bounds)
 
 
-def _decided(function: str, left: Extent, right: Extent) -> bool:
+def _decided(function: str, left: Size, right: Size) -> bool:
     found = _known(function, left, right)
     if found is None:
         condition = dimensions.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
-            f"whether {trees.text(condition)} holds only a run tells",
+            f"whether {trees.text(condition)} holds is known only at run time",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
     return found

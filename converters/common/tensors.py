@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbol, Symbolic, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbol, Symbolic, product
 from tvm_nnef.converters.common.types import Array, kind
 from tvm_nnef.graph.formula import ScalarType
 
@@ -24,7 +24,7 @@ class Tensor:
     """A tensor of a known dtype and shape; ``value`` where it is known before a run.
 
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
-    ``extents`` are its elements where they are computed from shapes that only a run tells.
+    ``sizes`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Compared by identity.
     """
@@ -35,7 +35,7 @@ class Tensor:
     value: Array | None = field(default=None, repr=False)
     name: str | None = None
     hint: str = ""
-    extents: NDArray[np.object_] | None = field(default=None, repr=False)
+    sizes: NDArray[np.object_] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -52,7 +52,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements; where only a run tells it, whatever needs a number is refused."""
+        """The number of elements; Unconvertible if it is known only at run time."""
         return product(self.shape)  # type: ignore[return-value]
 
 
@@ -62,7 +62,7 @@ class Pack:
 
     dtype: str
     shape: Shape
-    length: Extent
+    length: Size
     name: str | None = None
     hint: str = ""
     source: str = ""
@@ -71,9 +71,9 @@ class Pack:
 Number: TypeAlias = "bool | int | float"
 Argument: TypeAlias = "Tensor | Pack | Number | Sequence[Tensor] | None"
 """An argument of an invocation: a tensor, a number, a pack of tensors, or nothing (``~``)."""
-Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Extent]"
+Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Size]"
 Result: TypeAlias = "Tensor | Pack | tuple[Tensor, ...] | None"
-"""A result: a tensor, a pack of tensors, or one that nobody wants (``~``)."""
+"""A result: a tensor, a pack of tensors, or one that nothing wants (``~``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,13 @@ class Loop:
     carried: tuple[tuple[Tensor, Tensor | Number], ...]
     scans: tuple[tuple[Tensor, Pack], ...]
     index: Tensor | None
-    count: Tensor | Extent | None
+    count: Tensor | Size | None
     condition: Tensor | None
     results: tuple[Result, ...]
 
 
 Declared: TypeAlias = "tuple[int | Symbol, ...]"
-"""The extents of a declaration: numbers, and symbols that it gives names to."""
+"""The dimensions of a declaration: numbers, and symbols that it gives names to."""
 
 
 @dataclass(eq=False, slots=True)
@@ -131,7 +131,7 @@ class Operator:
     """Steps that stand for several runs of equal ones, as an operator of the model's own.
 
     Inputs and outputs are declared with ``input_shapes`` and ``output_shapes``. ``symbols`` are the
-    open extents that no input tells, which become attributes. ``wanted`` is what it may be called.
+    dynamic dimensions in no input; they become attributes. ``wanted`` is a suggested name.
     """
 
     wanted: str
@@ -146,7 +146,7 @@ class Operator:
 
 @dataclass(eq=False, slots=True)
 class Invocation:
-    """An invocation of such an operator, and the ``steps`` that it is in place of.
+    """An invocation of such an operator, and the ``steps`` that it is instead of.
 
     The steps are those of the operator, one for one, with the tensors of this repetition.
     ``wanted`` is what its label may be.
@@ -165,7 +165,7 @@ class Run:
     """Steps one after the other, some other run of which may be equal.
 
     ``read`` has what comes from outside, as often as it is read, ``given`` each tensor that the
-    steps make and somebody else reads, None in place of the others. ``wiring`` says of everything
+    steps make and somebody else reads, None instead of the others. ``wiring`` says about everything
     that is read which result of the run it is, -1 for what is none.
     """
 

@@ -1,4 +1,4 @@
-"""Types and shapes of values as far as they are known, and what SkriptND calls their dtypes."""
+"""Types and shapes of values if known, and what SkriptND calls their dtypes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
 MAX_RANK = 64
 """The dimensions that a tensor may have; NumPy has the same limit."""
 
-Open: TypeAlias = "Extent | str | None"
-"""An extent, the name of one, or nothing known."""
-OpenShape: TypeAlias = "tuple[Open, ...] | None"
-"""A shape of which some extents are names, or not known at all, or nothing is known."""
+PartialSize: TypeAlias = "Size | str | None"
+"""A dimension, the name of one, or nothing known."""
+PartialShape: TypeAlias = "tuple[PartialSize, ...] | None"
+"""A shape of which some dimensions are names, or not known at all, or nothing is known."""
 Array: TypeAlias = "NDArray[np.generic]"
 
 
@@ -28,38 +28,38 @@ class Type:
     """What is known of a value before it is converted; a dtype of None is not known."""
 
     dtype: str | None
-    shape: OpenShape
+    shape: PartialShape
 
     @property
     def static(self) -> Shape | None:
         """The shape where all of it is known."""
         if self.shape is None:
             return None
-        known = tuple(extent for extent in self.shape if isinstance(extent, (int, Symbolic)))
+        known = tuple(size for size in self.shape if isinstance(size, (int, Symbolic)))
         return known if len(known) == len(self.shape) else None
 
 
 def kind(dtype: str) -> ScalarType:
-    """``real``, ``int`` or ``bool``: what a model calls tensors of a machine type."""
+    """``real``, ``int`` or ``bool``: what a model calls tensors of a dtype."""
     return DTYPES[dtype]
 
 
 def is_default(dtype: str) -> bool:
-    """Whether a tensor has this machine type unless it is told otherwise."""
+    """Whether a tensor has this dtype by default."""
     return dtype in DEFAULTS.values()
 
 
-def broadcast(*shapes: Sequence[Extent]) -> Shape:
+def broadcast(*shapes: Sequence[Size]) -> Shape:
     """The shape that several broadcast to, aligned from the right; raises ValueError if none."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    result: list[Extent] = []
+    result: list[Size] = []
     for column in zip(*padded, strict=True):
-        extents = [extent for extent in column if extent != 1]
-        numbers = {extent for extent in extents if isinstance(extent, int)}
+        sizes = [size for size in column if size != 1]
+        numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
         # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
-        above = (extent for extent in extents if len(extents) == 1 or largest(extent) > 1)
-        result.append(numbers.pop() if numbers else next(above, extents[0]) if extents else 1)
+        above = (size for size in sizes if len(sizes) == 1 or largest(size) > 1)
+        result.append(numbers.pop() if numbers else next(above, sizes[0]) if sizes else 1)
     return tuple(result)

@@ -8,14 +8,14 @@ module                    content
 ``types``, ``typing``     types of expressions
 ``checking``              what the specification demands of a document
 ``expansion``             the flat graph: fragments expanded, attributes computed (``constants``)
-``inputs``                external tensors, with what a user says of them
+``inputs``                external tensors, with what a user specifies for them
 ``calls``                 an operation of the flat graph
 ``operators``             a function for each standard operation
 ``vendors``, ``tract``    extensions of vendors, as a ``dialect`` of the specification
 ``variables``             tensor files
 ``quantization``          ``graph.quant``
 ``conversion``, ``main``  operations to steps, steps to a model
-``places``                the line of each operation, for ``compare``
+``locations``                the line of each operation, for ``compare``
 ========================  =========================================================================
 """
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.diagnostics import Span
 
-Place: TypeAlias = Span
+Location: TypeAlias = Span
 """File, line and column, as everywhere in this project."""
 
 
@@ -40,7 +40,7 @@ class Call:
         The <T> of a generic operation: "scalar", "integer", "logical", or None.
     chain
         The fragment invocations that led here, outermost first.
-    place
+    location
         The invocation in the source.
     """
 
@@ -49,4 +49,4 @@ class Call:
     results: Mapping[str, Value]
     item_type: str | None
     chain: tuple[str, ...]
-    place: Place
+    location: Location

@@ -14,7 +14,7 @@ from tvm_nnef.diagnostics import error
 
 
 class _Attributes(Evaluator):
-    """Where there are no tensors."""
+    """If there are no tensors."""
 
     def operation(
         self,

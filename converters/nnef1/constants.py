@@ -80,7 +80,7 @@ def _integer(sign: str, left: int, right: int) -> int:
     if sign == "^":
         if right < 0:
             hint = "cast the base: 'scalar(x) ^ -1.0'"
-            raise Undefined(f"an integer to the power of {right} is no integer", hint)
+            raise Undefined(f"an integer to the power of {right} is not an integer", hint)
         found: int | None = None if abs(left) > 1 and right > 63 else int(left**right)
     else:
         found = int(_ARITHMETIC[sign](left, right))
@@ -118,13 +118,15 @@ def cast(wanted: str, value: Value) -> Value:
     if isinstance(value, str):
         pattern = _INTEGER if wanted == "integer" else _NUMBER
         if not pattern.fullmatch(value) or len(value) > 400:
-            raise Undefined(f"the string '{value[:40]}' is no {wanted}", f"write it as {wanted}")
+            raise Undefined(
+                f"the string '{value[:40]}' cannot be read as {wanted}", f"write it as {wanted}"
+            )
         return _checked(int(value)) if wanted == "integer" else float(value)
     assert isinstance(value, (int, float))
     if wanted == "scalar":
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Undefined(f"{value} is no integer", "correct the scalar")
+        raise Undefined(f"{value} is not an integer", "correct the scalar")
     return _checked(math.floor(value))
 
 

@@ -44,7 +44,7 @@ def convert_graph(
 ) -> tuple[ConvertedGraph, Groups]:
     """The graph of a document in steps, and the user's fragments that they belong to.
 
-    ``given`` is what the user says of inputs, ``path`` the model's name in messages.
+    ``given`` is what the user specifies for inputs, ``path`` the model's name in messages.
 
     Raises NnefError, which lists every operation that cannot be converted.
     """
@@ -116,7 +116,7 @@ class _State:
             own = f"give one: convert(…, converters={{'{call.operation}': function}})"
             message = f"'{call.operation}': {problem.reason}"
             found = Diagnostic(
-                message, call.place, problem.hint or own, is_unsupported=problem.is_unsupported
+                message, call.location, problem.hint or own, is_unsupported=problem.is_unsupported
             )
             raise NnefError(found) from None
         except NnefError:
@@ -155,7 +155,7 @@ class _State:
     def _convert(self, call: Call) -> None:
         if call.item_type is not None and call.item_type not in DTYPES:
             message = f"tensors of type {call.item_type} cannot be converted"
-            raise error(message, call.place, hint=f"types are {', '.join(DTYPES)}")
+            raise error(message, call.location, hint=f"types are {', '.join(DTYPES)}")
         if call.operation == "external":
             self._external(call)
         elif call.operation == "variable":
@@ -173,8 +173,8 @@ class _State:
             message = (
                 f"the input '{label}' is of type {call.item_type}, which is not {tensor.dtype}"
             )
-            raise error(message, call.place, hint=f"give a dtype such as {default}")
-        _check_extents(tuple(map(largest, tensor.shape)), call, MAX_ELEMENTS)
+            raise error(message, call.location, hint=f"give a dtype such as {default}")
+        _check_sizes(tuple(map(largest, tensor.shape)), call, MAX_ELEMENTS)
         self.scope[label] = tensor
 
     def _variable(self, call: Call) -> None:
@@ -185,9 +185,9 @@ class _State:
             other, value = self.stored[label.lower()]
             if other.arguments["shape"] != shape or other.item_type != call.item_type:
                 message = f"variables with the label '{label}' differ in shape or type"
-                note = Note("the other one is declared here", other.place)
+                note = Note("the other one is declared here", other.location)
                 hint_ = "variables of one label share their values; rename one, or declare it alike"
-                raise error(message, call.place, hint=hint_, notes=(note,))
+                raise error(message, call.location, hint=hint_, notes=(note,))
         else:
             value = read_variable(
                 self.files, call, self.quantizers.get(name), self.checked.extended.tract_items
@@ -259,32 +259,32 @@ def _check_shape(call: Call, most: int) -> tuple[int, ...]:
     assert isinstance(items, tuple)
     if any(isinstance(each, Symbolic) for each in items):
         message = "a dimension is known only at run time"
-        raise error(message, call.place, hint="give the shapes of the inputs: input_shapes={…}")
+        raise error(message, call.location, hint="give the shapes of the inputs: input_shapes={…}")
     shape = tuple(each for each in items if isinstance(each, int))
-    _check_extents(shape, call, most)
+    _check_sizes(shape, call, most)
     return shape
 
 
-def _check_extents(shape: Shape, call: Call, most: int) -> None:
+def _check_sizes(shape: Shape, call: Call, most: int) -> None:
     if any(each < 1 for each in shape):
         message = f"the shape {list(shape)} has items that are not positive"
-        raise error(message, call.place, hint="give the size of each dimension")
+        raise error(message, call.location, hint="give the size of each dimension")
     if math.prod(shape) > most:
         message = f"a tensor of shape {list(shape)} has more than {most} elements"
-        raise error(message, call.place, hint="use smaller dimensions")
+        raise error(message, call.location, hint="use smaller dimensions")
 
 
 def _unexpected(problem: Exception, call: Call, scope: Mapping[str, Tensor]) -> NnefError:
-    """What is reported if a converter fails for a reason of its own."""
+    """What is reported if a converter fails with its own error."""
     if isinstance(problem, MemoryError):
         message = f"'{call.operation}' does not fit into memory"
-        return error(message, call.place, hint="use smaller dimensions")
+        return error(message, call.location, hint="use smaller dimensions")
     last = traceback.extract_tb(problem.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
+    position = f"{Path(last.filename).name}:{last.lineno}"
     shown = ", ".join(
         str(scope[label]) for label in _labels(tuple(call.arguments.values())) if label in scope
     )
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     message = f"'{call.operation}' cannot be converted with these tensors: {shown or 'none'}"
-    hint_ = f"correct the arguments; if they are right, report this ({reason} in {place})"
-    return error(message, call.place, hint=hint_)
+    hint_ = f"correct the arguments; if they are right, report this ({reason} in {position})"
+    return error(message, call.location, hint=hint_)

@@ -24,9 +24,9 @@ class Extended:
     symbols
         The names of dynamic dimensions, each where it is declared.
     bounds
-        The largest values of dynamic dimensions, as far as the document has them.
+        The largest values of dynamic dimensions, if the document has them.
     dtypes
-        The dtypes of inputs, as far as the document has them.
+        The dtypes of inputs, if the document has them.
     scans
         What the operations that ``signatures`` has for ``tract_core_scan`` do.
     tract_items

@@ -46,7 +46,7 @@ class Frame:
     """Where expressions are evaluated: a fragment, or the graph.
 
     ``chain`` has the fragments around and where each was invoked, ``base`` what tensors without a
-    name of their own are called after. ``wanted`` are the labels of results.
+    their own name are called after. ``wanted`` are the labels of results.
     """
 
     names: MutableMapping[str, Value]
@@ -84,7 +84,7 @@ class Evaluator(ABC):
         """The shape of a tensor, None if it is not known."""
 
     def run(self, evaluation: Evaluation) -> Value:
-        """The value of an evaluation, on a stack of our own."""
+        """The value of an evaluation, on our own stack."""
         stack = [evaluation]
         value: Value = None
         while stack:

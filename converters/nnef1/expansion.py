@@ -112,11 +112,11 @@ def expand_call(
     given = {signature.parameters[0].name.name: operand, **call.arguments}
     frame = Frame({}, checked.signatures, label)
     value = expansion.run(
-        expansion.invoke(signature, given, call.item_type, frame, label, call.place)
+        expansion.invoke(signature, given, call.item_type, frame, label, call.location)
     )
     if value != Tensor(label):
-        message = f"'{call.operation}' does not compute a tensor of its own"
-        raise error(message, call.place, hint="use another quantization")
+        message = f"'{call.operation}' does not compute its own tensor"
+        raise error(message, call.location, hint="use another quantization")
 
 
 @dataclass
@@ -385,7 +385,7 @@ class _Expansion(Evaluator):
         if self.calls > MAX_OPERATIONS:
             message = f"the document has more than {MAX_OPERATIONS} operations when expanded"
             hint = "use fewer fragments inside each other"
-            raise Exhausted(self.error(message, call.place, hint, frame).diagnostics)
+            raise Exhausted(self.error(message, call.location, hint, frame).diagnostics)
         try:
             self.sink.call(call)
         except NnefError as problem:

@@ -1,4 +1,4 @@
-"""The external tensors of a graph as inputs, with what a user says of shapes and dtypes."""
+"""The external tensors of a graph as inputs, with what a user specifies for shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError, error
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of inputs."""
+    """What the user specifies for inputs."""
 
     shapes: Mapping[str, Sequence[int | str]]
     dtypes: Mapping[str, str]
@@ -52,15 +52,15 @@ def graph_inputs(
     inputs = {each.source: each for each in found}
     named: dict[str, Value] = {name: each for name, each in values.items() if name in symbols}
     for name, known in declared.items():
-        for symbol, extent in zip(known.shape or (), inputs[name].shape, strict=True):
+        for symbol, size in zip(known.shape or (), inputs[name].shape, strict=True):
             if isinstance(symbol, str):
-                named[symbol] = extent
+                named[symbol] = size
     _check_symbols(checked, named)
     return inputs, named
 
 
 def _declared(checked: Checked) -> dict[str, Type]:
-    """What the document says of each input; symbols are names."""
+    """What the document says about each input; symbols are names."""
     names: dict[str, Value] = {name: name for name in checked.extended.symbols}
     found: dict[str, Type] = {}
     for statement in checked.document.graph.body:
@@ -91,7 +91,7 @@ def _check_names(shape: nodes.Expression, names: Mapping[str, Value]) -> None:
         for node in inside:
             if isinstance(node, nodes.Name) and node.name in names:
                 message = f"a dimension of an input is computed from '{node.name}'"
-                hint = "give it a symbol of its own, as in 'extension tract_symbol N;'"
+                hint = "give it its own symbol, as in 'extension tract_symbol N;'"
                 raise error(message, item.span, hint=hint)
 
 

@@ -43,7 +43,7 @@ def convert(
     source
         A folder with ``graph.nnef``, an archive of it, the path of a ``graph.nnef``, or its text.
     input_shapes
-        Shapes of inputs by name, in place of those of the document. A name, as in
+        Shapes of inputs by name, instead of those of the document. A name, as in
         ``{"x": ("N", 3, 224, 224)}``, makes a dimension dynamic.
     dtypes
         NumPy dtypes of inputs by name. Without one, scalar inputs are float32, integer ones int32.
@@ -51,7 +51,7 @@ def convert(
         The largest size of each dynamic dimension, as in ``{"N": 16}``, or one number for all.
     converters
         Functions ``(operation, builder) -> tensor or tensors`` by the name of an operation, for
-        fragments without a body, or in place of what this package does.
+        fragments without a body, or instead of what this package does.
     outline
         Whether repeated blocks become operators of the model's own. Fragments of the document
         that have a body always do.
@@ -61,7 +61,7 @@ def convert(
     Returns
     -------
     Model
-        Its tensors have the names of the graph, its variables their labels, as far as SkriptND
+        Its tensors have the names of the graph, its variables their labels, if SkriptND
         allows; ``model.metadata.source_names`` has the original ones.
 
     Raises
@@ -106,7 +106,7 @@ def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Tabl
             problems.append(Diagnostic(f"there is no operation '{name}' to convert", hint=hint))
         elif not callable(function):
             hint = "give a function of (operation, builder)"
-            problems.append(Diagnostic(f"the converter of '{name}' is no function", hint=hint))
+            problems.append(Diagnostic(f"the converter of '{name}' is not a function", hint=hint))
     if problems:
         raise NnefError(problems)
     own = {name for name, each in checked.signatures.items() if not each.is_standard}
@@ -121,7 +121,7 @@ def _given(
     dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> Given:
-    """What the user says of inputs. Raises NnefError for unknown names."""
+    """What the user specifies for inputs. Raises NnefError for unknown names."""
     names = [each.name for each in checked.document.graph.parameters]
     for name in (*shapes, *dtypes):
         if name not in names:

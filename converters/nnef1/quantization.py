@@ -32,17 +32,17 @@ def quantizers(lines: Iterable[nodes.Quantized], checked: Checked) -> dict[str, 
     problems: list[Diagnostic] = []
     names = _names(checked.document.graph)
     found: dict[str, Call] = {}
-    places: dict[str, nodes.Quantized] = {}
+    positions: dict[str, nodes.Quantized] = {}
     for line in lines:
         if line.tensor not in names:
             hint = _hint(line.tensor, names, checked.document.graph)
             message = f"the graph has no tensor '{line.tensor}'"
             problems.append(Diagnostic(message, line.name_span, hint))
-        if line.tensor in places:
-            note = Note("it is quantized here first", places[line.tensor].name_span)
+        if line.tensor in positions:
+            note = Note("it is quantized here first", positions[line.tensor].name_span)
             message = f"'{line.tensor}' is quantized twice"
             problems.append(Diagnostic(message, line.name_span, "remove one line", (note,)))
-        places[line.tensor] = line
+        positions[line.tensor] = line
         try:
             found[line.tensor] = _call(line, checked.signatures)
         except NnefError as problem:
@@ -102,16 +102,16 @@ def _check(call: Call) -> None:
     bits = call.arguments.get("bits", 1)
     assert isinstance(bits, int)
     if not 1 <= bits <= _MAX_BITS:
-        raise error(f"'bits' is {bits}", call.place, hint=f"give 1 to {_MAX_BITS} bits")
+        raise error(f"'bits' is {bits}", call.location, hint=f"give 1 to {_MAX_BITS} bits")
     if bits == 1 and call.arguments.get("signed") and call.arguments.get("symmetric"):
-        raise error("a single bit leaves a single value", call.place, hint="use more bits")
+        raise error("a single bit leaves a single value", call.location, hint="use more bits")
     if call.arguments.get("scale") == 0.0:
-        raise error("'scale' is 0", call.place, hint="give another number")
+        raise error("'scale' is 0", call.location, hint="give another number")
     low, high = call.arguments.get("min", 0.0), call.arguments.get("max", 1.0)
     assert isinstance(low, float) and isinstance(high, float)
     if not low < high or not math.isfinite(high - low):
         hint = "give a range from a smaller number to a larger one"
-        raise error(f"the range from {low} to {high} is empty", call.place, hint=hint)
+        raise error(f"the range from {low} to {high} is empty", call.location, hint=hint)
 
 
 def as_operator(call: Call) -> Step | None:

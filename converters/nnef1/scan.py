@@ -1,7 +1,7 @@
 """``tract_core_scan``: a fragment that is invoked for each part of tensors, with a state.
 
 An invocation names its fragment in a string and mixes tensors with numbers, which the types of
-NNEF 1 do not allow. It is rewritten to one of a declaration of its own, whose meaning is a
+NNEF 1 do not allow. It is rewritten to its own one declaration, whose meaning is a
 :class:`Scan`.
 """
 
@@ -88,9 +88,9 @@ class Scans:
         tensors = [(name, row[1]) for name, row in (scanned | whole | states).items()]
         rows = [*scanned.items(), *((str(n), row) for n, (_, row) in enumerate(outputs, 1))]
         numbers = [
-            (f"{name}_{kind}", row[place])
+            (f"{name}_{kind}", row[position])
             for name, row in rows
-            for kind, place in (("axis", 2), ("pace", 3))
+            for kind, position in (("axis", 2), ("pace", 3))
         ]
         name = f"{NAME}_{len(self.scans) + 1}"
         declared = [(each, types[each]) for each, _ in tensors]

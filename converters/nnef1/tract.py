@@ -104,7 +104,7 @@ def _unknown_registry(extension: nodes.Extension) -> Diagnostic:
 def _bound(
     extension: nodes.Extension, names: list[str], problems: list[Diagnostic]
 ) -> dict[str, int]:
-    """The bound that an assertion states; one from below is no condition, sizes are positive."""
+    """The bound that an assertion states; one from below is not a condition, sizes are positive."""
     found = _BOUND.fullmatch(extension.condition)
     if len(names) == 1 and found is not None:
         largest = int(found[2]) - (found[1] == "<")

@@ -132,7 +132,7 @@ class _Scalars:
         file = f"{self._labels[node.name]}.dat"
         if self._files is None or not self._files.exists(file):
             return node
-        array = read_tensor(self._files.read(file), self._files.place(file)).array
+        array = read_tensor(self._files.read(file), self._files.location(file)).array
         return node if array.shape else nodes.Literal(node.span, array.item())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import sum_of_products, terms
-from tvm_nnef.converters.common.symbolic import Extent, maximum
+from tvm_nnef.converters.common.symbolic import Size, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -57,7 +57,7 @@ def _cast(operation: Operation, builder: Builder) -> Tensor:
 
 def _broadcast(operation: Operation, builder: Builder) -> Tensor:
     """Dimensions of 1 stretched to a shape of the same rank."""
-    x, shape = operation.tensor("input"), operation.extents("shape")
+    x, shape = operation.tensor("input"), operation.sizes("shape")
     pairs = zip(x.shape, shape, strict=False)
     if len(shape) != x.rank or any(own not in (1, wanted) for own, wanted in pairs):
         reason = f"{list(map(str, x.shape))} cannot be broadcast to {list(map(str, shape))}"
@@ -83,7 +83,7 @@ def _is_inf(operation: Operation, builder: Builder) -> Tensor:
 def _gelu(operation: Operation, builder: Builder) -> Tensor:
     """GELU by a hyperbolic tangent."""
     if operation.flag("fast_impl"):
-        raise Unconvertible("'fast_impl' is an approximation of its own", "write it without")
+        raise Unconvertible("'fast_impl' is its own approximation", "write it without")
     return builder.call("nn.gelu", operation.tensor("x"), approximate="TANH")
 
 
@@ -115,14 +115,14 @@ def _last_position(name: str, operation: Operation, builder: Builder) -> Tensor:
     if len(axes) != 1:
         raise Unconvertible(f"'axes' is {axes}", "name one dimension")
     (axis,) = axes
-    extent = x.shape[axis]
-    if not isinstance(extent, int):
+    size = x.shape[axis]
+    if not isinstance(size, int):
         hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
         raise Unconvertible(f"dimension {axis} is known only at run time", hint)
-    backwards = builder.slice(x, axis, extent - 1, -1, -1)
+    backwards = builder.slice(x, axis, size - 1, -1, -1)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     found = builder.call(name, backwards, as_type="int64", as_shape=shape, axis=axis)
-    return builder.call("math.sub", builder.constant(extent - 1, "int64"), found, as_shape=shape)
+    return builder.call("math.sub", builder.constant(size - 1, "int64"), found, as_shape=shape)
 
 
 def _shape_of(operation: Operation, builder: Builder) -> Tensor:
@@ -138,13 +138,17 @@ def _range(operation: Operation, builder: Builder) -> Tensor:
     if isinstance(start, float) and isinstance(end, float) and isinstance(step, float):
         return builder.constant(np.arange(start, end, step, dtype=np.float32))
     (first, last, delta) = (
-        operation.extents(name)[0] for name in ("start", "end", "step")
+        operation.sizes(name)[0] for name in ("start", "end", "step")
     )  # fmt: skip
     if not isinstance(delta, int):
         raise Unconvertible("'step' is known only at run time", "write a number")
-    count: Extent = maximum(-((first - last) // delta), 0)
+    count: Size = maximum(-((first - last) // delta), 0)
     return builder.call(
-        "extra.range", builder.extent(first), builder.extent(delta), as_shape=(count,), count=count
+        "extra.range",
+        builder.dimension(first),
+        builder.dimension(delta),
+        as_shape=(count,),
+        count=count,
     )
 
 
@@ -160,10 +164,10 @@ def _top_k(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
     """The largest or smallest elements along a dimension, in order, and their positions."""
     x, k = operation.tensor("input"), operation.integer("k")
     axis, largest = operation.axis(x.rank), operation.flag("largest")
-    extent = x.shape[axis]
-    if k < 1 or (isinstance(extent, int) and k > extent):
+    size = x.shape[axis]
+    if k < 1 or (isinstance(size, int) and k > size):
         hint = "it must be positive, and not exceed the dimension"
-        raise Unconvertible(f"'k' is {k} for a dimension of {extent}", hint, mismatch=True)
+        raise Unconvertible(f"'k' is {k} for a dimension of {size}", hint, mismatch=True)
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
     builder.add("algo.top_k", (x,), (values, indices), k=k, axis=axis, largest=largest)
@@ -206,7 +210,7 @@ def _check_rank(indices: Tensor, rank: int) -> None:
         raise Unconvertible(reason, "they must be equal", mismatch=True)
 
 
-def _check_updates(updates: Tensor, shape: tuple[Extent, ...]) -> None:
+def _check_updates(updates: Tensor, shape: tuple[Size, ...]) -> None:
     if updates.shape != shape:
         found, wanted = (", ".join(map(str, each)) for each in (updates.shape, shape))
         reason = f"'updates' has the shape [{found}]"
@@ -273,11 +277,11 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
             raise Unconvertible(reason, "write a letter for each", mismatch=True)
     if not set(result) <= set("".join(found)) or len(set(result)) < len(result):
         raise Unconvertible(f"'{result}' names other dimensions", "use letters of operands once")
-    sizes: dict[str, Extent] = {}
+    sizes: dict[str, Size] = {}
     for each, term in zip(operands, found, strict=True):
-        for name, extent in zip(term, each.shape, strict=True):
-            if sizes.setdefault(name, extent) != extent:
-                reason = f"dimension '{name}' is {sizes[name]} and {extent}"
+        for name, size in zip(term, each.shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                reason = f"dimension '{name}' is {sizes[name]} and {size}"
                 raise Unconvertible(reason, "they must be equal", mismatch=True)
     product = sum_of_products(list(zip(operands, found, strict=True)), result, builder)
     return builder.call("math.iden", product) if product in operands else product

@@ -76,7 +76,7 @@ def _too_deep(span: Span) -> Diagnostic:
     return Diagnostic(
         f"this is nested more than {MAX_DEPTH} levels deep",
         Span(span.source, span.start, min(span.end, span.start + 1)),
-        "assign parts of it to names of their own",
+        "assign parts of it to their own names",
     )
 
 

@@ -89,7 +89,7 @@ def is_unbound(type_: Type) -> bool:
 
 
 def bound(type_: Type, generic: str) -> Type:
-    """A type with a primitive type in place of ``?``."""
+    """A type with a primitive type instead of ``?``."""
     match type_:
         case Primitive(name):
             return Primitive(generic) if name == GENERIC else type_
@@ -104,7 +104,7 @@ def bound(type_: Type, generic: str) -> Type:
 def castable(source: Type, target: Type) -> bool:
     """Whether a value of one type can be used as another without an explicit cast.
 
-    ``?`` in either is an opaque type of its own, as in the body of a generic fragment.
+    ``?`` in either is its own opaque type, as in the body of a generic fragment.
     """
     match source, target:
         case Primitive(name), TensorType(item):

@@ -355,7 +355,7 @@ class Typing:
         given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
         scope: Scope,
     ) -> str | None:
-        """The type in place of ``?``, None if the fragment has none or it cannot be found out."""
+        """The type instead of ``?``, None if the fragment has none or it cannot be found out."""
         name = signature.name
         if node.generic is not None:
             if not signature.is_generic:

@@ -44,17 +44,17 @@ _INT32 = np.iinfo(np.int32)
 
 
 def check_label(call: Call) -> str:
-    """The label of a ``variable``; raises NnefError for what is no label."""
+    """The label of a ``variable``; raises NnefError for what is not a label."""
     label = call.arguments["label"]
     assert isinstance(label, str)
     if not _LABEL.fullmatch(label):
         message = f"the label '{label}' of a variable is not valid" if label else "an empty label"
         hint = "a label consists of letters, digits, '_', '-', '.', '/' and '\\'"
-        raise error(message, call.place, hint=hint)
+        raise error(message, call.location, hint=hint)
     parts = re.split(r"[/\\]", label)
     if ".." in parts or not parts[0]:
         message = f"the label '{label}' leads outside of the model"
-        raise error(message, call.place, hint="a label is relative, without '..'")
+        raise error(message, call.location, hint="a label is relative, without '..'")
     return label
 
 
@@ -70,29 +70,30 @@ def read_variable(
     label = check_label(call)
     if files is None:
         hint = "give a folder with the '.dat' files"
-        raise error(f"the text has no values for the variable '{label}'", call.place, hint=hint)
+        raise error(f"the text has no values for the variable '{label}'", call.location, hint=hint)
     name = _file_name(files, label, call)
-    place = files.place(name)
+    position = files.location(name)
     try:
         head = files.read(name, HEADER_SIZE)
         blocks = blocks_of(head) if call.item_type == "scalar" else None
         if blocks is not None and not tract_items:
             hint = "convert with vendor='tract' (--vendor tract)"
-            raise error(f"{place} has blocks of 4-bit numbers of tract", call.place, hint=hint)
+            message = f"{position} has blocks of 4-bit numbers of tract"
+            raise error(message, call.location, hint=hint)
         if blocks is not None:
-            _check_shape(blocks.shape, label, call, place)
-            return blocks.read(files.read(name), place)
-        header = read_tensor_header(head, place)
-        check_size(header, files.size(name), place)
-        _check_shape(header.shape, label, call, place)
+            _check_shape(blocks.shape, label, call, position)
+            return blocks.read(files.read(name), position)
+        header = read_tensor_header(head, position)
+        check_size(header, files.size(name), position)
+        _check_shape(header.shape, label, call, position)
         if not (tract_items and call.item_type == "integer" and header.item_type in _QUANTIZED):
-            _check_type(header.item_type, call, place)
-        tensor = read_tensor(files.read(name), place)
+            _check_type(header.item_type, call, position)
+        tensor = read_tensor(files.read(name), position)
     except NnefError as problem:
         if all(each.span is None for each in problem.diagnostics):
-            raise problem.with_note(Note(f"for the variable '{label}'", call.place)) from None
+            raise problem.with_note(Note(f"for the variable '{label}'", call.location)) from None
         raise
-    return _array(tensor, call, quantizer, place)
+    return _array(tensor, call, quantizer, position)
 
 
 def _file_name(files: Container, label: str, call: Call) -> str:
@@ -105,54 +106,54 @@ def _file_name(files: Container, label: str, call: Call) -> str:
         if name.lower() == wanted.lower():
             return name
     stored = [name for name in names if name.endswith(".dat")]
-    hint = did_you_mean(wanted, stored) or f"the values are expected in '{files.place(wanted)}'"
-    raise error(f"the variable '{label}' has no file '{wanted}'", call.place, hint=hint)
+    hint = did_you_mean(wanted, stored) or f"the values are expected in '{files.location(wanted)}'"
+    raise error(f"the variable '{label}' has no file '{wanted}'", call.location, hint=hint)
 
 
-def _check_shape(shape: tuple[int, ...], label: str, call: Call, place: str) -> None:
+def _check_shape(shape: tuple[int, ...], label: str, call: Call, position: str) -> None:
     if shape != call.arguments["shape"]:
         declared = list(call.arguments["shape"])  # type: ignore[arg-type]
-        message = f"the variable '{label}' has the shape {declared}, its file {place} has "
+        message = f"the variable '{label}' has the shape {declared}, its file {position} has "
         hint = "correct the graph or the file"
-        raise error(f"{message}{list(shape)}", call.place, hint=hint)
+        raise error(f"{message}{list(shape)}", call.location, hint=hint)
 
 
-def _check_type(item_type: ItemType, call: Call, place: str) -> None:
+def _check_type(item_type: ItemType, call: Call, position: str) -> None:
     wanted = _ITEM_TYPES[call.item_type or "scalar"]
     if item_type not in wanted:
         found = item_type.name.lower().replace("_", " ")
-        message = f"a variable of type {call.item_type} is stored as {found} in {place}"
+        message = f"a variable of type {call.item_type} is stored as {found} in {position}"
         names = " or ".join(each.name.lower().replace("_", " ") for each in wanted)
         hint = f"store it as {names}, or declare it with another type"
-        raise error(message, call.place, hint=hint)
+        raise error(message, call.location, hint=hint)
 
 
-def _array(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
+def _array(tensor: TensorFile, call: Call, quantizer: Call | None, position: str) -> Array:
     array = tensor.array
     if tensor.item_type in _QUANTIZED and call.item_type != "integer":
         with np.errstate(over="ignore"):
-            return _float32(_dequantized(tensor, call, quantizer, place), call, place)
+            return _float32(_dequantized(tensor, call, quantizer, position), call, position)
     if call.item_type == "logical":
         return array.astype(np.bool_, copy=False)
     if call.item_type == "scalar":
-        return _float32(array, call, place)
+        return _float32(array, call, position)
     small = not array.size or (int(array.min()) >= _INT32.min and int(array.max()) <= _INT32.max)
     if not small and array.dtype == np.uint64 and int(array.max()) > np.iinfo(np.int64).max:
-        message = f"{place} has integers beyond 63 bits"
-        raise error(message, call.place, hint="store smaller integers")
+        message = f"{position} has integers beyond 63 bits"
+        raise error(message, call.location, hint="store smaller integers")
     return array.astype(np.int32 if small else np.int64)
 
 
-def _float32(array: Array, call: Call, place: str) -> Array:
+def _float32(array: Array, call: Call, position: str) -> Array:
     with np.errstate(over="ignore"):
         found = array.astype(np.float32, copy=False)
     if found is not array and np.any(np.isinf(found) & np.isfinite(array)):
-        message = f"{place} has numbers beyond float32"
-        raise error(message, call.place, hint="scale them down, or store float32")
+        message = f"{position} has numbers beyond float32"
+        raise error(message, call.location, hint="scale them down, or store float32")
     return found
 
 
-def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
+def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, position: str) -> Array:
     """Codes as the real numbers that they stand for (sections 5.2 and 7.1)."""
     bits = tensor.bits
     codes = tensor.array.astype(np.float64)
@@ -160,13 +161,13 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, place: 
         return _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
     limits = tensor.header.quantized_range
     if limits is None:
-        message = f"{place} has quantized items, and nothing says what they stand for"
+        message = f"{position} has quantized items, and nothing says what they stand for"
         hint = f"add a line to 'graph.quant', such as \"name\": linear_quantize(…, bits = {bits});"
-        raise error(message, call.place, hint=hint)
+        raise error(message, call.location, hint=hint)
     low, high = limits
     if not (math.isfinite(low) and math.isfinite(high)):
-        message = f"{place} has quantized items from {low} to {high}"
-        raise error(message, call.place, hint="the header is damaged; write the file again")
+        message = f"{position} has quantized items from {low} to {high}"
+        raise error(message, call.location, hint="the header is damaged; write the file again")
     if tensor.item_type is ItemType.QUANTIZED_UINT:
         return np.asarray(codes / (2**bits - 1) * (high - low) + low)
     return _from_logarithm(_pattern(tensor), bits, high, signed=low < 0)

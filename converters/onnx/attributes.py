@@ -13,13 +13,13 @@ import onnx
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.diagnostics import did_you_mean
 
-_PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+_POSITIONS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
            "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn")  # fmt: skip
 
 _BY_ATTRIBUTE: Mapping[str, Sequence[str]] = {
     "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
     "padding_mode": ("zeros", "border", "reflection"),
-    "coordinate_transformation_mode": _PLACES,
+    "coordinate_transformation_mode": _POSITIONS,
     "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
     "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
     "approximate": ("none", "tanh"),

@@ -1,7 +1,7 @@
-"""Shapes from the end: what a declared output says of the tensors that it is made of.
+"""Shapes from the end: what a declared output says about the tensors that it is made of.
 
-A tensor whose shape data decide, such as a reduction over axes that arrive at run time, has no
-shape of its own in the model; but where only element-wise operators stand between it and an output
+A tensor of data-dependent shape, such as a reduction over axes that arrive at run time, has no
+its own shape in the model; but where only element-wise operators stand between it and an output
 that has one, it is known all the same.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from tvm_nnef.converters.common.types import Open, OpenShape, Type
+from tvm_nnef.converters.common.types import PartialShape, PartialSize, Type
 from tvm_nnef.converters.onnx.inference import UNKNOWN
 
 _SAME_SHAPE = frozenset(
@@ -27,66 +27,66 @@ _BROADCASTING = frozenset(
 
 
 def backward(nodes: Sequence[onnx.NodeProto], known: Mapping[str, Type]) -> dict[str, Type]:
-    """``known`` with the extents added that follow from those of results."""
+    """``known`` with the dimensions added that follow from those of results."""
     found = dict(known)
     symbols: dict[str, int] = {}
     for node in reversed(nodes):
         if not node.output or node.output[0] not in found:
             continue
-        shape = _settled(found[node.output[0]].shape, symbols)
+        shape = _completed(found[node.output[0]].shape, symbols)
         if shape is None:
             continue
         if node.op_type in _SAME_SHAPE and node.input:
             _add(found, node.input[0], shape, symbols)
         elif node.op_type in _BROADCASTING:
             _broadcast(found, node.input, shape, symbols)
-    return {name: Type(each.dtype, _settled(each.shape, symbols)) for name, each in found.items()}
+    return {name: Type(each.dtype, _completed(each.shape, symbols)) for name, each in found.items()}
 
 
-def _settled(shape: OpenShape, symbols: Mapping[str, int]) -> OpenShape:
+def _completed(shape: PartialShape, symbols: Mapping[str, int]) -> PartialShape:
     if shape is None:
         return None
     return tuple(symbols.get(each, each) if isinstance(each, str) else each for each in shape)
 
 
-def _add(found: dict[str, Type], name: str, shape: OpenShape, symbols: dict[str, int]) -> None:
-    """Settles the open extents of a tensor, and the symbols that they are."""
+def _add(found: dict[str, Type], name: str, shape: PartialShape, symbols: dict[str, int]) -> None:
+    """Infers the dynamic dimensions of a tensor, and the symbols that they are."""
     old = found.get(name, UNKNOWN)
     if shape is None or (old.shape is not None and len(old.shape) != len(shape)):
         return
-    extents = []
+    sizes = []
     for own, new in zip(old.shape or (None,) * len(shape), shape, strict=True):
         if isinstance(own, str) and isinstance(new, int):
             symbols.setdefault(own, new)
-        extents.append(own if isinstance(own, int) else own if new is None else new)
-    found[name] = Type(old.dtype, tuple(extents))
+        sizes.append(own if isinstance(own, int) else own if new is None else new)
+    found[name] = Type(old.dtype, tuple(sizes))
 
 
 def _broadcast(
     found: dict[str, Type],
     names: Sequence[str],
-    shape: Sequence[Open],
+    shape: Sequence[PartialSize],
     symbols: dict[str, int],
 ) -> None:
-    """An extent of a result is that of the only operand that may have it; 1 is that of all."""
-    operands = [(name, _settled(found.get(name, UNKNOWN).shape, symbols)) for name in names]
+    """A dimension of a result is that of the only operand that may have it; 1 is that of all."""
+    operands = [(name, _completed(found.get(name, UNKNOWN).shape, symbols)) for name in names]
     for position, (name, own) in enumerate(operands):
-        others = [other for place, (_, other) in enumerate(operands) if place != position]
+        others = [other for location, (_, other) in enumerate(operands) if location != position]
         if own is None and all(other is not None and not other for other in others):
             _add(found, name, tuple(shape), symbols)
         if own is None or any(other is None for other in others):
             continue
         padded = [_padded(other or (), len(shape)) for other in others]
         offset = len(shape) - len(own)
-        extents = [
-            _extent(each, shape[place + offset], [other[place + offset] for other in padded])
-            for place, each in enumerate(own)
+        sizes = [
+            _size(each, shape[location + offset], [other[location + offset] for other in padded])
+            for location, each in enumerate(own)
         ]
-        _add(found, name, tuple(extents), symbols)
+        _add(found, name, tuple(sizes), symbols)
 
 
-def _extent(own: Open, result: Open, others: Sequence[Open]) -> Open:
-    """The extent of an operand, from those of the result and of the others."""
+def _size(own: PartialSize, result: PartialSize, others: Sequence[PartialSize]) -> PartialSize:
+    """The dimension of an operand, from those of the result and of the others."""
     if isinstance(own, int) or not isinstance(result, int):
         return own
     if result == 1 or all(other == 1 or (own is not None and other == own) for other in others):
@@ -94,5 +94,5 @@ def _extent(own: Open, result: Open, others: Sequence[Open]) -> Open:
     return own
 
 
-def _padded(shape: Sequence[Open], rank: int) -> tuple[Open, ...]:
+def _padded(shape: Sequence[PartialSize], rank: int) -> tuple[PartialSize, ...]:
     return (*((1,) * (rank - len(shape))), *shape)

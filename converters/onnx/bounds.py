@@ -13,17 +13,17 @@ from tvm_nnef.converters.onnx.types import dimension_name
 def dynamic_dimensions(graph: onnx.GraphProto) -> Iterator[str]:
     """The names of the dynamic dimensions of inputs."""
     for value in graph.input:
-        for axis, extent in enumerate(value.type.tensor_type.shape.dim):
-            if not extent.HasField("dim_value"):
-                yield dimension_name(extent) or f"{value.name}_{axis}"
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value"):
+                yield dimension_name(size) or f"{value.name}_{axis}"
 
 
 def bounded_names(graph: onnx.GraphProto) -> Iterator[str]:
     """The names of inputs, of their dimensions, and of the results of nodes, inner ones too."""
     for value in graph.input:
         yield value.name
-        for axis, extent in enumerate(value.type.tensor_type.shape.dim):
-            yield dimension_name(extent) or f"{value.name}_{axis}"
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            yield dimension_name(size) or f"{value.name}_{axis}"
     for node in graph.node:
         yield from node.output
         for inner in inner_graphs(node):

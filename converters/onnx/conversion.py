@@ -1,6 +1,6 @@
 """An ONNX graph to steps: node after node, each by folding, by its function, or by its body.
 
-Enters: a model that was read and a table of operator functions. Leaves: a :class:`ConvertedGraph`,
+Input: a model that was read and a table of operator functions. Output: a :class:`ConvertedGraph`,
 whose tensors have no names yet. What cannot be converted is gathered, and reported at once.
 """
 
@@ -33,7 +33,6 @@ from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_tensors
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import Mismatch, explained, told, without_converter
 from tvm_nnef.converters.onnx.registry import Table, find, standard
 from tvm_nnef.converters.onnx.sequences import (
     Sequences,
@@ -41,12 +40,13 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
-_ORDER = "correct the model: nodes stand behind those whose results they read"
+_ORDER = "correct the model: nodes stand after those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
 
 
@@ -65,8 +65,8 @@ class _Context:
     sequences: Sequences = field(default_factory=dict)
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
-        """Keeps what is to be told of a node, once."""
-        found = told(why, node, opsets, self.model.path)
+        """Keeps a diagnostic of a node, once."""
+        found = reported(why, node, opsets, self.model.path)
         if why.mismatch:
             self.mismatches.append(found)
         if found not in self.problems:
@@ -80,7 +80,7 @@ def convert_graph(
     dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> ConvertedGraph:
-    """The main graph of a model; shapes, dtypes and bounds are what the user says of inputs.
+    """The main graph of a model; shapes, dtypes and bounds are what the user specifies for inputs.
 
     Raises NnefError, which lists everything that cannot be converted.
     """
@@ -124,7 +124,7 @@ def _run(
 def _initializer(
     context: _Context, name: str, tensor: onnx.TensorProto | onnx.SparseTensorProto
 ) -> Tensor | None:
-    """A tensor of the model; None for one that cannot be read, which is told at the end."""
+    """A tensor of the model; None for one that cannot be read, which is reported at the end."""
     try:
         if isinstance(tensor, onnx.TensorProto):
             array = context.model.array(tensor)
@@ -272,7 +272,7 @@ def _convert_tensors(
 def _propagated(
     proto: onnx.NodeProto, inputs: Sequence[Tensor | None], expected: Sequence[Type | None]
 ) -> dict[str, Tensor] | None:
-    """Results that are extents: numbers where all of them are, else what only a run tells."""
+    """Results that are dimensions: a constant if all of them are numbers."""
     found = propagate(proto, inputs)
     if found is None:
         return None
@@ -282,7 +282,7 @@ def _propagated(
         if all(isinstance(item, int) for item in items.reshape(-1)):
             results[name] = Tensor(dtype, items.shape, name, items.astype(dtype))
         else:
-            results[name] = Tensor(dtype, items.shape, name, extents=items)
+            results[name] = Tensor(dtype, items.shape, name, sizes=items)
     return results
 
 
@@ -334,7 +334,7 @@ def _apply(
             result.source = result.source or name
     for name in proto.output:
         if name and name not in scope and name in context.read:
-            hint = "remove what reads this result, or give a converter of your own (converters=)"
+            hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
 
 
@@ -357,7 +357,7 @@ def _subgraph(
     arguments: Sequence[Tensor],
     builder: Builder,
 ) -> list[Tensor]:
-    """The outputs of a subgraph for tensors in place of its inputs; it sees what is outside."""
+    """The outputs of a subgraph for tensors instead of its inputs; it sees what is outside."""
     known = {
         value.name: Type(argument.dtype, argument.shape)
         for value, argument in zip(graph.input, arguments, strict=True)
@@ -374,5 +374,5 @@ def _subgraph(
         del context.problems[before:]
         raise Mismatch(problems)
     if problems or len(outputs) < len(graph.output):
-        raise NnefError([])  # what is wrong inside has been told
+        raise NnefError([])  # what is wrong inside has been reported
     return outputs

@@ -21,7 +21,7 @@ from tvm_nnef.requirements import needed_for
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _IR_VERSION = 10
-"""What older releases of ONNX Runtime read; nothing that came later changes what nodes compute."""
+"""What older releases of ONNX Runtime read; no later version changes what nodes compute."""
 
 _LIMIT = 2**31 - 1
 """As many bytes as Protobuf can write."""
@@ -44,7 +44,7 @@ class OnnxExecution:
         """The values that are wanted, by name, as ONNX Runtime computes them node by node.
 
         It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
-        NnefError where ONNX Runtime is not installed, refuses the model, or fails to run it.
+        NnefError if ONNX Runtime is not installed, refuses the model, or fails to run it.
         """
         return _executed(self.model, inputs, list(dict.fromkeys(wanted)))
 

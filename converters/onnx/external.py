@@ -1,6 +1,6 @@
-"""The elements of tensors that lie in files of their own beside a model (ONNX's external data).
+"""The elements of tensors that lie in their own files beside a model (ONNX's external data).
 
-Enters: a tensor of a model and the folder of the model. Leaves: its bytes, as an array. What a
+Input: a tensor of a model and the folder of the model. Output: its bytes, as an array. What a
 model names is not trusted: only a plain file inside the folder is read, and exactly the tensor's
 bytes of it.
 """
@@ -22,7 +22,7 @@ _LONGEST = 80
 
 
 class Unreadable(Exception):
-    """A tensor that cannot be read; the message tells why, ``hint`` what to do."""
+    """A tensor that cannot be read; the message says why, ``hint`` what to do."""
 
     def __init__(self, reason: str, hint: str = "the model is damaged: save it again") -> None:
         super().__init__(reason)
@@ -82,13 +82,13 @@ def _path(location: str, folder: Path) -> Path:
     absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).drive
     parts = PurePosixPath(location.replace("\\", "/")).parts
     if not parts or absolute or ".." in parts or "\0" in location:
-        raise Unreadable(f"'{location}' is no name of a file in the model's folder", hint)
+        raise Unreadable(f"'{location}' is not a name of a file in the model's folder", hint)
     path = folder.joinpath(*parts)
     try:
         if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()):
             raise Unreadable(f"'{location}' is a link", hint)
         if not path.is_file():
-            reason = "is no plain file" if path.exists() else "is not there"
+            reason = "is not a plain file" if path.exists() else "is not there"
             hint = "keep the files of the data beside the model"
             raise Unreadable(f"'{location}' {reason}", hint)
     except RuntimeError as cause:  # a link to itself
@@ -103,5 +103,5 @@ def _path(location: str, folder: Path) -> Path:
 def _number(keys: dict[str, str], key: str, default: int) -> int:
     text = keys.get(key, str(default))
     if not text.isdecimal() or len(text) > 18:
-        raise Unreadable(f"its {key} in the file is '{text}', which is no number of bytes")
+        raise Unreadable(f"its {key} in the file is '{text}', which is not a number of bytes")
     return int(text)

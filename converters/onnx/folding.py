@@ -39,7 +39,7 @@ def fold(
     expected: Sequence[Type | None],
     opsets: Mapping[str, int],
 ) -> list[Array] | None:
-    """The values of a node's results, None where they are not known now or better computed later.
+    """The values of a node's results, None if they are not known now or better computed later.
 
     Never raises: what the evaluator of ``onnx`` cannot do is converted like any other node.
     """
@@ -59,7 +59,7 @@ def fold(
 
 
 def _fits(value: Array, expected: Type | None) -> bool:
-    """Whether a result has the shape that ONNX infers, as far as it does."""
+    """Whether a result has the shape that ONNX infers, if it does."""
     shape = None if expected is None else expected.shape
     return shape is None or (
         len(shape) == value.ndim

@@ -28,7 +28,7 @@ def expand(
     opsets: Mapping[str, int],
     prefix: str,
 ) -> Expansion | None:
-    """The body of a node's operator in place of it, None where ONNX defines none.
+    """The body of a node's operator instead of it, None if ONNX defines none.
 
     Inner values get names that begin with ``prefix``.
     """
@@ -87,7 +87,7 @@ def _body(
 
 
 def _defaults(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> dict[str, onnx.AttributeProto]:
-    """The attributes that an operator has without being told."""
+    """The attributes that an operator has by default."""
     schema = onnx.defs.get_schema(proto.op_type, opsets.get(proto.domain, 1), proto.domain)
     return {
         name: each.default_value
@@ -115,7 +115,7 @@ def _renamed(
         for position, name in enumerate(node.input):
             copy.input[position] = names.get(name, name) if name else ""
         for position, name in enumerate(node.output):
-            # An output of the function that nobody asked for may still be read inside.
+            # An output of the function that is not used may still be read inside.
             if name and not names.get(name):
                 names[name] = next(fresh)
             copy.output[position] = names[name] if name else ""

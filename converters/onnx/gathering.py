@@ -1,6 +1,6 @@
-"""Loops that append to a sequence in each step: a scan output in place of the sequence.
+"""Loops that append to a sequence in each step: a scan output instead of the sequence.
 
-A Loop node enters, the same loop without sequences leaves. Nothing is converted here.
+A Loop node in, the same loop without sequences out. Nothing is converted here.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ def with_scan_outputs(
 ) -> tuple[onnx.NodeProto, dict[str, str]]:
     """A loop whose ``sequences`` have become scan outputs, and their names by those of sequences.
 
-    Raises Unconvertible where a loop does anything else with a sequence than to append to it.
+    Raises Unconvertible if a loop does anything else with a sequence than to append to it.
     """
     found = onnx.NodeProto()
     found.CopyFrom(loop)
     body = next(each.g for each in found.attribute if each.name == "body")
     count = len(loop.input) - 2
-    places = [place for place in range(count) if loop.input[2 + place] in sequences]
+    positions = [position for position in range(count) if loop.input[2 + position] in sequences]
     items = []
-    for place in places:
-        if loop.input[2 + place] not in empty:
+    for position in positions:
+        if loop.input[2 + position] not in empty:
             raise Unconvertible("it appends to a sequence that has items", _HINT)
-        items.append(_item(body, body.input[2 + place].name, body.output[1 + place].name))
-    for place in reversed(places):
-        del found.input[2 + place], found.output[place]
-        del body.input[2 + place], body.output[1 + place]
-    names = {loop.output[place]: f"{loop.output[place]}/items" for place in places}
+        items.append(_item(body, body.input[2 + position].name, body.output[1 + position].name))
+    for position in reversed(positions):
+        del found.input[2 + position], found.output[position]
+        del body.input[2 + position], body.output[1 + position]
+    names = {loop.output[position]: f"{loop.output[position]}/items" for position in positions}
     for item, name in zip(items, names.values(), strict=True):
         body.node.append(onnx.helper.make_node("Identity", [item], [name]))
         body.output.append(onnx.helper.make_value_info(name, onnx.TypeProto()))

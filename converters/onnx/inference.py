@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from tvm_nnef.converters.common.symbolic import Extent, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -33,17 +33,17 @@ def infer(
 ) -> tuple[Type | None, ...]:
     """What is known of each result; None for one without a name.
 
-    What the model declares fills in what the schema leaves open. ``symbols`` are the extents that
+    Declarations of the model complete the schema. ``symbols`` are the dimensions that
     names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
     """
     check_ranks(proto, inputs)
     found = _by_schema(proto, inputs, opsets)
     texts = {
-        str(extent): extent
+        str(size): size
         for each in inputs
         if each is not None
-        for extent in each.shape
-        if isinstance(extent, Symbolic)
+        for size in each.shape
+        if isinstance(size, Symbolic)
     }
     known = {**symbols, **texts}
     return tuple(
@@ -85,9 +85,9 @@ def type_of(value: onnx.TypeProto) -> Type:
     return Type(DTYPE_OF.get(tensor.elem_type), shape)
 
 
-def spelled(shape: Sequence[Extent]) -> list[int | str]:
-    """A shape as ONNX writes it: what only a run tells has a name."""
-    return [extent if isinstance(extent, int) else str(extent) for extent in shape]
+def spelled(shape: Sequence[Size]) -> list[int | str]:
+    """A shape as ONNX writes it: what is known only at run time has a name."""
+    return [size if isinstance(size, int) else str(size) for size in shape]
 
 
 def _by_schema(
@@ -133,7 +133,7 @@ def _by_schema(
 
 
 def _sentence(cause: Exception) -> str:
-    """What the inference says of a node, without where it stands."""
+    """What the inference says about a node, without where it stands."""
     text = re.sub(r"^(\[[^]]*\])?\s*(\(op_type:[^)]*\):)?\s*", "", str(cause)).partition("\n")[0]
     return f"it is not valid ONNX: {text.strip().rstrip('.')}"
 
@@ -145,5 +145,5 @@ def _merged(found: Type, declared: Type) -> Type:
     if len(found.shape) != len(declared.shape):
         return Type(dtype, found.shape)
     pairs = zip(found.shape, declared.shape, strict=True)
-    extents = tuple(left if isinstance(left, int) else right for left, right in pairs)
-    return Type(dtype, extents)
+    sizes = tuple(left if isinstance(left, int) else right for left, right in pairs)
+    return Type(dtype, sizes)

@@ -1,4 +1,4 @@
-"""The inputs of an ONNX model as tensors, as the model and the user settle types and shapes."""
+"""The inputs of an ONNX model as tensors, with types and shapes from the model and the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph_inputs(
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input that is not an initializer, and the dynamic dimensions, by name.
 
-    Raises NnefError, which lists all inputs that are not settled.
+    Raises NnefError, which lists all inputs that stay unknown.
     """
     graph = model.proto.graph
     named = (each for shape in shapes.values() for each in shape if isinstance(each, str))
@@ -49,7 +49,7 @@ def _without_dtype(value: onnx.ValueInfoProto, path: str) -> Diagnostic | None:
     form = value.type.WhichOneof("value") or "nothing"
     if form != "tensor_type":
         message = f"input '{value.name}' is of kind {form}; only tensors can be converted"
-        hint = "give the tensors that it holds as inputs of their own, and join them in the model"
+        hint = "give the tensors that it holds as their own inputs, and join them in the model"
         return Diagnostic(message, hint=hint, file=path)
     if type_of(value.type).dtype is not None:
         return None

@@ -1,6 +1,6 @@
 """How many dimensions a file may ask for: an input vector of 1e9 elements would give that many.
 
-Node and lengths in, refusals out. No tensor is read here.
+Node and lengths in, errors out. No tensor is read here.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def convert(
 ) -> Model:
     """An ONNX model (a path, bytes or a ModelProto; opset 7 and up) as a SkriptND model.
 
-    ``input_shapes`` and ``dtypes`` (NumPy's) settle what the model leaves open, by input. An extent
-    that has a name, in the model or in ``input_shapes``, and no number stays open up to its bound:
-    ``bounds={"batch": 16}``, or one number for all. A result whose extents data decide has bounds
+    ``input_shapes`` and ``dtypes`` (NumPy's) complete the declarations, by input. A dimension
+    that has a name, in the model or in ``input_shapes``, and no number is dynamic up to its bound:
+    ``bounds={"batch": 16}``, or one number for all. A data-dependent result has bounds
     by its name, one for all of its dimensions or one for each: ``bounds={"y": (None, 16)}``.
     ``converters`` are a user's own: functions by operator (``"domain::Name"``), or what
     :func:`~tvm_nnef.converters.onnx.operator` marks. Blocks of operations that repeat become

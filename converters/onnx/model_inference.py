@@ -117,7 +117,7 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
 
 
 def _small_constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """The initializers and the tensors of Constant nodes of a graph, as far as they are small."""
+    """The initializers and the tensors of Constant nodes of a graph, if they are small."""
     yield from filter(_is_small, graph.initializer)
     for node in graph.node:
         if node.op_type == "Constant" and len(node.output) == 1:

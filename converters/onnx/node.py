@@ -1,6 +1,6 @@
 """A node of an ONNX graph as operator functions read it: attributes, inputs, opset, results.
 
-Reading checks what is there; where a node says what nobody can convert, it is refused with a
+Reading checks what is there; a node that cannot be converted is rejected with a
 reason and a hint, and the conversion goes on to report the others.
 """
 
@@ -16,14 +16,14 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
-"""What an extent that data decide is at most, unless the user says otherwise."""
+"""What a data-dependent dimension is at most, unless the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -35,8 +35,8 @@ class Node:
 
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
-    the graph, tensors in place of its inputs, and the builder of the steps, and gives its outputs.
-    ``bounds`` is what the user says of the extents of each result that data decide.
+    the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
+    ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -63,7 +63,7 @@ class Node:
         return found
 
     def optional(self, position: int) -> Tensor | None:
-        """An input, or None where it is left out."""
+        """An input, or None if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     @property
@@ -87,17 +87,17 @@ class Node:
         return found
 
     def known_shape(self, position: int = 0) -> Shape | None:
-        """The shape of a result, None where only a run tells it."""
+        """The shape of a result, None if it is known only at run time."""
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None else expected.static
 
     def rank(self, position: int = 0) -> int | None:
-        """The rank of a result, None where it is not known."""
+        """The rank of a result, None if it is not known."""
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None or expected.shape is None else len(expected.shape)
 
     def bound(self, axis: int = 0, position: int = 0) -> int:
-        """What an extent of a result is at most where data decide.
+        """The bound of a data-dependent dimension of a result.
 
         A result of which the user says nothing has the bound of the first one that has any.
         """
@@ -106,7 +106,7 @@ class Node:
         return next(filter(None, given), DEFAULT_BOUND)
 
     def dtype(self, position: int = 0) -> str:
-        """The machine type of a result, as the model declares it or ONNX infers it."""
+        """The dtype of a result, as the model declares it or ONNX infers it."""
         wanted = {self.integer(name) for name in ("to", "dtype", "output_dtype")} - {0}
         for number in wanted - set(DTYPE_OF):
             raise Unconvertible(
@@ -119,20 +119,20 @@ class Node:
         return expected.dtype
 
     def value(self, position: int) -> Array | None:
-        """The value of an input, None where it is left out or known at run time only."""
+        """The value of an input, None if it is left out or known at run time only."""
         found = self.optional(position)
         return None if found is None else found.value
 
-    def extents(self, position: int) -> list[Extent] | None:
-        """The elements of an input that says extents: numbers, or what only a run tells.
+    def sizes(self, position: int) -> list[Size] | None:
+        """The elements of an input that holds a shape: numbers or symbolic sizes.
 
-        None where it is left out, or where data decide on it.
+        None if it is left out or data-dependent.
         """
         found = self.optional(position)
         if found is None:
             return None
-        if found.extents is not None:
-            return list(found.extents.reshape(-1))
+        if found.sizes is not None:
+            return list(found.sizes.reshape(-1))
         return None if found.value is None else [int(each) for each in found.value.reshape(-1)]
 
     def required_value(self, position: int, name: str) -> Array:
@@ -190,7 +190,7 @@ class Node:
 
 
 def converted_tensors(converted: object, function: object) -> list[Tensor | None]:
-    """What an operator function gave as a list; refuses what are no tensors."""
+    """What an operator function gave as a list; rejects values that are not tensors."""
     found = [converted] if isinstance(converted, Tensor) else converted
     if isinstance(found, Sequence) and all(isinstance(each, Tensor | None) for each in found):
         return list(found)
@@ -200,7 +200,7 @@ def converted_tensors(converted: object, function: object) -> list[Tensor | None
         if isinstance(found, (list, tuple))
         else type(found).__name__
     )
-    reason = f"its converter '{name}' gives {shown} in place of a tensor, or a list of tensors"
+    reason = f"its converter '{name}' gives {shown} instead of a tensor, or a list of tensors"
     raise Unconvertible(reason, "return what the builder gave")
 
 

@@ -1,6 +1,6 @@
 """An ONNX model from a file or a proto: checked for versions, functions inlined, weights at hand.
 
-Leaves a ModelProto whose external data can be read from ``folder``. Nothing is converted here.
+Output: a ModelProto whose external data can be read from ``folder``. Nothing is converted here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRODUCER = "tvm_nnef"
 """Who has made a model that was exported."""
 
 UNNAMED = "<onnx model>"
-"""The name in messages of a model that came as bytes or as a proto."""
+"""The name in messages of a model given as bytes or as a proto."""
 
 _LIMIT = 2**31 - 1
 _DAMAGED = "the file is damaged: save the model again"
@@ -61,7 +61,7 @@ class OnnxModel:
         return f"{self.proto.graph.name}." if self.proto.producer_name == PRODUCER else ""
 
     def array(self, tensor: onnx.TensorProto) -> Array:
-        """The elements of a tensor of the model. Raises NnefError where they cannot be read."""
+        """The elements of a tensor of the model. Raises NnefError if they cannot be read."""
         named = f"tensor '{tensor.name}'" if tensor.name else "a tensor"
         dtype = DTYPE_OF.get(tensor.data_type)
         if dtype is None:
@@ -110,7 +110,7 @@ class OnnxModel:
 def read(source: Source) -> OnnxModel:
     """Reads a model.
 
-    Raises NnefError for a file that is none, for versions that nobody knows, for names that are
+    Raises NnefError for a file that is none, for versions that nothing knows, for names that are
     given twice, and for functions that cannot be inlined.
     """
     path, folder = UNNAMED, None
@@ -145,7 +145,7 @@ def opsets_of(imports: object) -> dict[str, int]:
 
 
 def _elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
-    if any(extent < 0 for extent in tensor.dims):
+    if any(size < 0 for size in tensor.dims):
         raise Unreadable(f"its shape is {list(tensor.dims)}")
     if is_external(tensor):
         return elements(tensor, dtype, folder)
@@ -188,11 +188,11 @@ def _parse(data: bytes, path: str) -> onnx.ModelProto:
         proto.ParseFromString(data)
     except DecodeError as cause:
         hint = "give a .onnx file; where it is one, it is damaged or cut off"
-        raise error("this is no ONNX model", hint=hint, file=path) from cause
+        raise error("this is not an ONNX model", hint=hint, file=path) from cause
     if not proto.HasField("graph"):
         raise error("the ONNX model has no graph", hint="give a .onnx file", file=path)
     if not all(isinstance(text, str) for text in _texts(proto)):
-        raise error("the ONNX model has names that are no text", hint=_DAMAGED, file=path)
+        raise error("the ONNX model has names that are not text", hint=_DAMAGED, file=path)
     return proto
 
 
@@ -218,7 +218,7 @@ def _check_opsets(proto: onnx.ModelProto, path: str) -> None:
     newest = onnx.defs.onnx_opset_version()
     version = opsets_of(proto.opset_import).get("")
     if version is None and proto.ir_version >= _OPSETS_SINCE and _uses_standard(proto):
-        message = "the model does not say of which opset its operators are"
+        message = "the model does not say about which opset its operators are"
         raise error(message, hint="add an opset_import for the domain ''", file=path)
     if version is not None and not 1 <= version <= newest:
         message = f"the model is of opset {version}; this onnx knows 1 to {newest}"
@@ -232,7 +232,7 @@ def _check_sparse(proto: onnx.ModelProto, path: str) -> None:
     for graph in (proto.graph, *proto.functions):
         for sparse in _sparse_tensors(graph):
             dtype = np.dtype(DTYPE_OF.get(sparse.values.data_type, "float64"))
-            size += math.prod(max(extent, 0) for extent in sparse.dims) * dtype.itemsize
+            size += math.prod(max(length, 0) for length in sparse.dims) * dtype.itemsize
     if size > _LIMIT:
         message = f"the sparse tensors of the model take {size} bytes when dense"
         hint = f"the limit is {_LIMIT} bytes: use smaller tensors"

@@ -71,7 +71,7 @@ def standard() -> Table:
 def with_custom(custom: Custom) -> Table:
     """The standard table with a user's own in front: ``"domain::Name"`` or ``"Name"`` by key.
 
-    Raises NnefError for an entry that is no function.
+    Raises NnefError for an entry that is not a function.
     """
     entries: list[Converter] = []
     items = custom.items() if isinstance(custom, Mapping) else ((None, each) for each in custom)
@@ -83,7 +83,7 @@ def with_custom(custom: Custom) -> Table:
             entries.append(Converter(plain, 0, item, domain))
         else:
             hint = "a function of (node, builder), by the name of its operator"
-            raise error(f"{item!r} is no converter", hint=hint)
+            raise error(f"{item!r} is not a converter", hint=hint)
     table = dict(standard())
     for key, own in _sorted(entries).items():
         table[key] = (*own, *table.get(key, ()))
@@ -91,7 +91,7 @@ def with_custom(custom: Custom) -> Table:
 
 
 def find(table: Table, domain: str, name: str, version: int) -> OperatorFunction | None:
-    """The function for an operator in an opset, None where there is none."""
+    """The function for an operator in an opset, None if there is none."""
     plain = "" if domain == "ai.onnx" else domain
     entries = table.get((plain, name), ())
     return next((entry.function for entry in entries if entry.since <= version), None)

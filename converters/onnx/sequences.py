@@ -1,7 +1,7 @@
 """Sequences of tensors: they come apart while a model is converted.
 
 A sequence is a tuple of tensors here, from which nodes take and put together what they say, or one
-tensor with the items of a loop along its first dimension; it makes no step of its own. What else a
+tensor with the items of a loop along its first dimension; it adds no step. What else a
 run decides on is refused.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import onnx
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extents_of
-from tvm_nnef.converters.common.symbolic import Extent, largest, number
+from tvm_nnef.converters.common.data_dependent import sizes_of
+from tvm_nnef.converters.common.symbolic import Size, largest, number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
-from tvm_nnef.converters.onnx.propagation import known_extents
+from tvm_nnef.converters.onnx.propagation import known_sizes
 
 Items: TypeAlias = "tuple[Tensor, ...]"
 Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
@@ -52,7 +52,7 @@ def convert_sequence(
 ) -> tuple[Tensor | Items, bool]:
     """The result of a node about sequences, and whether it is a sequence.
 
-    Raises Unconvertible for what only a run tells.
+    Raises Unconvertible for what is known only at run time.
     """
     attributes = attributes_of(proto)
     tensors = [scope.get(name) for name in proto.input]
@@ -74,10 +74,14 @@ def _of_stacked(
         case "Identity":
             return stacked, True
         case "SequenceLength":
-            return builder.extent(stacked.shape[0]), False
+            return builder.dimension(stacked.shape[0]), False
         case "SequenceAt":
-            place = tensors[1]
-            first = -1 if place is None or place.value is None else int(place.value.reshape(()))
+            position = tensors[1]
+            first = (
+                -1
+                if position is None or position.value is None
+                else int(position.value.reshape(()))
+            )
             if first >= 0:
                 return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
         case "ConcatFromSequence" if attributes.get("new_axis", 0):
@@ -91,7 +95,7 @@ def _of_stacked(
             shape[axis] = shape[axis] * stacked.shape[0]
             return builder.reshape(builder.transpose(stacked, order), shape), False
     hint = "stack the sequence (ConcatFromSequence with new_axis=1), or split into a fixed number"
-    raise Unconvertible("how many items the sequence has only a run tells", hint)
+    raise Unconvertible("the number of items of the sequence is known only at run time", hint)
 
 
 def _of_items(
@@ -107,12 +111,12 @@ def _of_items(
         case "SequenceAt":
             return _item(items, tensors[1], builder)
         case "SequenceInsert":
-            place = len(items) if len(tensors) < 3 else _place(tensors[2], len(items) + 1)
+            position = len(items) if len(tensors) < 3 else _index(tensors[2], len(items) + 1)
             new = tuple(each for each in tensors[1:2] if each is not None)
-            return (*items[:place], *new, *items[place:])
+            return (*items[:position], *new, *items[position:])
         case "SequenceErase":
-            place = len(items) - 1 if len(tensors) < 2 else _place(tensors[1], len(items))
-            return (*items[:place], *items[place + 1 :])
+            position = len(items) - 1 if len(tensors) < 2 else _index(tensors[1], len(items))
+            return (*items[:position], *items[position + 1 :])
         case "SequenceLength":
             return builder.constant(len(items), "int64")
         case "SplitToSequence":
@@ -122,27 +126,27 @@ def _of_items(
     return items
 
 
-def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
-    """An item; where only a run tells which one, that of equal tensors in a row."""
+def _item(items: Items, position: Tensor | None, builder: Builder) -> Tensor:
+    """An item; if its index is dynamic, that of equal tensors in a row."""
     alike = len({(each.dtype, each.shape) for each in items}) == 1
-    if place is None or place.value is not None or not alike:
-        return items[_place(place, len(items))]
+    if position is None or position.value is not None or not alike:
+        return items[_index(position, len(items))]
     row = builder.concat([builder.unsqueeze(each, [0]) for each in items], 0)
     return builder.call(
-        "extra.gather", row, builder.reshape(place, ()), as_shape=items[0].shape, axis=0
+        "extra.gather", row, builder.reshape(position, ()), as_shape=items[0].shape, axis=0
     )
 
 
-def _place(tensor: Tensor | None, length: int) -> int:
+def _index(tensor: Tensor | None, length: int) -> int:
     if tensor is None or tensor.value is None:
         raise Unconvertible(
-            "which item of a sequence it means only a run tells", "freeze it to an initializer"
+            "the index into the sequence is known only at run time", "freeze it to an initializer"
         )
-    place = int(tensor.value.reshape(()))
-    if not -length <= place < length:
+    position = int(tensor.value.reshape(()))
+    if not -length <= position < length:
         hint = f"use a position from {-length} to {length - 1}" if length else "insert one first"
-        raise Unconvertible(f"the sequence has {length} items, and it means {place}", hint)
-    return place % length
+        raise Unconvertible(f"the sequence has {length} items, and it means {position}", hint)
+    return position % length
 
 
 def _joined(items: Items, attributes: Mapping[str, Any], builder: Builder) -> Tensor:
@@ -177,37 +181,37 @@ def _split(
     return results
 
 
-def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Extent]:
+def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
     """How large the parts are: as listed, or all of one size but the last one."""
-    found = known_extents(sizes)
+    found = known_sizes(sizes)
     if found is None and sizes.rank and isinstance(sizes.shape[0], int):
         bounds = [largest(x.shape[axis])] * sizes.shape[0]
-        return list(extents_of(sizes, bounds, builder))
+        return list(sizes_of(sizes, bounds, builder))
     if found is None:
         raise Unconvertible(
-            "how many parts there are only a run tells", "freeze 'split' to an initializer"
+            "the number of parts is known only at run time", "freeze 'split' to an initializer"
         )
     if sizes.rank:
         return _listed(list(found), x.shape[axis])
     return _equal(number(x.shape[axis]), number(found.reshape(-1)[0]))
 
 
-def _listed(sizes: list[Extent], extent: Extent) -> list[Extent]:
-    """Parts of the sizes that are listed, which must add up to the extent."""
+def _listed(sizes: list[Size], size: Size) -> list[Size]:
+    """Parts of the sizes that are listed, which must add up to the dimension."""
     static = [each for each in sizes if isinstance(each, int)]
-    if isinstance(extent, int) and len(static) == len(sizes) and sum(static) != extent:
-        reason = f"it splits {extent} elements into parts of {sum(static)} in all"
+    if isinstance(size, int) and len(static) == len(sizes) and sum(static) != size:
+        reason = f"it splits {size} elements into parts of {sum(static)} in all"
         raise Invalid(reason)
     if any(each < 0 for each in static):
         raise Invalid(f"a part has the size {min(static)}")
     return sizes
 
 
-def _equal(extent: int, size: int) -> list[Extent]:
+def _equal(length: int, size: int) -> list[Size]:
     """Parts of one size, but for the last one, which is what remains."""
     if size < 1:
         raise Invalid(f"it splits into parts of size {size}")
-    if extent // size > MOST_ITEMS:
-        reason = f"the sequence has {extent // size} items, and the limit is {MOST_ITEMS}"
+    if length // size > MOST_ITEMS:
+        reason = f"the sequence has {length // size} items, and the limit is {MOST_ITEMS}"
         raise Unconvertible(reason, "split into fewer parts")
-    return [*[size] * (extent // size), *([extent % size] if extent % size else [])]
+    return [*[size] * (length // size), *([length % size] if length % size else [])]

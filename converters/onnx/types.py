@@ -27,10 +27,10 @@ _DTYPES: Mapping[int, str] = {
 DTYPE_OF: Mapping[int, str] = {
     number: dtype for number, dtype in _DTYPES.items() if dtype in DTYPES
 }
-"""The machine types that can be converted, by ONNX's number of the type."""
+"""The dtypes that can be converted, by ONNX's number of the type."""
 
 NUMBER_OF: Mapping[str, int] = {dtype: number for number, dtype in DTYPE_OF.items()}
-"""ONNX's number of a type, by machine type."""
+"""ONNX's number of a type, by dtype."""
 
 
 def type_name(number: int) -> str:

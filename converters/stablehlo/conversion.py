@@ -1,6 +1,6 @@
 """The function ``main`` of a module to steps: operation after operation, calls inlined.
 
-Enters: a module and a table of converters. Leaves: a :class:`ConvertedGraph`. What cannot be
+Input: a module and a table of converters. Output: a :class:`ConvertedGraph`. What cannot be
 converted is gathered, and reported at once with its location in the module.
 """
 
@@ -93,14 +93,14 @@ def _inputs(
         zip(input_names(module), module.main.arguments, strict=True)
     ):
         try:
-            extents = declared_shape(argument.type)
+            sizes = declared_shape(argument.type)
             dtype = dtype_of(argument.type)
         except Unconvertible as why:
             text = f"input '{name}': {why.reason}"
             raise NnefError([Diagnostic(text, hint=why.hint, file=module.path)]) from why
         shape = tuple(
-            module.dimensions.get((number, axis)) if extent is None else extent
-            for axis, extent in enumerate(extents)
+            module.dimensions.get((number, axis)) if size is None else size
+            for axis, size in enumerate(sizes)
         )
         declared[name] = Type(dtype, shape)
     for name, given in dtypes.items():
@@ -110,10 +110,10 @@ def _inputs(
             raise NnefError([Diagnostic(text, hint=tip, file=module.path)])
     wanted = {name: shapes.get(name, type_.shape or ()) for name, type_ in declared.items()}
     open_ = [
-        f"{name}_{axis}" if extent is None else str(extent)
+        f"{name}_{axis}" if size is None else str(size)
         for name, shape in wanted.items()
-        for axis, extent in enumerate(shape)
-        if not isinstance(extent, int)
+        for axis, size in enumerate(shape)
+        if not isinstance(size, int)
     ]
     check_bounds(bounds, [*open_, *declared], open_)
     return input_tensors(declared, shapes, dtypes, bounds, module.path)[0]
@@ -173,7 +173,7 @@ def _convert(
         scope[value] = result
         if result is None:
             continue
-        if result.value is not None or result.extents is not None:
+        if result.value is not None or result.sizes is not None:
             result.hint = result.hint or name.rpartition("/")[2]
         elif not result.source and value in context.names:
             result.source = context.names[value]
@@ -232,7 +232,7 @@ def _region(
     builder: Builder,
     scalars: bool = False,
 ) -> list[Tensor]:
-    """The results of a region, or of a function by name, for tensors in place of its arguments."""
+    """The results of a region, or of a function by name, for tensors instead of its arguments."""
     if depth >= _DEEPEST:
         raise Unconvertible(f"calls are nested deeper than {_DEEPEST}", "remove the recursion")
     inner: Scope
@@ -246,7 +246,7 @@ def _region(
     before = len(context.problems)
     found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
     if len(context.problems) > before:
-        raise NnefError([])  # what is wrong inside has been told
+        raise NnefError([])  # what is wrong inside has been reported
     return found
 
 
@@ -255,9 +255,9 @@ def _named(op: Any) -> str:
 
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
-    """Keeps what is to be told of an operation, once."""
-    place = location_text(op.location)
-    where = "" if place == "unknown" else f" at {place}"
+    """Keeps a diagnostic of an operation, once."""
+    position = location_text(op.location)
+    where = "" if position == "unknown" else f" at {position}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
     tip = why.hint or "leave it out of the exported function"
     found = Diagnostic(

@@ -48,7 +48,7 @@ class HloExecution:
         return self.module.path
 
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """The values that are wanted, by name. Raises NnefError where XLA fails.
+        """The values that are wanted, by name. Raises NnefError if XLA fails.
 
         The values between operations become results of ``main``, so that XLA keeps them.
         """
@@ -101,7 +101,7 @@ def _give(module: HloModule, wanted: Sequence[str]) -> None:
 
 
 def _set_input_types(module: HloModule, arrays: Sequence[Array]) -> None:
-    """Replaces open extents of inputs by those of the arrays; XLA follows them from there."""
+    """Replaces dynamic dimensions of inputs by those of the arrays; XLA follows them from there."""
     types = [str(each.type) for each in module.main.arguments]
     if not any("?" in each for each in types):
         return

@@ -1,6 +1,6 @@
-"""Results that are known before a run: arithmetic on few known elements, and on extents.
+"""Results that are known before a run: arithmetic on few known elements, and on dimensions.
 
-An operation in, a tensor that holds its elements out; None for what only a run computes.
+An operation in, a tensor that holds its elements out; None if it is computed at run time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from tvm_nnef.converters.common.symbolic import Symbolic, maximum, minimum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
-from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_extents
+from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_sizes
 
 _MOST = 64
 """Elements up to which a constant is computed before the run."""
@@ -76,11 +76,11 @@ def fold(operation: Operation) -> Tensor | None:
     if not operation.inputs or len(operation.op.results) != 1:
         return None
     if kind in ("get_dimension_size",):
-        extent = operation.inputs[0].shape[operation.integer("dimension")]
-        return of_extents([extent], (), operation.dtype())
-    shape = [extent for extent in operation.extents if extent is not None]
-    if kind in _WINDOWED and 0 in shape and len(shape) == len(operation.extents):
-        return Tensor(operation.dtype(), tuple(shape), "", np.zeros(shape, operation.dtype()))
+        size = operation.inputs[0].shape[operation.integer("dimension")]
+        return of_sizes([size], (), operation.dtype())
+    if kind in _WINDOWED and 0 in operation.sizes and None not in operation.sizes:
+        dtype, shape = operation.dtype(), operation.static_shape()
+        return Tensor(dtype, shape, "", np.zeros(shape, dtype))
     if not all(_is_known(each) for each in operation.inputs):
         return None
     try:
@@ -90,7 +90,7 @@ def fold(operation: Operation) -> Tensor | None:
 
 
 def _is_known(tensor: Tensor) -> bool:
-    if tensor.extents is not None:
+    if tensor.sizes is not None:
         return True
     return tensor.value is not None and tensor.value.size <= _MOST and tensor.kind != "real"
 
@@ -105,19 +105,19 @@ def _folded(operation: Operation, kind: str) -> Tensor | None:
     items = [_items(each) for each in operation.inputs]
     if kind in ("reshape", "dynamic_reshape", "broadcast_in_dim", "concatenate", "slice"):
         shape = declared_shape(type_)
-        if any(extent is None for extent in shape):
+        if any(size is None for size in shape):
             return None
         found = _moved(operation, kind, items, tuple(each or 0 for each in shape))
     else:
         found = _computed(operation, kind, items)
     if found is None or found.size > _MOST:
         return None
-    return of_extents(_wrapped(found, dtype), found.shape, dtype)
+    return of_sizes(_wrapped(found, dtype), found.shape, dtype)
 
 
 def _items(tensor: Tensor) -> Any:
-    if tensor.extents is not None:
-        return tensor.extents
+    if tensor.sizes is not None:
+        return tensor.sizes
     assert tensor.value is not None
     return tensor.value.astype(object)
 
@@ -127,10 +127,10 @@ def _moved(operation: Operation, kind: str, items: Any, shape: tuple[int, ...]) 
         return np.concatenate(items, operation.integer("dimension"))
     if kind == "broadcast_in_dim":
         dims = operation.integers("broadcast_dimensions")
-        extents = [1] * len(shape)
+        sizes = [1] * len(shape)
         for axis, dim in enumerate(dims):
-            extents[dim] = items[0].shape[axis]
-        return np.broadcast_to(items[0].reshape(extents), shape)
+            sizes[dim] = items[0].shape[axis]
+        return np.broadcast_to(items[0].reshape(sizes), shape)
     if kind == "slice":
         names = ("start_indices", "limit_indices", "strides")
         bounds = zip(*(operation.integers(each) for each in names), strict=True)
@@ -142,7 +142,7 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
     function = _FUNCTIONS.get(kind)
     if kind == "compare":
         function = _COMPARE[operation.text("comparison_direction")]
-    elif kind in _BITS and not any(each.extents is not None for each in operation.inputs):
+    elif kind in _BITS and not any(each.sizes is not None for each in operation.inputs):
         bits = 1 if operation.dtype() == "bool" else np.dtype(operation.dtype()).itemsize * 8
         function = lambda x, y=None: _BITS[kind](bits, x, y)  # noqa: E731
     if function is None:
@@ -151,10 +151,10 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
     shape = items[0].shape if together is None else together.shape
     found = np.empty(shape, object)
     flat = [np.broadcast_to(each, shape).reshape(-1) for each in items]
-    places = found.reshape(-1)
-    for place, each in enumerate(zip(*flat, strict=True)):
-        places[place] = function(*each)
-    return places.reshape(shape)
+    positions = found.reshape(-1)
+    for position, each in enumerate(zip(*flat, strict=True)):
+        positions[position] = function(*each)
+    return positions.reshape(shape)
 
 
 def _wrapped(items: Any, dtype: str) -> Any:

@@ -33,8 +33,8 @@ def convert(
     """A StableHLO module as a SkriptND model.
 
     ``source`` is what ``jax.export.export(f)(…)`` or ``jax.jit(f).lower(…)`` gives, the module's
-    text or bytes, or a file of either. ``input_shapes`` settle dimensions that are open, by input;
-    one that has a name and no number stays open up to its bound: ``bounds={"batch": 16}``, or one
+    text or bytes, or a file of either. ``input_shapes`` gives dynamic dimensions sizes, by input;
+    a dimension with a name stays dynamic up to its bound: ``bounds={"batch": 16}``, or one
     number for all. ``converters`` are functions ``(operation, builder) -> tensor or tensors`` by
     the target of a custom call, or by operation (``"stablehlo.add"``). Blocks of operations that
     repeat become operators of the model's own, unless ``outline`` is false.

@@ -13,7 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, array
+from tvm_nnef.converters.common.symbolic import Shape, Size, array
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -30,7 +30,7 @@ _DTYPES: Mapping[str, str] = {
 class Operation:
     """An operation whose operands are converted.
 
-    ``run`` converts a region (or a function by name) for tensors in place of its arguments. In the
+    ``run`` converts a region (or a function by name) for tensors instead of its arguments. In the
     region of a reduction these are tensors where the region has scalars: all of its operations
     are element-wise. ``broadcasts`` has what broadcast tensors are made of, for operators that
     broadcast by themselves.
@@ -91,7 +91,7 @@ class Operation:
         return dtype_of(self.op.results[number].type)
 
     @property
-    def extents(self) -> list[int | None]:
+    def sizes(self) -> list[int | None]:
         """The shape that is declared of the first result, None for what is open."""
         return declared_shape(self.type)
 
@@ -160,7 +160,7 @@ def check_narrow_integers(op: Any) -> None:
 
 
 def declared_shape(type_: Any) -> list[int | None]:
-    """The extents of a tensor type, None for what is open."""
+    """The dimensions of a tensor type, None for what is open."""
     if not isinstance(type_, ir.RankedTensorType):
         raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
     return [
@@ -194,19 +194,19 @@ def _narrow_elements(attribute: Any, dtype: str) -> Array:
     return (found.astype(dtype) ^ (span // 2)) - span // 2 if dtype == "int8" else found
 
 
-def extents_of(tensor: Tensor) -> list[Extent]:
-    """The elements of a tensor that holds extents; refuses one that only a run computes."""
-    if tensor.extents is not None:
-        return list(tensor.extents.reshape(-1))
+def sizes_of(tensor: Tensor) -> list[Size]:
+    """The elements of a tensor that holds dimensions; rejects one computed at run time."""
+    if tensor.sizes is not None:
+        return list(tensor.sizes.reshape(-1))
     if tensor.value is not None:
         return [int(each) for each in tensor.value.reshape(-1)]
     hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
     raise Unconvertible("its shape depends on data", hint)
 
 
-def of_extents(items: Any, shape: Shape, dtype: str) -> Tensor:
-    """A tensor that holds extents: a constant where all of them are numbers."""
+def of_sizes(items: Any, shape: Shape, dtype: str) -> Tensor:
+    """A tensor that holds dimensions: a constant where all of them are numbers."""
     found = array(items).reshape(tuple(int(each) for each in shape))
     if all(isinstance(each, int) for each in found.reshape(-1)):
         return Tensor(dtype, found.shape, value=found.astype(dtype))
-    return Tensor(dtype, found.shape, extents=found)
+    return Tensor(dtype, found.shape, sizes=found)

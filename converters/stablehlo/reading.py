@@ -46,8 +46,8 @@ _DEEPEST = 512
 class HloModule:
     """A module with its function ``main``.
 
-    ``path`` is its name in messages. ``dimensions`` has the names of the open dimensions of inputs,
-    where JAX tells them, by the numbers of input and axis.
+    ``path`` is its name in messages. ``dimensions`` has the names of dynamic dimensions of inputs,
+    if JAX gives them, by the numbers of input and axis.
     """
 
     module: ir.Module
@@ -133,7 +133,7 @@ def _names_inside(module: HloModule) -> dict[Any, str]:
 
 
 def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
-    """The operations of ``main`` with their results and a name of its own for each."""
+    """The operations of ``main`` with their results and its own name for each."""
     names = UniqueNames((*input_names(module), *result_names(module)))
     for op in module.main.regions[0].blocks[0].operations:
         kind = op.operation.name
@@ -177,7 +177,7 @@ def location_text(location: Any) -> str:
 
 
 def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], str]]:
-    """The name of a source, its text or bytecode, and the names of its open dimensions."""
+    """The name of a source, its text or bytecode, and the names of its dynamic dimensions."""
     if isinstance(source, (str, os.PathLike)) and not _is_text(source):
         path = Path(source)
         try:
@@ -187,17 +187,17 @@ def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], st
             raise error(f"cannot be read: {reason}", hint=_HINT, file=str(path)) from cause
     if isinstance(source, str):
         return "<text>", source, {}
-    place = f"<{type(source).__name__}>"
+    position = f"<{type(source).__name__}>"
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return place, *_of_bytes(bytes(source), place)
+        return position, *_of_bytes(bytes(source), position)
     if hasattr(source, "mlir_module_serialized"):
-        return place, bytes(source.mlir_module_serialized), _dimensions(source)
+        return position, bytes(source.mlir_module_serialized), _dimensions(source)
     if hasattr(source, "compiler_ir"):
         source = source.compiler_ir("stablehlo")
     operation = getattr(source, "operation", None)
     if operation is None or not hasattr(operation, "get_asm"):
         raise error(f"a {type(source).__name__} is not a StableHLO module", hint=_HINT)
-    return place, str(operation.get_asm(enable_debug_info=True)), {}
+    return position, str(operation.get_asm(enable_debug_info=True)), {}
 
 
 def _is_text(source: str | os.PathLike[str]) -> bool:
@@ -223,16 +223,16 @@ def _of_bytes(data: bytes, path: str) -> tuple[str | bytes, Mapping[tuple[int, i
 
 
 def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
-    """The names of open dimensions, which may be expressions, of what jax.export gave.
+    """The names of dynamic dimensions, which may be expressions, of what jax.export gave.
 
     An input that is not used is left out of the module.
     """
     used: Sequence[int] = exported.module_kept_var_idx
     return {
-        (number, axis): str(extent)
-        for number, place in enumerate(used)
-        for axis, extent in enumerate(exported.in_avals[place].shape)
-        if not isinstance(extent, int)
+        (number, axis): str(size)
+        for number, position in enumerate(used)
+        for axis, size in enumerate(exported.in_avals[position].shape)
+        if not isinstance(size, int)
     }
 
 
@@ -244,7 +244,7 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
     handler = context.attach_diagnostic_handler(lambda _: True)
     try:
         return stablehlo.deserialize_portable_artifact(context, data)
-    except Exception:  # bytecode that is no portable artifact is read as such
+    except Exception:  # bytecode that is not a portable artifact is read as such
         pass
     finally:
         handler.detach()

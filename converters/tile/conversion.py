@@ -16,14 +16,14 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.tile.dimensions import Dim
 from tvm_nnef.converters.tile.formulas import Operand, Written, write, write_mask
 from tvm_nnef.converters.tile.indices import IndexExpression
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.ranges import Bounded, Nest, Problem, has_one_writer, nest, writes_all
 from tvm_nnef.converters.tile.shapes import (
     Sizes,
     broadcast,
     check_output,
+    complete_inputs,
     promoted,
-    settle_inputs,
 )
 from tvm_nnef.converters.tile.tracing import (
     Access,
@@ -81,7 +81,7 @@ class _Conversion:
         if found is None:
             name = output.name or "without a name"
             hint = f"write it: {output.name or 'O'}[i] += I[i]"
-            raise Mistake(f"output '{name}' is not written", hint, output.place)
+            raise Mistake(f"output '{name}' is not written", hint, output.location)
         shape = tuple(map(self.sizes.resolved, output.sizes))
         check_output(output, shape, self.sizes)
         problem = self._problem(output, found, shape)
@@ -127,12 +127,12 @@ class _Conversion:
         self, written: Written, arguments: Sequence[GraphTensor], dtype: str, shape: Sequence[Dim]
     ) -> GraphTensor:
         self.operators.append(written.definition)
-        attributes = {name: self.sizes.extent(each) for name, each in written.attributes.items()}
+        attributes = {name: self.sizes.value(each) for name, each in written.attributes.items()}
         return self.builder.call(
             written.definition.name.name,
             *arguments,
             as_type=dtype,
-            as_shape=self.sizes.extents(shape),
+            as_shape=self.sizes.shape(shape),
             more=attributes,
         )
 
@@ -152,8 +152,8 @@ class _Conversion:
                 expression = self._index(each.expression)
                 constraints.append(Bounded(expression, self.sizes.resolved(each.bound)))
             except Mistake as mistake:
-                raise mistake.at(each.place) from None
-        left = Access(output, found.subscripts, found.place)
+                raise mistake.at(each.location) from None
+        left = Access(output, found.subscripts, found.location)
         written = self._bounded(left, shape)
         return Problem(written, operands, tuple(constraints), self.sizes.number)
 
@@ -163,7 +163,7 @@ class _Conversion:
             raise Mistake(
                 f"'{name}' has {len(shape)} dimensions, but {len(access.subscripts)} indices",
                 f"give one index for each dimension{'' if shape else ': O[()]'}",
-                access.place,
+                access.location,
             )
         pairs = zip(map(self._index, access.subscripts), shape, strict=True)
         return tuple(Bounded(expression, size) for expression, size in pairs)
@@ -191,7 +191,7 @@ class _Conversion:
 
     def _select(self, operands: Sequence[Converted | Dim | float]) -> GraphTensor:
         condition, *branches = operands
-        shapes = [self.sizes.extents(own.sizes) for own in branches if isinstance(own, Converted)]
+        shapes = [self.sizes.shape(own.sizes) for own in branches if isinstance(own, Converted)]
         if len(shapes) == 2 and shapes[0] != shapes[1]:
             first, second = (f"[{', '.join(map(str, each))}]" for each in shapes)
             raise Mistake(
@@ -222,10 +222,10 @@ class _Conversion:
             case Converted(tensor=tensor):
                 return self.builder.cast(tensor, dtype)
             case Dim():
-                extent = self.sizes.extent(self.sizes.resolved(operand))
-                if isinstance(extent, int):
-                    return _number(extent, dtype)
-                return self.builder.cast(self.builder.extent(extent), dtype)
+                size = self.sizes.value(self.sizes.resolved(operand))
+                if isinstance(size, int):
+                    return _number(size, dtype)
+                return self.builder.cast(self.builder.dimension(size), dtype)
         return _number(operand, dtype)
 
 
@@ -244,9 +244,9 @@ def convert_trace(
         tensors = in_order(trace)
         if len(tensors) > MAX_TENSORS:
             raise Mistake(f"the function makes more than {MAX_TENSORS} tensors", "split it")
-        inputs, dims, sizes = settle_inputs(trace, tensors, shapes, dtypes, bounds, path)
+        inputs, dims, sizes = complete_inputs(trace, tensors, shapes, dtypes, bounds, path)
     except Mistake as mistake:
-        raise mistake.at(trace.place) from None
+        raise mistake.at(trace.location) from None
     work = _Conversion(trace, sizes, Namer([each.name for each in trace.inputs]))
     for tensor, made, own in zip(trace.inputs, inputs, dims, strict=True):
         work.converted[id(tensor)] = Converted(made, own)
@@ -261,10 +261,10 @@ def convert_trace(
 
 def _convert(work: _Conversion, tensor: Tensor) -> None:
     """Convert one tensor, and bind the sizes that are read from it."""
-    place = tensor.place
+    position = tensor.location
     try:
         if isinstance(tensor, Output):
-            place = tensor.contraction.place if tensor.contraction else place
+            position = tensor.contraction.location if tensor.contraction else position
             found = work.contraction(tensor)
         elif tensor.made is not None:
             found = work.elementwise(tensor.made)
@@ -274,9 +274,9 @@ def _convert(work: _Conversion, tensor: Tensor) -> None:
         work.converted[id(tensor)] = found
         work.sizes.bind(tensor, found.sizes)
     except Mistake as mistake:
-        raise mistake.at(place) from None
+        raise mistake.at(position) from None
     except Unconvertible as problem:
-        raise Mistake(problem.reason, problem.hint).at(place) from None
+        raise Mistake(problem.reason, problem.hint).at(position) from None
 
 
 def _output_names(trace: Trace) -> list[str]:

@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, TypeAlias, Union
 
-from tvm_nnef.converters.common.symbolic import Extent
-from tvm_nnef.converters.tile.places import Mistake, NamedByKey
+from tvm_nnef.converters.common.symbolic import Size
+from tvm_nnef.converters.tile.locations import Mistake, NamedByKey
 
 MAX_TERMS = 64
 """Terms of a size expression."""
@@ -167,7 +167,7 @@ def TensorDims(count: int) -> tuple[TensorDim, ...]:
     return tuple(TensorDim() for _ in range(count))
 
 
-Size: TypeAlias = Union["Dim", int]
+DimLike: TypeAlias = Union["Dim", int]
 
 
 def _is_size(value: object) -> bool:
@@ -234,9 +234,9 @@ def substitute(dim: Dim, replaced: Callable[[Symbol], Dim]) -> Dim:
     return reduce(lambda left, right: left + right, parts)
 
 
-def evaluate(dim: Dim, value: Callable[[Symbol], Extent]) -> Extent:
+def evaluate(dim: Dim, value: Callable[[Symbol], Size]) -> Size:
     """The expression at given values."""
-    result: Extent = dim.constant
+    result: Size = dim.constant
     for atom, factor in dim.terms.items():
         match atom:
             case Symbol():

@@ -12,7 +12,7 @@ from math import gcd
 
 from tvm_nnef.converters.tile.dimensions import Dim, ceil_quotient, quotient
 from tvm_nnef.converters.tile.indices import IndexExpression, Variable
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 
 MAX_INEQUALITIES = 1 << 10
 """Inequalities that an elimination may have at a time."""
@@ -55,7 +55,7 @@ def bounds(
     system: Sequence[Inequality],
     value: Callable[[Dim], int],
 ) -> tuple[Dim | None, Dim | None]:
-    """The smallest and largest value that a variable may have, None where there is no bound.
+    """The smallest and largest value that a variable may have, None if there is no bound.
 
     ``value`` is the size of an expression, by which the tightest of several bounds is chosen.
     """
@@ -127,5 +127,5 @@ def _tightest(system: Iterable[Inequality], value: Callable[[Dim], int]) -> list
 def _too_many() -> Mistake:
     return Mistake(
         "the ranges of the index variables are too expensive to derive",
-        "give each index a constraint of its own, such as 'j < 2'",
+        "give each index its own constraint, such as 'j < 2'",
     )

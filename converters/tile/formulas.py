@@ -163,8 +163,8 @@ def _operator(
     shape = ", ".join(map(names.size, output.sizes))
     written = _access(names, nest, output.name, nest.problem.output)
     loops = "".join(
-        f", {names.indices[variable]} < {_extent(names, extent, output)}"
-        for variable, extent in nest.extents.items()
+        f", {names.indices[variable]} < {_size(names, size, output)}"
+        for variable, size in nest.extents.items()
     )
     condition = f" | {' && '.join(conditions)}" if conditions else ""
     formula = f"{written} {operator} {value}{loops}{condition};"
@@ -179,9 +179,9 @@ def _operator(
     return Written(definition, names.attributes)
 
 
-def _extent(names: _Names, extent: Dim, output: Operand) -> str:
-    text = names.size(extent)
-    if is_at_least(extent, 0) or extent in names.sizes or extent in output.sizes:
+def _size(names: _Names, size: Dim, output: Operand) -> str:
+    text = names.size(size)
+    if is_at_least(size, 0) or size in names.sizes or size in output.sizes:
         return text
     # Without any valid indices a range is empty, not of negative length.
     return f"({text} >> 0)"

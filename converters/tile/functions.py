@@ -1,4 +1,4 @@
-"""Python functions that are traced: called once, with tensors in place of arrays."""
+"""Python functions that are traced: called once, with tensors instead of arrays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_nnef.converters.common.detection import PYTHON_FUNCTIONS, without_partial
-from tvm_nnef.converters.tile.places import Mistake, line_of, raised_at
+from tvm_nnef.converters.tile.locations import Mistake, line_of, raised_at
 from tvm_nnef.converters.tile.tracing import Tensor, Trace
 from tvm_nnef.diagnostics import NnefError, Span, did_you_mean, error
 
@@ -23,25 +23,25 @@ def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
     Parameters that ``arguments`` names get these values, those with a default keep it; the others
     are the input tensors. Raises NnefError at the line of the mistake.
     """
-    place = _place(function)
-    given = _arguments(function, arguments, place)
+    position = _location(function)
+    given = _arguments(function, arguments, position)
     inputs = tuple(each for each in given.values() if type(each) is Tensor)
     try:
         result = function(**given)
     except Mistake as mistake:
-        raise mistake.at(raised_at(mistake.__traceback__) or place) from None
+        raise mistake.at(raised_at(mistake.__traceback__) or position) from None
     except (NnefError, KeyboardInterrupt):
         raise
     except Exception as cause:
         message = f"the function raised {type(cause).__name__}: {cause}"
         hint = "a traced function may use sizes and tensors of tvm_nnef.converters.tile only"
-        raise error(message, raised_at(cause.__traceback__) or place, hint=hint) from cause
+        raise error(message, raised_at(cause.__traceback__) or position, hint=hint) from cause
     outputs = result if isinstance(result, (tuple, list)) else (result,)
     if not outputs or not all(isinstance(each, Tensor) for each in outputs):
         kind = "None" if result is None else f"a {type(result).__name__}"
         message = f"the function returns {kind}, not a tensor"
-        raise error(message, place, hint="end it with: return O")
-    return Trace(name_of(function), inputs, tuple(outputs), place)
+        raise error(message, position, hint="end it with: return O")
+    return Trace(name_of(function), inputs, tuple(outputs), position)
 
 
 def name_of(function: Any) -> str:
@@ -56,21 +56,21 @@ def file_of(function: Any) -> str:
 
 
 def _arguments(
-    function: Callable[..., Any], arguments: Mapping[str, Any], place: Span | None
+    function: Callable[..., Any], arguments: Mapping[str, Any], position: Span | None
 ) -> dict[str, Any]:
     """A value for each parameter without a default."""
     parameters = inspect.signature(function).parameters
     for name in arguments:
         if name not in parameters:
             hint = did_you_mean(name, parameters) or f"parameters are {', '.join(parameters)}"
-            raise error(f"the function has no parameter '{name}'", place, hint=hint)
+            raise error(f"the function has no parameter '{name}'", position, hint=hint)
     given: dict[str, Any] = {}
     for name, each in parameters.items():
         if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
             message = (
                 f"parameter '{name}' does not say how many tensors there are, or how to pass it"
             )
-            raise error(message, place, hint="give each tensor an ordinary parameter")
+            raise error(message, position, hint="give each tensor an ordinary parameter")
         if name in arguments:
             given[name] = arguments[name]
         elif each.default is each.empty:
@@ -78,6 +78,6 @@ def _arguments(
     return given
 
 
-def _place(function: Any) -> Span | None:
+def _location(function: Any) -> Span | None:
     code = without_partial(function).__code__
     return line_of(code.co_filename, code.co_firstlineno)

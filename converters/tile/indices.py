@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_nnef.converters.tile.dimensions import Dim, as_dim
-from tvm_nnef.converters.tile.places import Mistake, NamedByKey, here
+from tvm_nnef.converters.tile.locations import Mistake, NamedByKey, here
 from tvm_nnef.diagnostics import Span
 
 
@@ -102,8 +102,8 @@ class IndexExpression:
 class Constraint:
     """``0 <= expression < bound``"""
 
-    def __init__(self, expression: IndexExpression, bound: Dim, place: Span | None) -> None:
-        self.expression, self.bound, self.place = expression, bound, place
+    def __init__(self, expression: IndexExpression, bound: Dim, position: Span | None) -> None:
+        self.expression, self.bound, self.location = expression, bound, position
 
     def __bool__(self) -> bool:
         raise Mistake("a constraint has no value", "pass it to 'add_constraint' of the output")

@@ -35,7 +35,7 @@ def convert(
     Parameters
     ----------
     source : function, str, bytes or path
-        A Python function, which is called once with tensors in place of arrays; or a text in C++,
+        A Python function, which is called once with tensors instead of arrays; or a text in C++,
         or a file of it, which is parsed.
     input_shapes : mapping, optional
         The shape of each input: numbers, and names for dynamic dimensions. Without it dimensions
@@ -49,7 +49,7 @@ def convert(
     function : str, optional
         Which function of a text; by default the one that no other calls.
     outline : bool
-        Whether blocks of operations that repeat become operators of their own.
+        Whether blocks of operations that repeat become their own operators.
 
     Returns
     -------

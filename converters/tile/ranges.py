@@ -13,7 +13,7 @@ from fractions import Fraction
 from tvm_nnef.converters.tile.dimensions import Atom, Dim, is_at_least
 from tvm_nnef.converters.tile.elimination import bounds, within
 from tvm_nnef.converters.tile.indices import IndexExpression, Variable
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Nest:
     def volume(self) -> int:
         """How many steps there are."""
         count = 1
-        for extent in self.extents.values():
-            count *= max(self.problem.value(extent), 0)
+        for size in self.extents.values():
+            count *= max(self.problem.value(size), 0)
         return count
 
     def is_below(self, bounded: Bounded) -> bool:
@@ -110,7 +110,7 @@ def _nest(problem: Problem) -> Nest:
     variables = _variables(problem)
     system = [each for own in problem.everything for each in within(own.expression, own.size)]
     first: dict[Variable, Dim] = {}
-    extents: dict[Variable, Dim] = {}
+    sizes: dict[Variable, Dim] = {}
     for variable in variables:
         lower, upper = bounds(variable, variables, system, problem.value)
         if lower is None or upper is None:
@@ -119,13 +119,13 @@ def _nest(problem: Problem) -> Nest:
                 f"{'lower' if lower is None else 'upper'} bound",
                 "use it as an index of a tensor, or add a constraint: O.add_constraint(j < 2)",
             )
-        first[variable], extents[variable] = lower, upper - lower + 1
+        first[variable], sizes[variable] = lower, upper - lower + 1
     shifted = {
         variable: IndexExpression({variable: 1}, lower)
         for variable, lower in first.items()
         if lower != 0
     }
-    return Nest(problem.replaced(shifted), extents, first)
+    return Nest(problem.replaced(shifted), sizes, first)
 
 
 def _variables(problem: Problem) -> list[Variable]:

@@ -9,11 +9,11 @@ import numpy as np
 from tvm_nnef.converters.common.bounds import Bounds, check_bounds
 from tvm_nnef.converters.common.inputs import input_tensors
 from tvm_nnef.converters.common.names import Namer
-from tvm_nnef.converters.common.symbolic import Extent, largest
+from tvm_nnef.converters.common.symbolic import Size, largest
 from tvm_nnef.converters.common.tensors import Tensor as GraphTensor
 from tvm_nnef.converters.common.types import Type, kind
 from tvm_nnef.converters.tile.dimensions import Dim, Symbol, evaluate, substitute
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.tracing import Output, Tensor, Trace
 
 DEFAULT = "float32"
@@ -24,7 +24,7 @@ class Sizes:
     """The values of dimensions, and which of them are names of others."""
 
     def __init__(self) -> None:
-        self.values: dict[Symbol, Extent] = {}
+        self.values: dict[Symbol, Size] = {}
         self.aliases: dict[Symbol, Dim] = {}
 
     def resolved(self, dim: Dim) -> Dim:
@@ -41,13 +41,13 @@ class Sizes:
             )
         return Dim({symbol: 1})
 
-    def extent(self, dim: Dim) -> Extent:
+    def value(self, dim: Dim) -> Size:
         """The value of a resolved expression."""
         return evaluate(dim, self.values.__getitem__)
 
-    def extents(self, shape: Sequence[Dim]) -> tuple[Extent, ...]:
+    def shape(self, shape: Sequence[Dim]) -> tuple[Size, ...]:
         """The values of resolved expressions."""
-        return tuple(map(self.extent, shape))
+        return tuple(map(self.value, shape))
 
     def number(self, dim: Dim) -> int:
         """The value, at the largest sizes of dynamic dimensions."""
@@ -63,22 +63,22 @@ class Sizes:
                 raise Mistake(
                     f"'{name}' has {len(shape)} dimensions, but bind_dims has {len(binding.dims)}",
                     "bind each dimension once",
-                    binding.place,
+                    binding.location,
                 )
             for axis, (dim, size) in enumerate(zip(binding.dims, shape, strict=True)):
                 if dim.key not in self.values and dim.key not in self.aliases:
                     self.aliases[dim.key] = size
                     continue
-                known, found = self.extent(self.resolved(dim)), self.extent(size)
+                known, found = self.value(self.resolved(dim)), self.value(size)
                 if known != found:
                     raise Mistake(
                         f"'{dim.name}' is {known}, but dimension {axis} of '{name}' is {found}",
                         f"give '{name}' a shape with {known} at this dimension",
-                        binding.place,
+                        binding.location,
                     )
 
 
-def settle_inputs(
+def complete_inputs(
     trace: Trace,
     tensors: Sequence[Tensor],
     shapes: Mapping[str, Sequence[int | str]],
@@ -109,10 +109,10 @@ def settle_inputs(
     for tensor, own, made in zip(trace.inputs, named, found, strict=True):
         axes = own or (None,) * len(made.shape)
         shape: list[Dim] = []
-        for axis, (symbol, extent) in enumerate(zip(axes, made.shape, strict=True)):
+        for axis, (symbol, size) in enumerate(zip(axes, made.shape, strict=True)):
             first = symbol is not None and symbol not in sizes.values
             key = symbol if symbol and first else Symbol(f"{tensor.name}_{axis}")
-            sizes.values[key] = extent
+            sizes.values[key] = size
             shape.append(Dim({key: 1}))
         sizes.bind(tensor, shape)
         # Equal sizes have one name.
@@ -159,10 +159,10 @@ def broadcast(shapes: Sequence[Sequence[Dim]], sizes: Sizes) -> tuple[Dim, ...]:
     result: list[Dim] = []
     for axis in range(rank, 0, -1):
         column = [shape[-axis] for shape in shapes if len(shape) >= axis]
-        kept = [each for each in column if sizes.extent(each) != 1] or column[:1]
-        wrong = next((each for each in kept if sizes.extent(each) != sizes.extent(kept[0])), None)
+        kept = [each for each in column if sizes.value(each) != 1] or column[:1]
+        wrong = next((each for each in kept if sizes.value(each) != sizes.value(kept[0])), None)
         if wrong is not None:
-            shown = " and ".join(f"[{', '.join(str(sizes.extent(d)) for d in s)}]" for s in shapes)
+            shown = " and ".join(f"[{', '.join(str(sizes.value(d)) for d in s)}]" for s in shapes)
             raise Mistake(
                 f"shapes {shown} do not broadcast",
                 "sizes must be equal or 1, aligned from the right",
@@ -183,10 +183,10 @@ def promoted(dtypes: Sequence[str], *, real: bool = False, least: str = "int32")
 def check_output(output: Output, shape: Sequence[Dim], sizes: Sizes) -> None:
     """Raises Mistake for sizes that are negative."""
     for axis, dim in enumerate(shape):
-        extent = sizes.extent(dim)
-        if isinstance(extent, int) and extent < 0:
+        size = sizes.value(dim)
+        if isinstance(size, int) and size < 0:
             raise Mistake(
-                f"dimension {axis} of output '{output.name}' is {extent}",
+                f"dimension {axis} of output '{output.name}' is {size}",
                 "correct the size, or give larger inputs",
-                output.place,
+                output.location,
             )

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
-from tvm_nnef.converters.tile.places import Mistake, Named, here
+from tvm_nnef.converters.tile.locations import Mistake, Named, here
 from tvm_nnef.diagnostics import Span
 
 Aggregation: TypeAlias = Literal["+=", "*=", ">=", "<=", "="]
@@ -25,7 +25,7 @@ class Binding:
     """A call of ``bind_dims``."""
 
     dims: tuple[TensorDim, ...]
-    place: Span | None
+    location: Span | None
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Contraction:
     subscripts: tuple[IndexExpression, ...]
     operands: tuple[Access, ...]
     combination: str
-    place: Span | None
+    location: Span | None
 
 
 @dataclass
@@ -51,15 +51,15 @@ class Tensor(Named):
     """A tensor of a Tile function: an input, the result of a contraction or of an operation."""
 
     def __init__(
-        self, name: str = "", made: Elementwise | None = None, place: Span | None = None
+        self, name: str = "", made: Elementwise | None = None, location: Span | None = None
     ) -> None:
-        self.name, self.made, self.place = name, made, place
+        self.name, self.made, self.location = name, made, location
         self.bindings: list[Binding] = []
         self.ranks: list[tuple[int, Span | None]] = []
 
     def bind_dims(self, *dims: TensorDim) -> None:
         """Give names to the sizes of the tensor; a name that is bound twice asserts equality."""
-        place = here()
+        location = here()
         wrong = next((each for each in dims if not isinstance(each, TensorDim)), None)
         if wrong is not None:
             kind = type(wrong).__name__
@@ -67,16 +67,16 @@ class Tensor(Named):
         for each in dims:
             if each.key.source is None:
                 each.key.source = self
-        self.bindings.append(Binding(dims, place))
-        self.ranks.append((len(dims), place))
+        self.bindings.append(Binding(dims, location))
+        self.ranks.append((len(dims), location))
 
     def access(self, subscripts: object) -> Access:
         """An element; ``subscripts`` is an index expression or a tuple of them."""
         items = subscripts if isinstance(subscripts, tuple) else (subscripts,)
-        place = here()
+        position = here()
         expressions = tuple(map(as_index, items))
-        self.ranks.append((len(expressions), place))
-        return Access(self, expressions, place)
+        self.ranks.append((len(expressions), position))
+        return Access(self, expressions, position)
 
     __getitem__ = access
 
@@ -162,7 +162,7 @@ class Output(Tensor):
     """A tensor that a contraction writes."""
 
     def __init__(self, sizes: Sequence[object]) -> None:
-        super().__init__(place=here())
+        super().__init__(location=here())
         self.sizes = tuple(map(as_dim, sizes))
         self.contraction: Contraction | None = None
         self.constraints: list[Constraint] = []
@@ -191,7 +191,7 @@ class Access:
 
     tensor: Tensor
     subscripts: tuple[IndexExpression, ...]
-    place: Span | None
+    location: Span | None
 
     def aggregate(self, operator: Aggregation, value: object) -> Any:
         """Record the contraction that writes the tensor."""
@@ -211,7 +211,7 @@ class Access:
         if len(accesses) != len(operands):
             raise Mistake(
                 "a contraction reads elements such as I[i, j], and combines at most two of them",
-                "compute element-wise operations in statements of their own",
+                "compute element-wise operations in their own statements",
             )
         sign = combined.function if combined is not None else ""
         output.contraction = Contraction(operator, self.subscripts, accesses, sign, here())
@@ -238,7 +238,7 @@ class Access:
     def _unsupported(self, *_: object) -> NoReturn:
         raise Mistake(
             "elements are combined by '*' or '+' in a contraction",
-            "compute other element-wise operations in statements of their own",
+            "compute other element-wise operations in their own statements",
         )
 
     __rmul__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _unsupported
@@ -272,7 +272,7 @@ def operation(function: str, *operands: object) -> Tensor:
             raise Mistake(f"'{function}' takes tensors, not a {type(each).__name__}", hint)
     if not any(isinstance(each, Tensor) for each in operands):
         raise Mistake(f"'{function}' needs a tensor", "give one, or compute the number in Python")
-    return Tensor(made=Elementwise(function, operands), place=here())  # type: ignore[arg-type]
+    return Tensor(made=Elementwise(function, operands), location=here())  # type: ignore[arg-type]
 
 
 def _unary(function: str, what: str) -> Callable[[Tensor], Tensor]:
@@ -314,7 +314,7 @@ class Trace:
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    place: Span | None = field(default=None)
+    location: Span | None = field(default=None)
 
 
 def reads(tensor: Tensor) -> tuple[Tensor, ...]:

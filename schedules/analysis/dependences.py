@@ -22,7 +22,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, subs
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
 
 _LINE = 16
-"""So many neighbours in memory stay together when loops change places: those of a cache line."""
+"""So many neighbours in memory stay together when loops are interchanged: those of a cache line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -79,7 +79,7 @@ def with_loads(
 def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) -> AnyTree:
     """The expression or statement with variables replaced.
 
-    Each ``Let`` in it gets a variable of its own.
+    Each ``Let`` in it gets its own variable.
     """
     own = traversal.mapped(expression, (tirx.Let, _renewed))
     return traversal.mapped(own, (tirx.Var, lambda var: values.get(var, var)))

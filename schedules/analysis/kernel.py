@@ -33,7 +33,7 @@ _LONGEST = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """An index of a stage: its variable, from 0 to below the extent."""
+    """An index of a stage: its variable, from 0 to below its extent."""
 
     var: tirx.Var
     extent: sizes.Extent
@@ -208,7 +208,7 @@ def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bo
 def _without_loads(
     expression: PrimExpression, stage: Stage, name: tirx.Var | None = None
 ) -> PrimExpression:
-    """The expression with the value of a stage, or its name, in place of loads of its buffer."""
+    """The expression with the value of a stage, or its name, instead of loads of its buffer."""
     buffer = stage.buffer
     if name is not None:
         return with_loads(expression, buffer, lambda load: name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm_ffi import structural_equal
 
-from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
+from tvm_nnef.min_max import Combination, is_number, max_value, maximum, min_value, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
@@ -26,13 +26,13 @@ class Reducer:
 
 SUM = Reducer("sum", tirx.Add, lambda dtype: tirx.const(0, dtype))
 PRODUCT = Reducer("product", tirx.Mul, lambda dtype: tirx.const(1, dtype))
-MAX = Reducer("max", greater, least)
+MAX = Reducer("max", maximum, min_value)
 """The max of two elements, NaN if one of them is NaN."""
-MIN = Reducer("min", smaller, greatest)
+MIN = Reducer("min", minimum, max_value)
 """The min of two elements, NaN if one of them is NaN."""
-UNORDERED_MAX = Reducer("unordered max", tirx.Max, least)
+UNORDERED_MAX = Reducer("unordered max", tirx.Max, min_value)
 """TVM's max of reals: whether a NaN is kept depends on the order of the operands."""
-UNORDERED_MIN = Reducer("unordered min", tirx.Min, greatest)
+UNORDERED_MIN = Reducer("unordered min", tirx.Min, max_value)
 """TVM's min of reals, which treats NaN like its max."""
 AND = Reducer("and", tirx.And, lambda _: tirx.const(True, "bool"))
 OR = Reducer("or", tirx.Or, lambda _: tirx.const(False, "bool"))

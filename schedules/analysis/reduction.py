@@ -58,7 +58,7 @@ class Reduction:
     """``target[indices] = epilogue``, of ``init`` combined with ``term`` over ``reduced``.
 
     ``accumulator`` is the variable of the epilogue for the combined value. ``copies`` are stages
-    that are computed before, into buffers of their own. ``views`` are statements that declare
+    that are computed before, into their own buffers. ``views`` are statements that declare
     buffers over the elements of others. ``panel_width`` is that of the stage.
     """
 

@@ -1,4 +1,4 @@
-"""Quotients and remainders in the indices of copies, as axes of their own.
+"""Quotients and remainders in the indices of copies, as their own axes.
 
 Input: the axes of a stage, its value, and the access that stores it. Output: other axes, along
 which every access has a constant stride, and accesses of views of one dimension; None if nothing is

@@ -44,7 +44,7 @@ def lanes(machine: CpuModel) -> int:
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with instructions in place of the expressions of :func:`products`."""
+    """The function with instructions instead of the expressions of :func:`products`."""
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
     if not lanes(machine):

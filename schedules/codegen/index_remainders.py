@@ -84,6 +84,6 @@ def _is_narrow(value: PrimExpression) -> bool:
 
 
 def _is_power(number: PrimExpression, more: int = 0) -> bool:
-    """Whether a number, and so much more, is a constant power of two."""
+    """Whether a number, and its offset, is a constant power of two."""
     value = int(number.value) + more if isinstance(number, tirx.IntImm) else 0
     return value > 0 and not value & (value - 1)

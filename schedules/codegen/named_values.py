@@ -1,4 +1,4 @@
-"""Values that an expression computes once, in small buffers of their own.
+"""Values that an expression computes once, in their own small buffers.
 
 Input: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Output: the same with
 statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the

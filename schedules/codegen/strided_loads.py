@@ -26,7 +26,7 @@ _FEWEST = 4
 
 
 def sorted_in_registers(function: PrimFunction) -> PrimFunction:
-    """The function with loads of neighbours only, as far as strides are small."""
+    """The function with loads of neighbours only, if strides are small."""
     if not any(map(_stride, loads(function.body))):
         return function
     analyzer = sym.Analyzer()

@@ -51,13 +51,13 @@ class FallbackPlan(Plan):
         return {"parallel_work": self.parallel_work} if self.parallel_work else {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its blocks scheduled, as far as TVM can reorder their loops."""
+        """The function with its blocks scheduled, if TVM can reorder their loops."""
         if not self.parallel_work:
             return function
         schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in schedule.get_child_blocks(schedule.get_sblock("root")):
             # A block that TVM cannot reorder stays in order. Dynamic dimensions that it cannot
-            # divide end in an error of its own.
+            # divide end in its own error.
             with contextlib.suppress(s_tir.ScheduleError, tvm.error.InternalError):
                 self._reorder(schedule, get_sblock_info(schedule, block))
         made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")

@@ -1,6 +1,6 @@
 """Kernel fission: kernels that no strategy matches as a whole, in parts one after the other.
 
-Each result is a part of its own, and what several parts would compute, and reductions, as far as a
+Each result is its own part, and what several parts would compute, and reductions, if a
 part has to be split for a strategy to match it. Parts keep what they compute in memory, if others
 need it; each has a plan. So a pooling that mixes the max of a window with its mean costs two
 poolings, not a scalar loop.

@@ -6,7 +6,7 @@ reduction reads them before anything is stored. :mod:`tile_plan` decides how.
 
 - **Rows that do not divide** overlap: the last tile begins earlier and computes some elements
   again. If their number is dynamic, those of the last tile are guarded. **Columns that do not
-  divide** get a tile of their own with narrower vectors.
+  divide** get their own tile with narrower vectors.
 - **Padding** costs nothing: positions outside are not visited. The few tiles of rows that touch it
   are written out; along outer axes the loop of the reduction runs from the first valid step to the
   last. Padding along columns is copied instead (:mod:`tile_planes`).

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tvm import tirx
 
-from tvm_nnef.extremes import Combination
+from tvm_nnef.min_max import Combination
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted

@@ -2,7 +2,7 @@
 
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
 first cache however many stages read it, and the result of a stage for the row stays in registers or
-in a small buffer of its own. Rows run in parallel; if there are few and long ones, the chunks of a
+in its own small buffer. Rows run in parallel; if there are few and long ones, the chunks of a
 row do, stage by stage, and the partial results of all chunks are combined in order. A quotient by
 what is the same for the whole row is a product with its reciprocal. :mod:`row_accumulation`
 combines the elements of a row or chunk.

@@ -53,7 +53,7 @@ class Assignment:
         return tirx.BufferStore(self.buffer, computed, indices)
 
     def number(self, value: sizes.Extent) -> PrimExpression:
-        """An extent as an index."""
+        """A dimension as an index."""
         return sizes.number(value, self.index_type)
 
 

@@ -163,7 +163,7 @@ def _even(rows: Axis, most: int) -> int:
 
 
 def _power_of_two(size: int) -> int:
-    """The greatest power of two that is not above."""
+    """The largest power of two that is not above."""
     return 1 << (size.bit_length() - 1)
 
 

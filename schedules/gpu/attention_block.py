@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.extremes import least
+from tvm_nnef.min_max import min_value
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.attention import Attention
@@ -37,7 +37,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 _REAL = "float32"
 """The dtype of scores, weights and sums."""
 
-Place: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
+TilePosition: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
 """Axes, the number of the tile along them, its length, and that of a thread."""
 
 StepCount: TypeAlias = "tuple[Sequence[Axis], int]"
@@ -91,7 +91,7 @@ class CoreBlock:
         def cleared(i: Index) -> tirx.Stmt:
             return emit.sequence(
                 [
-                    tirx.BufferStore(self._highest, least(_REAL), [i]),
+                    tirx.BufferStore(self._highest, min_value(_REAL), [i]),
                     tirx.BufferStore(self._total, _real(0), [i]),
                 ]
             )
@@ -103,8 +103,8 @@ class CoreBlock:
     def _turn(self, number: Index) -> tirx.Stmt:
         """What a tile of keys adds to the results."""
         tile, it = self._tile, self._attention
-        place = it.keys, number, tile.keys, tile.own_keys
-        keys = self._side(it.key, self._staged, place, (it.depth, tile.steps))
+        position = it.keys, number, tile.keys, tile.own_keys
+        keys = self._side(it.key, self._staged, position, (it.depth, tile.steps))
 
         def multiply(chunk: Index) -> tirx.Stmt:
             depth = Steps(it.depth, chunk * self._number(tile.steps), tile.steps)
@@ -128,10 +128,10 @@ class CoreBlock:
         )
 
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, place: Place, steps: StepCount
+        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
     ) -> Side:
         """A side of a product whose steps are staged in a buffer."""
-        return Side(factor, buffer, *place, place[2] + 1)
+        return Side(factor, buffer, *position, position[2] + 1)
 
     def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
         """The weights as a side: its rows are those of the queries."""
@@ -163,20 +163,20 @@ class CoreBlock:
             edges = self._queries.limit(at_row), keys.limit(at_key)
             limits = launch.limits(self._batch.limit, *edges)
             if limits:
-                value = tirx.if_then_else(launch.within(limits), value, least(_REAL))
+                value = tirx.if_then_else(launch.within(limits), value, min_value(_REAL))
             return tirx.BufferStore(self._scores, value, [number])
 
-        def greatest(i: Index) -> tirx.Stmt:
+        def largest(i: Index) -> tirx.Stmt:
             values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
             found = values[0]
             for value in values[1:]:
                 found = tirx.Max(found, value)
-            return tirx.BufferStore(self._partial, found, [self._place(row, column, i)])
+            return tirx.BufferStore(self._partial, found, [self._position(row, column, i)])
 
         return emit.sequence(
             [
                 own_elements(self._tile.own_rows, own, score, self._dtype),
-                self._unrolled(self._tile.own_rows, greatest),
+                self._unrolled(self._tile.own_rows, largest),
             ]
         )
 
@@ -191,8 +191,8 @@ class CoreBlock:
         def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
             return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
 
-        def greatest(i: Index, other: Index) -> tirx.Stmt:
-            value = self._partial[(self._place(row, other, i),)]
+        def largest(i: Index, other: Index) -> tirx.Stmt:
+            value = self._partial[(self._position(row, other, i),)]
             return set_to(base, tirx.Max(base[(zero,)], value))
 
         def weight(i: Index, j: Index) -> tirx.Stmt:
@@ -211,11 +211,11 @@ class CoreBlock:
         def own_row(i: Index) -> tirx.Stmt:
             highest, count = self._highest[(i,)], self._number(tile.own_columns)
             # A row with no score above -inf so far has weights of 0.
-            is_empty = base[(zero,)] <= least(_REAL)
+            is_empty = base[(zero,)] <= min_value(_REAL)
             return emit.sequence(
                 [
                     set_to(base, highest),
-                    self._loop(tile.column_threads, lambda other: greatest(i, other)),
+                    self._loop(tile.column_threads, lambda other: largest(i, other)),
                     set_to(scale, highest),
                     tirx.BufferStore(self._highest, base[(zero,)], [i]),
                     set_to(base, tirx.Select(is_empty, _real(0), base[(zero,)])),
@@ -233,7 +233,7 @@ class CoreBlock:
         """The sums of the weights of a thread, for the others of its rows to read."""
 
         def total(i: Index) -> tirx.Stmt:
-            at = self._place(row, column, i)
+            at = self._position(row, column, i)
             return tirx.BufferStore(self._partial, self._total[(i,)], [at])
 
         return self._unrolled(self._tile.own_rows, total)
@@ -244,7 +244,7 @@ class CoreBlock:
         total, keys = launch.local(1, _REAL, "row_total"), launch.size(it.keys)
 
         def add(i: Index, other: Index) -> tirx.Stmt:
-            both = total[(zero,)] + self._partial[(self._place(row, other, i),)]
+            both = total[(zero,)] + self._partial[(self._position(row, other, i),)]
             return tirx.BufferStore(total, both, [zero])
 
         def result(i: Index, j: Index) -> tirx.Stmt:
@@ -281,10 +281,10 @@ class CoreBlock:
         zero, queries = tirx.const(0, "int32"), self._queries
         if fixed is None:
             return
-        place = queries.nth(row, i)
-        point = {**self._batch.point, **queries.point(place), fixed.total: total[(zero,)]}
+        index = queries.nth(row, i)
+        point = {**self._batch.point, **queries.point(index), fixed.total: total[(zero,)]}
         test, weight = (substituted(each, point) for each in (fixed.test, fixed.value))
-        limits = launch.limits(self._batch.limit, queries.limit(place))
+        limits = launch.limits(self._batch.limit, queries.limit(index))
         if limits:
             test = tirx.if_then_else(launch.within(limits), test, tirx.const(False, "bool"))
 
@@ -307,7 +307,7 @@ class CoreBlock:
         again = [self._unrolled(own, cleared), keys, tirx.BufferStore(total, _real(1), [zero])]
         yield tirx.IfThenElse(test, emit.sequence(again), None)
 
-    def _place(self, row: Index, column: Index, i: Index) -> PrimExpression:
+    def _position(self, row: Index, column: Index, i: Index) -> PrimExpression:
         """Where a thread's result for one of its rows is shared."""
         return self._queries.nth(row, i) * self._number(self._tile.column_threads) + column
 
@@ -345,11 +345,11 @@ class TensorBlock(CoreBlock):
     """Writes what one block computes, with products on tensor cores."""
 
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, place: Place, steps: StepCount
+        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
     ) -> TensorSide:
         assert isinstance(factor, tirx.Cast)
-        others, is_left = self._attention.batches, place[0] is self._attention.rows
-        return TensorSide.of(factor.value, buffer, place, steps, others, is_left=is_left)
+        others, is_left = self._attention.batches, position[0] is self._attention.rows
+        return TensorSide.of(factor.value, buffer, position, steps, others, is_left=is_left)
 
     def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
         assert isinstance(queries, TensorSide)

@@ -150,7 +150,7 @@ def _is_increment(store: tirx.BufferStore, counter: tirx.Buffer) -> bool:
 def _are_apart(
     condition: PrimExpression, stores: Sequence[tirx.BufferStore], count: tirx.BufferStore
 ) -> bool:
-    """Whether each step stores at places of its own, and reads nothing that another one stores.
+    """Whether each step stores at its own positions, and reads nothing that another one stores.
 
     Each store has the counter as one of its indices, and nothing else depends on it.
     """

@@ -147,7 +147,7 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]
 
 
 def _in_memory(body: tirx.Stmt, buffers: list[tirx.Buffer]) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
-    """A statement and its buffers, with buffers in device memory in place of local ones.
+    """A statement and its buffers, with buffers in device memory instead of local ones.
 
     TVM allocates what is local outside of a launch on the stack of the host.
     """

@@ -1,6 +1,6 @@
 """Kernel fission: kernels of several reductions or results that no strategy takes as a whole.
 
-Each part computes one buffer with a plan of its own, and what it reads element by element.
+Each part computes one buffer with its own plan, and what it reads element by element.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Side:
         return step * number_like(self.stride, step) + position
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages of the factor; zeros where there are no elements.
+        """What one of some threads stages of the factor; zeros if there are no elements.
 
         Neighbouring threads load neighbours in memory.
         """

@@ -136,12 +136,12 @@ class SortPlan(Plan):
         key_type = key_type_of(str(self.data.dtype))
         shared = launch.shared(size, key_type, "keys"), launch.shared(size, _INDEX, "indices")
 
-        def place(number: PrimExpression) -> list[PrimExpression]:
+        def index(number: PrimExpression) -> list[PrimExpression]:
             group, lane = emit.decoded(number, [self.block_rows, self.run], _DTYPE)
             return [first_row + group, start + lane]
 
         def load(number: PrimExpression) -> None:
-            row, position = place(number)
+            row, position = index(number)
             # Those after the end of a row come last.
             _put(shared, (tirx.max_value(key_type), tirx.Cast(_INDEX, position)), [number])
             with IR.If(launch.within([(row, rows), (position, self._length)])), IR.Then():
@@ -149,7 +149,7 @@ class SortPlan(Plan):
                 IR.buffer_store(shared[0], key, [number])
 
         def store(number: PrimExpression) -> None:
-            row, position = place(number)
+            row, position = index(number)
             kept = self._kept if self.records is None else self._length
             with IR.If(launch.within([(row, rows), (position, kept)])), IR.Then():
                 if self.records is None:

@@ -153,11 +153,11 @@ class _Block:
 
     def _store(self, thread: PrimExpression) -> None:
         """Store the box of a thread if it is chosen; the last thread stores how many are."""
-        place = emit.variable(self._count[0] + self._rank[0])[0]
-        with IR.If(tirx.And(self._is_left[0] > 0, place < self._width)), IR.Then():
-            IR.buffer_store(self._chosen, self._box[0], [*self._row, place])
+        position = emit.variable(self._count[0] + self._rank[0])[0]
+        with IR.If(tirx.And(self._is_left[0] > 0, position < self._width)), IR.Then():
+            IR.buffer_store(self._chosen, self._box[0], [*self._row, position])
         with IR.If(thread >= self._threads - 1), IR.Then():
-            total = tirx.min(place + tirx.Cast(_DTYPE, self._is_left[0]), self._width)
+            total = tirx.min(position + tirx.Cast(_DTYPE, self._is_left[0]), self._width)
             IR.buffer_store(self._counts, total, [*self._row])
 
     def _of_row(self, buffer: tirx.Buffer, number: PrimExpression) -> PrimExpression:

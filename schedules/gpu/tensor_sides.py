@@ -99,17 +99,17 @@ class TensorSide(Side):
         cls,
         factor: PrimExpression,
         buffer: tirx.Buffer,
-        place: tuple[Sequence[Axis], PrimExpression, int, int],
+        position: tuple[Sequence[Axis], PrimExpression, int, int],
         steps: tuple[Sequence[Axis], int],
         others: Sequence[Axis],
         *,
         is_left: bool,
     ) -> TensorSide:
-        """A side at a place: axes, number of the tile, its length, and that of a thread.
+        """A side at a position: axes, number of the tile, its length, and that of a thread.
 
         ``steps`` are the axes of steps and how many are staged, ``others`` those of the batch.
         """
-        axes, tile, length, own = place
+        axes, tile, length, own = position
         lanes, run = (8, 1) if is_left else (4, 2)
         along_steps, width = runs_along(factor, steps[0], axes), steps[1]
         along = steps[0] if along_steps else axes
@@ -136,7 +136,7 @@ class TensorSide(Side):
         return outer * number_like(self.stride, outer) + inner
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages; zeros where there are no elements."""
+        """What one of some threads stages; zeros if there are no elements."""
 
         def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
             to = self.buffer, self.offset(position, step)

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax, sym, te, tirx
 from tvm.ir import Type
 
-from tvm_nnef.extremes import arg_reduction, greater, greatest, least, smaller
+from tvm_nnef.min_max import arg_reduction, max_value, maximum, min_value, minimum
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.graph.convolution_kernels import Window, by_output, convolution, is_exact
@@ -57,7 +57,7 @@ def _max_min_from_infinity(builder: BlockBuilder, call: CALL) -> RelaxExpression
 def _infinite(number: tirx.FloatImm) -> PrimExpression:
     """An infinity for the lowest or the highest finite number of a dtype."""
     dtype = dtype_of(number)
-    for limit, infinity in ((tirx.min_value, least), (tirx.max_value, greatest)):
+    for limit, infinity in ((tirx.min_value, min_value), (tirx.max_value, max_value)):
         if float(number.value) == float(limit(dtype).value):
             return infinity(dtype)
     return number
@@ -66,8 +66,8 @@ def _infinite(number: tirx.FloatImm) -> PrimExpression:
 _Mapping: TypeAlias = "tuple[type[PrimExpression], Callable[..., PrimExpression]]"
 
 _KEEP_NAN: Sequence[_Mapping] = (
-    (tirx.Max, lambda node: greater(node.a, node.b)),
-    (tirx.Min, lambda node: smaller(node.a, node.b)),
+    (tirx.Max, lambda node: maximum(node.a, node.b)),
+    (tirx.Min, lambda node: minimum(node.a, node.b)),
 )
 
 

@@ -92,7 +92,7 @@ def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpr
     times: Times = operator.mul
     width = None
     if groups > 1 and columns == 1:
-        # Each output has inputs of its own: vectors run along the groups.
+        # Each output has its own inputs: vectors run along the groups.
         weights = _reordered(operands, filters, [*steps, 1, 0])
         weight: Weight = by_channel
     else:
@@ -211,7 +211,7 @@ def _matmul(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpressio
             (weights, left), times = turned, dot_products.products
     inner, column = len(lead) + transposed, len(lead) + 1 - transposed
     panels = _panels(operands, weights, [*range(len(lead)), inner, column], len(lead), width)
-    # A kernel has symbols of its own, and the shape of panels does not define the columns.
+    # A kernel has its own symbols, and the shape of panels does not define the columns.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
     return _call(operands, _product(len(lead), columns, width, times), arguments, "matmul")
 

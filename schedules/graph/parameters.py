@@ -1,4 +1,4 @@
-"""Weights that stay parameters: what is computed from them alone becomes a function of its own.
+"""Weights that stay parameters: what is computed from them alone becomes its own function.
 
 Input: a module whose ``main`` takes ``num_input`` inputs (an attribute) and then weights. Output:
 the same with two more functions. ``main_transform_params`` takes the weights as a tuple and returns

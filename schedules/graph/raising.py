@@ -4,7 +4,7 @@ Input: Relax functions that call PrimFuncs, such as formulas are lowered to. Out
 functions, in which a sum of products is a ``matmul`` or a convolution (:mod:`contractions`), and
 arithmetic on elements is that of operators (:mod:`elements`), so that layouts, packing and
 simplifications treat them like standard operators. Only the indices decide. A kernel of several
-stages is taken apart if it has a contraction; its other stages become kernels of their own, and
+stages is taken apart if it has a contraction; its other stages become their own kernels, and
 fuse again later. Reductions and poolings stay kernels: all passes treat these like operators.
 """
 
@@ -33,7 +33,7 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def raise_to_operators(mod: Module) -> Module:
-    """The module with operators in place of the loops that equal them."""
+    """The module with operators instead of the loops that equal them."""
     functions = prim_functions(mod)
 
     def rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
@@ -82,7 +82,7 @@ def _taken_apart(
 def _called(
     operands: Operands, stage: Stage, values: Mapping[Buffer, RelaxExpression], index_type: str
 ) -> RelaxExpression:
-    """A stage as a kernel of its own."""
+    """A stage as its own kernel."""
     sources = tuple(dict.fromkeys(load.source for load in loads(stage.value)))
     kernel = Kernel((*sources, stage.buffer), (stage,), index_type)
     arguments = [values[source] for source in sources]

@@ -1,4 +1,4 @@
-"""The limits of the elements of an integer tensor, as far as they are known.
+"""The limits of the elements of an integer tensor, if known.
 
 Input: a Relax expression. Output: the min and the max that an element may have, by the dtype that
 it was cast from, by constants, and by sums and differences of such.

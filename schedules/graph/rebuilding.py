@@ -69,7 +69,7 @@ def call_te(
 ) -> RelaxExpression:
     """A call of a new PrimFunc, whose tensors ``function(symbols, *tensors)`` makes.
 
-    A PrimFunc has symbols of its own: ``symbols`` are these, by those of the Relax function.
+    A PrimFunc has its own symbols: ``symbols`` are these, by those of the Relax function.
     """
 
     def made(*tensors: te.Tensor) -> te.Tensor | list[te.Tensor]:
@@ -121,7 +121,7 @@ def _tensor_of(
     """The tensor that a stage computes from those of other buffers."""
 
     def extent(axis: Axis) -> PrimExpression:
-        """An extent in the dtype of its axis, which its variable then has too."""
+        """A dimension in the dtype of its axis, which its variable then has too."""
         own = axis.extent if sizes.is_known(axis.extent) else substituted(axis.extent, symbols)
         return sizes.number(own, dtype_of(axis.var))
 

@@ -50,7 +50,7 @@ def with_fused_reductions(mod: Module) -> Module:
 def with_chains(mod: Module, grown: Grown) -> Module:
     """The module with one kernel for each chain of calls."""
     functions = prim_functions(mod)
-    walk = _Walk(mod)
+    walk = _ReductionFuser(mod)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.chains = dict(_chains(function, functions, grown))
@@ -192,7 +192,7 @@ def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
 
 
 def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
-    """The stage with other buffers in place of some."""
+    """The stage with other buffers instead of some."""
 
     def moved(load: BUFFER_LOAD) -> BUFFER_LOAD:
         source = buffers.get(load.source)
@@ -203,7 +203,7 @@ def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
 
 
 @mutator
-class _Walk(PyExprMutator):  # type: ignore[misc]
+class _ReductionFuser(PyExprMutator):  # type: ignore[misc]
     """Replaces the last call of each chain by a call of the kernel of all."""
 
     def __init__(self, mod: Module) -> None:

@@ -134,7 +134,7 @@ def reshaped(
 
 
 @mutator
-class _Walk(PyExprMutator):  # type: ignore[misc]
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: Module, rewrite: Rewrite) -> None:
         super().__init__(mod)
         self.rewrite = rewrite
@@ -160,7 +160,7 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
 
     The result has no dataflow blocks (:func:`without_dataflow`).
     """
-    walk = _Walk(without_dataflow(mod), rewrite)
+    walk = _Rewriter(without_dataflow(mod), rewrite)
     return with_functions(walk, walk.begin)
 
 

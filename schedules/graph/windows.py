@@ -95,7 +95,7 @@ def reads_whole_dimensions(
     windows: Sequence[WindowIndex | None] = (),
     times: Mapping[tirx.Var, int] = MappingProxyType({}),
 ) -> bool:
-    """Whether each index is an axis of its own, all along its dimension, or one of the windows."""
+    """Whether each index is its own axis, all along its dimension, or one of the windows."""
     axes = {a.var: a.extent * times.get(a.var, 1) for a in (*stage.axes, *stage.reduced)}
     seen: list[PrimExpression] = []
     for index, extent, window in zip_longest(load.indices, load.source.shape, windows):

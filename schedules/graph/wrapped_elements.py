@@ -49,7 +49,9 @@ def with_sealed_elements(function: PrimFunction) -> PrimFunction:
         return tirx.Cast(cast.ty, sealed(cast.value)) if is_summed(cast.value) else cast
 
     def stored(store: tirx.BufferStore) -> tirx.Stmt:
-        rewrites = [(_COMPARED, compared), (_WRAPPING, joined), (tirx.Cast, converted)]
+        rewrites: list[traversal.Entry] = [
+            (_COMPARED, compared), (_WRAPPING, joined), (tirx.Cast, converted),
+        ]  # fmt: skip
         value = traversal.mapped(store.value, rewrites)
         same = value.same_as(store.value)
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)

@@ -1,7 +1,7 @@
 """Machine models: what schedules know of the machines that they are for, one file per family.
 
 A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have a
-model of their own (:class:`~cuda.GpuModel`).
+their own model (:class:`~cuda.GpuModel`).
 """
 
 from __future__ import annotations

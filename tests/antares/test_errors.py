@@ -68,9 +68,9 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message", "place"), MISTAKES, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("text", "message", "position"), MISTAKES, ids=lambda each: str(each)[:40])
 def test_a_mistake_is_reported_where_it_is(
-    text: str, message: str | None, place: str | None
+    text: str, message: str | None, position: str | None
 ) -> None:
     if message is None:
         # Parentheses alone nest nothing.
@@ -82,8 +82,8 @@ def test_a_mistake_is_reported_where_it_is(
     assert message in found.message
     assert found.hint
     assert found.line == 1
-    if place is not None:
-        assert found.span is not None and found.span.text == place
+    if position is not None:
+        assert found.span is not None and found.span.text == position
 
 
 SHAPES = '{"input0": {"dtype": "float32", "shape": [4, 8]}}'

@@ -38,7 +38,7 @@ MODELS = {
     "absent": "no such file or folder",
     "folder": "has no 'main.sknd'",
     "empty.sknd": "the main module has no graph",
-    "bytes.sknd": "no SkriptND model",
+    "bytes.sknd": "not a SkriptND model",
     "text.txt": "unexpected word 'x'",
     os.devnull: "neither a file nor a folder",
 }

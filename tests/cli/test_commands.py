@@ -175,7 +175,7 @@ def test_mistakes_are_shown_with_their_place(
         assert "Traceback" not in shown
 
 
-def test_a_failed_assert_tells_the_way_that_led_there(
+def test_a_failed_assert_shows_the_chain_of_invocations(
     scaled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = SCALED.replace("math.mul(x, w)", "outer(x)") + (

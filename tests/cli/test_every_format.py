@@ -115,7 +115,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each[0])
 @pytest.mark.parametrize("given", [["--shape", "x=2,3"], ["--bound", "n=4"], ["--bound", "4"]])
-def test_shapes_and_bounds_settle_what_the_source_leaves_open(
+def test_shapes_and_bounds_complete_what_the_source_leaves_open(
     command: list[str], given: list[str], open_model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, *options = command

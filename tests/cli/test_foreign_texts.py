@@ -38,7 +38,7 @@ Y = np.array([(X[n : n + 3] * W).sum() / 2 for n in (0, 2, 4)], np.float32)
 
 @dataclass(frozen=True)
 class Text:
-    """A text, and the options that settle what it leaves open."""
+    """A text, and the options that complete it."""
 
     name: str
     text: str

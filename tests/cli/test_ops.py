@@ -30,7 +30,7 @@ def test_the_page_is_not_stale(entries: dict[str, Entry], request: pytest.Fixtur
     assert PAGE.read_text(encoding="utf-8") == text, "run: python scripts/write_operators.py"
 
 
-def test_the_script_tells_whether_the_page_is_stale(entries: dict[str, Entry]) -> None:
+def test_the_script_says_whether_the_page_is_stale(entries: dict[str, Entry]) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "write_operators.py"), "--check"]
     stale = PAGE.read_text(encoding="utf-8") != page(entries.values())
     assert subprocess.run(script).returncode == int(stale)

@@ -44,7 +44,7 @@ def build(model: str, folder: Path, *options: str) -> int:
     return main(["build", model, "-o", str(folder / "model.so"), *options])
 
 
-def test_verbose_build_tells_of_the_kernels(
+def test_verbose_build_reports_the_kernels(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(model, tmp_path, "--verbose") == 0

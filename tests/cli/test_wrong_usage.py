@@ -216,7 +216,7 @@ def test_tensors_that_do_not_fit_into_memory(
     assert "error: not enough memory" in capsys.readouterr().err
 
 
-def test_a_full_disk_behind_standard_output() -> None:
+def test_a_full_disk_under_standard_output() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with Path("/dev/full").open("w") as full:

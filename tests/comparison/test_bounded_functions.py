@@ -101,7 +101,7 @@ SATURATED = -np.linspace(16, 40, 32, dtype=np.float32).reshape(4, 8)
 
 
 @pytest.mark.parametrize("routes", [("mapped", "reference"), ("reference", "mapped")])
-def test_a_saturated_sigmoid_is_no_difference(routes: tuple[str, str]) -> None:
+def test_a_saturated_sigmoid_is_not_a_difference(routes: tuple[str, str]) -> None:
     text = model("s = nn.sigmoid(x); y = layout.reshape{shape=[8,4]}(s);")
     right = {"routes": routes, "progress": False}
     for offset, agrees in ((1e-7, True), (1e-6, True), (1e-3, False)):
@@ -132,7 +132,7 @@ def test_tolerances_of_a_range() -> None:
     assert found.atol == pytest.approx(2 * OF_RANGE * TOLERANCES["float32"])
 
 
-def test_what_stands_for_infinity_is_no_scale() -> None:
+def test_what_stands_for_infinity_is_not_a_scale() -> None:
     """A mask of attention: the other elements are compared as if it was not there."""
     mask = np.array([1.0, -3.4e38, 2.0, -np.inf], np.float32)
     wrong = np.array([1.5, -3.4e38, 2.0, -np.inf], np.float32)

@@ -100,7 +100,9 @@ def test_calls(executable, given):
         (([A, A], N.astype("int64") << 40), "input 'n': there are values that int32 cannot hold"),
     ],
 )
-def test_wrong_inputs_are_named_with_what_was_expected_and_what_came(executable, given, message):
+def test_wrong_inputs_are_named_with_what_was_expected_and_what_was_given(
+    executable, given, message
+):
     with pytest.raises(NnefError) as caught:
         executable(*given)
     assert message in str(caught.value)
@@ -129,7 +131,7 @@ def test_export_and_load_round_trip(executable, tmp_path):
     check(load(tmp_path / "copy.so")([A, A * 2], N))
 
 
-def test_an_exported_library_tells_its_metadata_to_any_program(executable, tmp_path):
+def test_an_exported_library_gives_its_metadata_to_any_program(executable, tmp_path):
     path = tmp_path / "model.so"
     executable.export(path)
     program = (
@@ -143,7 +145,7 @@ def test_an_exported_library_tells_its_metadata_to_any_program(executable, tmp_p
     assert run.stdout.strip() == "{'name': 'n', 'shape': [4], 'dtype': 'int32'}"
 
 
-def test_a_failed_export_leaves_nothing_behind(executable, tmp_path):
+def test_a_failed_export_leaves_no_files(executable, tmp_path):
     taken = tmp_path / "model.so"
     taken.mkdir()
     with pytest.raises(NnefError, match="cannot be written"):
@@ -338,10 +340,10 @@ def test_a_target_without_schedules_is_an_error():
 def test_the_results_of_one_run_are_written_where_those_of_the_last_one_were(executable):
     call = executable.prepared([A, A * 2], N)
 
-    def place():
+    def position():
         return np.from_dlpack(call()[0]).ctypes.data
 
-    assert place() == place()
+    assert position() == position()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])

@@ -94,7 +94,7 @@ def test_equal_libraries_give_equal_archives(executable: Executable, tmp_path: P
 
 
 def damaged(library: Path, folder: Path) -> dict[str, Path]:
-    """Files made of a library: cut off, with flipped bits, with more behind, and others."""
+    """Files made of a library: cut off, with flipped bits, with more after, and others."""
     data, made = library.read_bytes(), dict[str, bytes]()
     made |= {f"cut {n}": data[: len(data) * n // 32] for n in range(32)}
     made |= {"without the last byte": data[:-1], "with one more": data + b"\0"}
@@ -177,7 +177,7 @@ def test_metadata_of_another_version_are_refused(change: str, executable: Execut
     assert caught.value.diagnostics[0].hint
 
 
-def test_what_is_no_metadata_is_refused() -> None:
+def test_what_is_not_metadata_is_refused() -> None:
     for text in ("", "3", "[]", "{}", "null", "[" * 100_000):
         with pytest.raises(NnefError):
             read_metadata(text)

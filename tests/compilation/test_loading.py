@@ -46,7 +46,7 @@ assert tvm_nnef.load(sys.argv[1])([1, -2, 3])[0].tolist() == [2, -4, 6]
 
 
 def run(program: str, library: Path, path: Path | None = None) -> str:
-    """What a program prints, in a fresh process, with another folder in front of the packages."""
+    """What a program prints, in a fresh process, with another folder before the packages."""
     first = "" if path is None else f"import sys; sys.path.insert(0, {str(path)!r})\n"
     command = [sys.executable, "-c", first + program, str(library)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -82,7 +82,7 @@ def test_what_is_read_is_a_copy(executable):
     assert executable.state[COUNT].tolist() == [10, 10]
 
 
-def test_reset_restores_what_the_model_came_with(executable):
+def test_reset_restores_what_the_model_was_made_with(executable):
     executable([1, 2])
     executable.reset()
     assert executable.state[COUNT].tolist() == [10, 10]
@@ -105,7 +105,7 @@ def test_what_cannot_be_set(executable, name, value, message):
 
 
 def test_reading_an_unknown_variable_is_an_error(executable):
-    with pytest.raises(NnefError, match="no variable that @update changes"):
+    with pytest.raises(NnefError, match="not a variable that @update changes"):
         executable.state["main.G.x"]
 
 

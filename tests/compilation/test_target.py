@@ -113,7 +113,7 @@ def test_the_names_of_architectures_that_llvm_takes_are_taken(triple: str) -> No
      ("wasm32-unknown-unknown", "wasm32-unknown-unknown")],
 )  # fmt: skip
 def test_triples_get_the_parts_that_llvm_knows_by_position(triple: str, expected: str) -> None:
-    """Expected: what ``llvm::Triple::normalize`` returns, as far as that changes the ABI."""
+    """Expected: what ``llvm::Triple::normalize`` returns, if that changes the ABI."""
     described = {"kind": "llvm", "mtriple": triple}
     for given in (described, tvm.target.Target(described)):
         assert resolve(given).attrs["mtriple"] == expected

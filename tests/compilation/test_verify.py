@@ -171,7 +171,7 @@ def test_kernels_on_narrow_reals_are_compared(wrong: Any, dtype: str) -> None:
         tvm_nnef.build(SUM, dtypes=types, verify=True, progress=False)
 
 
-def test_a_sum_of_nothing_is_no_defect() -> None:
+def test_a_sum_of_nothing_is_not_a_defect() -> None:
     text = """import math, nn;
     graph G { @input { x: real[1, 1, 2, n|9]; } @output { z: real[1, 1, 2, 1]; } @compose {
         w = nn.max_pool{axes=[2, 3], size=[1, 2], padding=[0, 0, 0, 0]}(x);
@@ -180,7 +180,7 @@ def test_a_sum_of_nothing_is_no_defect() -> None:
 
 
 @pytest.mark.parametrize(("found", "differs"), [(9e-9, False), (1e-6, True)])
-def test_one_rounding_of_a_product_is_no_difference(found: float, differs: bool) -> None:
+def test_one_rounding_of_a_product_is_not_a_difference(found: float, differs: bool) -> None:
     """``a * b - c * d`` is 0 if both products are rounded, and not if one of them is not."""
     x = tirx.decl_buffer((1,), "float32", "x")
     function = tirx.PrimFunc([x], tirx.Evaluate(0))

@@ -39,7 +39,7 @@ def value() -> Callable[..., Value]:
 
 @pytest.fixture(scope="session")
 def undefined(value: Callable[..., Value]) -> Callable[..., None]:
-    """Check that an expression has no value, for a reason with these words, at a place."""
+    """Check that an expression has no value, for a reason with these words, at a location."""
 
     def run(text: str, words: str, names: dict[str, Any] | None = None) -> None:
         with pytest.raises(NnefError) as caught:
@@ -64,7 +64,7 @@ def composed() -> Callable[..., Graph]:
 
 @pytest.fixture(scope="session")
 def refused(composed: Callable[..., Graph]) -> Callable[..., NnefError]:
-    """Check that a text is refused with these words and a hint, at a place; gives the error."""
+    """Check that a text is refused with these words and a hint, at a location; gives the error."""
 
     def run(text: str, *words: str, **options: Any) -> NnefError:
         with pytest.raises(NnefError) as caught:

@@ -252,7 +252,7 @@ def test_generic_types_refused(
 
 
 @given(st.integers(-4, 4).filter(bool), st.integers(-9, 9), st.integers(0, 20))
-def test_affine_extents_are_solved(bound: Bound, scale: int, offset: int, unknown: int) -> None:
+def test_affine_dimensions_are_solved(bound: Bound, scale: int, offset: int, unknown: int) -> None:
     extent = scale * unknown + offset
     if extent >= 0:
         names = bound(f"@input {{ x: real[{scale} * n + {offset}]; }}", (extent,))

@@ -294,7 +294,7 @@ def test_unrolled_loop_may_change_what_it_carries(composed: Composed) -> None:
     assert graph.outputs[0].operand.shape == (4,)
 
 
-# Constants (2.7): type, shape, and the value, row-major where it is not uniform.
+# Constants (2.7): type, shape, and the value, row-major if it is not uniform.
 @pytest.mark.parametrize(("declaration", "expected"), [
     ("c: real[b] = 0.5;", [((2,), 0.5)]),
     ("c: real[b,n] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];",
@@ -348,7 +348,7 @@ def test_shapes_of_outputs(composed: Composed) -> None:
     assert shapes == [(5, 6, 1, 2), (5, 6), (5, 4, 6, 1, 2)]
 
 
-def test_chain_of_invocations_is_told(refused: Refused) -> None:
+def test_chain_of_invocations_is_reported(refused: Refused) -> None:
     error = refused(
         """
         operator inner { @attrib { a: int; } @input { x: real[]; } @output { y: real[]; }
@@ -377,7 +377,7 @@ def test_tensor_names_are_unique(composed: Composed) -> None:
     assert all(isinstance(t, Tensor) for op in graph.operations for t in op.results)
 
 
-# A graph invoked by a branch is the root of a scope of its own, and may leave shapes open.
+# A graph invoked by a branch is its own root scope, and may leave shapes open.
 @pytest.mark.parametrize(("call", "scope"), [("Sub(x)", "main.Sub"), ("l: Sub(x)", "main.G.l")])
 def test_subgraph(composed: Composed, call: str, scope: str) -> None:
     graph = composed(

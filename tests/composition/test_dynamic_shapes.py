@@ -125,7 +125,7 @@ def test_decided_by_a_run(expression: str) -> None:
     assert isinstance(node, Operation) and node.operator == "value"
 
 
-def test_select_of_extents() -> None:
+def test_select_of_dimensions() -> None:
     found = graph("x: real[s|9]; y: real[t|9];", "z = math.exp(y);", extra="@assert { t == 1; }")
     assert shapes(found)[-1] == "t"
     body = "z = layout.uniform<real>{shape=[s == 1 ? t : s]}(1.0);"
@@ -133,7 +133,7 @@ def test_select_of_extents() -> None:
     assert shapes(found)[-1] == "s == 1 ? t : s"
 
 
-def test_branch_on_an_extent_is_made_by_the_run() -> None:
+def test_branch_on_a_dimension_is_made_by_the_run() -> None:
     body = "z = if s > 3 then math.exp(x) else math.neg(x);"
     nodes = graph("x: real[s|9];", body).operations
     assert [type(node) for node in nodes] == [Operation, If]
@@ -149,7 +149,7 @@ def test_checks_of_a_branch_stay_inside() -> None:
     assert isinstance(branch, If) and not found.checks and len(branch.consequent.checks) == 1
 
 
-def test_loop_count_from_an_extent() -> None:
+def test_loop_count_from_a_dimension() -> None:
     body = "z = with a = x do..(s) math.exp(a);"
     loop = graph("x: real[s|9];", body).operations[-1]
     assert isinstance(loop, Loop) and isinstance(loop.count, Tensor)
@@ -202,7 +202,7 @@ def test_refused(inputs: str, body: str, extra: str, message: str) -> None:
     ({"x": (4, 3)}, ["4,3", "4,3"]),
     ({}, ["s,3", "s,3"]),
 ])  # fmt: skip
-def test_a_caller_may_give_extents(given: Any, expected: list[str]) -> None:
+def test_a_caller_may_give_dimensions(given: Any, expected: list[str]) -> None:
     text = IMPORTS + (
         "graph G { @input { x: real[s|10,3]; } @output { z: real; } @compose { z = math.exp(x); } }"
     )

@@ -57,7 +57,7 @@ SCALAR = "y: real[];"
     ("y[] = 7.0; y[] := x[i,], i < n | x[i,] > y[];", SCALAR, 0.0, 2),
     ("y[i,] = x[0,], i < n; y[i,] += x[i,], i < n;", "y: real[n];", 0.0, 2),
     ("y[|i + 1|,] = 7.0, i < n; y[i,] += x[i,], i < n;", "y: real[n];", 0.0, 2),
-    # an omitted input leaves the constant behind '??'
+    # an omitted input leaves the constant after '??'
     ("y[] = z[] ?? 2.0; y[] += x[i,], i < n;", SCALAR, 2.0, 1),
     # what never runs is left out, and the null element stays
     ("y[] *= x[i,], i < n, j < 0;", SCALAR, 1.0, 0),

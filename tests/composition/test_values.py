@@ -1,4 +1,4 @@
-"""Rules that numbers tell: components, shapes and state, evaluated from text (2.4 to 2.15)."""
+"""Rules that show in numbers: components, shapes and state, evaluated from text (2.4 to 2.15)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ NUMBERS = [
     ("m = layout.stack{axis=0}([x, z, x]); y = properties(m, xs, x);", "y: int[6]",
      [2, 3, 2, 2, 3, 4]),
     ("m = layout.stack{axis=0}([x, z, x]); y, ~ = lowered(m);", "y: int[4]", [2, 3, 2, 2]),
-    # a static condition behind a dynamic one is decided when the graph is composed
+    # a static condition after a dynamic one is decided when the graph is composed
     ("y = if c then x elif f then z else xs[0];", "y: real[2]", X),
     ("n_ = math.not(c); y = if n_ then x elif f then z else xs[0];", "y: real[2]", Z),
     ("n_ = math.not(c); y = if n_ then x elif !f then z else xs[0];", "y: real[2]", XS[0]),

@@ -60,7 +60,7 @@ def test_files_are_known_by_their_content(
     [(TEXT, "skriptnd"), (PROTO, "onnx"), (bytearray(PROTO), "onnx"), (memoryview(PROTO), "onnx")],
     ids=["text", "bytes", "bytearray", "memoryview"],
 )
-def test_what_is_no_file_is_known_too(source: Any, format: str) -> None:
+def test_what_is_not_a_file_is_known_too(source: Any, format: str) -> None:
     assert open_source(source).format.name == format
 
 

@@ -32,7 +32,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize(("options", "message"), WRONG, ids=range(len(WRONG)))
-def test_what_is_no_shape_or_dtype_is_an_error(
+def test_what_is_not_a_shape_or_dtype_is_an_error(
     source: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(NnefError) as caught:

@@ -1,4 +1,4 @@
-"""Branches and loops: what the verifier lets pass and rejects, machine types, and dumps."""
+"""Branches and loops: what the verifier lets pass and rejects, dtypes, and dumps."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ BAD = {
     "scanned packs differ in length": with_loop(
         scans=(Scan(E, P), Scan(given("f"), (X,)))
     ),
-    "index 'main.G.j' is no int of rank 0": with_loop(index=given("j", "int")),
-    "index 'main.G.k' is no int of rank 0": with_loop(index=given("k", "real", ())),
+    "index 'main.G.j' is not an int of rank 0": with_loop(index=given("j", "int")),
+    "index 'main.G.k' is not an int of rank 0": with_loop(index=given("k", "real", ())),
     "'main.G.s' is defined in 2 places": with_loop(
         scans=(Scan(S, P),), body=body(T, S, inputs=(S,))
     ),
@@ -197,14 +197,14 @@ BAD = {
     "'main.G.n' and 'main.G.s' differ in type": with_loop(
         body=body(N, E, inputs=(N, S, E))
     ),
-    "'main.G.s' is no single tensor": with_loop(body=body((T,), E)),
+    "'main.G.s' is not a single tensor": with_loop(body=body((T,), E)),
     "'main.G.counts' and 'main.G.s' differ": with_loop(results=(COUNTS, Q)),
-    "loop 'loop': the result of 'main.G.e' is no stacked tensor": with_loop(condition=TEST),
-    "the result of 'main.G.e' is no stacked": with_loop(count=N),
-    "a scan output of the body is no tensor": with_loop(body=body(T, (E,))),
-    "the results of 'main.G.e' are no pack of 2": with_loop(results=(FINAL, Z)),
-    "results of 'main.G.e' are no pack of 2": with_loop(results=(FINAL, Q[:1])),
-    "results of 'main.G.e' are no pack of 1": with_loop(count=1),
+    "loop 'loop': the result of 'main.G.e' is not a stacked tensor": with_loop(condition=TEST),
+    "the result of 'main.G.e' is not a stacked": with_loop(count=N),
+    "a scan output of the body is not a tensor": with_loop(body=body(T, (E,))),
+    "the results of 'main.G.e' are not a pack of 2": with_loop(results=(FINAL, Z)),
+    "results of 'main.G.e' are not a pack of 2": with_loop(results=(FINAL, Q[:1])),
+    "results of 'main.G.e' are not a pack of 1": with_loop(count=1),
     "'main.G.long' and 'main.G.e' differ in type": with_loop(results=(FINAL, (Z, LONG))),
     "operand 'main.G.t' is used before defined": model(LOOP, relay(T, Z)),
     "operand 'main.G.e' is used before defined": model(LOOP, relay(E, Z)),
@@ -212,7 +212,7 @@ BAD = {
         condition=replace(TEST, inputs=())
     ),
     "'main.G.t' is defined in 2 places": with_loop(results=(T, Q)),
-    "main.then: 'main.G.gone' is no variable": with_if(
+    "main.then: 'main.G.gone' is not a variable": with_if(
         consequent=replace(THEN, updates=((GONE, A),))
     ),
     "update with 'main.G.b', never computed": model(BRANCH, updates=((W, B),)),

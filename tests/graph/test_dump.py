@@ -95,7 +95,7 @@ def test_text_without_bodies(model):
     assert dump.text(model, bodies=False).split("\n") == [*lines[:3], *lines[-2:]]
 
 
-def test_text_with_machine_types(model):
+def test_text_with_dtypes(model):
     typed = replace(model, machine_types=assign(model, defaults={"real": "float16"}))
     assert dump.text(typed) == TEXT.replace("real[", "float16[")
 

@@ -113,20 +113,20 @@ def test_result_of_a_body_that_ends_in_another_tensor_has_its_type():
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"defaults": {"real": "float31"}}, "unknown machine type 'float31'", "float32"),
-        ({"defaults": {"reel": "float32"}}, "'reel' is no type of a model", "real"),
+        ({"defaults": {"real": "float31"}}, "unknown dtype 'float31'", "float32"),
+        ({"defaults": {"reel": "float32"}}, "'reel' is not a type of a model", "real"),
         (
             {"defaults": {"int": "float32"}},
-            "'float32' is no machine type for the type int",
+            "'float32' is not a dtype for the type int",
             "int64",
         ),
         ({"named": {"main.G.X": "float32"}}, "no tensor has this name", "main.G.x"),
         (
             {"named": {"main.G.x": "int8"}},
-            "no machine type for 'main.G.x', which is real",
+            "not a dtype for 'main.G.x', which is real",
             "float16",
         ),
-        ({"named": {"x": "flaot16"}}, "unknown machine type 'flaot16'", "float16"),
+        ({"named": {"x": "flaot16"}}, "unknown dtype 'flaot16'", "float16"),
     ],
 )
 def test_what_cannot_be(options, message, hint):
@@ -136,7 +136,7 @@ def test_what_cannot_be(options, message, hint):
     assert message in problem.message and hint in problem.hint
 
 
-def test_all_wrong_names_are_told_at_once():
+def test_all_wrong_names_are_reported_at_once():
     with pytest.raises(NnefError) as caught:
         assign(graph([X], []), named={"a": "int8", "b": "int8", "x": "int8"})
     assert len(caught.value.diagnostics) == 3

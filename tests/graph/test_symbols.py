@@ -59,7 +59,7 @@ GOOD = Graph(
 
 
 def branching(symbol) -> Graph:
-    """A graph whose branch computes a tensor of a size, which is no size of the graph around."""
+    """A graph whose branch computes a tensor of a size, which is not a size of the graph around."""
     inner, result = tensor("inner", (symbol,)), tensor("result", (S,))
     branch = Graph("then", (Port("x", X),), (Port("x", X),), (operation((X,), (inner,)),))
     node = If(C, branch, Graph("else", (Port("x", X),), (Port("x", X),), ()), (result,))

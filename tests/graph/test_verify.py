@@ -137,13 +137,13 @@ BAD = {
     "input 'main.G.c' is a constant": Graph("main.G", (Port("c", c),), (), ()),
     "result 'main.G.c' is a constant": graph(operation(None, (x,), (c,)), outputs=()),
     "declared types differ": graph(replace(operation(formula()), operand_types=("T",))),
-    "'main.G.y' is no variable": graph(operation(formula()), updates=((y, y),)),
+    "'main.G.y' is not a variable": graph(operation(formula()), updates=((y, y),)),
     "update with 'main.G.z', never": graph(operation(formula()), updates=((w, z),)),
     "update of 'main.G.w' with another type": graph(operation(formula()), updates=((w, n),)),
     "'main.G.w' with another type or shape": graph(
         operation(None, (x,), (LONG,)), outputs=(), updates=((w, LONG),)
     ),
-    "body input 'main.G.z' is no operand": graph(operation(body(inputs=(z,)))),
+    "body input 'main.G.z' is not an operand": graph(operation(body(inputs=(z,)))),
     "body outputs and results differ in number": graph(operation(body(outputs=(x, x)))),
     "body output 'main.G.n' is another type": graph(operation(body(inputs=(x, n), outputs=(n,)))),
     "does not list its variables": graph(
@@ -154,10 +154,10 @@ BAD = {
     "of type bool has value 1": with_constant("bool", 1),
     "of type real has value True": with_constant("real", True),
     "of type real has value None": with_constant("real", None),
-    "captured 'main.G.z' is no constant": graph(operation(formula(captures=(z,)))),
+    "captured 'main.G.z' is not a constant": graph(operation(formula(captures=(z,)))),
     "fills are not one for each": graph(operation(formula(fills=()))),
     "fill of 'main.G.y' has type int": graph(operation(formula(fills=(Fill(y, one),)))),
-    "'main.G.x', which is no result": with_statement(store(x)),
+    "'main.G.x', which is not a result": with_statement(store(x)),
     "is &= on real": with_statement(store(operator="&=")),
     "the store into 'main.G.y' has type int": with_value(i),
     "0 subscripts for 'main.G.y' of rank 1": with_statement(store(at=())),

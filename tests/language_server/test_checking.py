@@ -75,7 +75,7 @@ def test_nothing_is_reported_in_the_standard_library() -> None:
     assert diagnostics_of(str(path), {str(path): path.read_text()}) == {str(path): []}
 
 
-def test_shapes_stand_behind_the_names_of_results() -> None:
+def test_shapes_stand_after_the_names_of_results() -> None:
     text = DIGITS.read_text("utf-8").replace("batch: int = 1", "batch: int = 5")
     found = shapes_of(str(DIGITS), {str(DIGITS): text})
     shown = {text[: each.offset].split()[-1]: each.text for each in found}

@@ -175,20 +175,20 @@ def _statement(statement: f.Statement, values: dict[Tensor, np.ndarray]) -> None
             if statement.condition is not None and not _value(statement.condition, env, values):
                 return
             steps = [
-                (s, _place(s.tensor, s.subscripts, env, values), _value(s.value, env, values))
+                (s, _location(s.tensor, s.subscripts, env, values), _value(s.value, env, values))
                 for s in statement.stores
             ]
         except _Skip:
             return
-        for store, place, value in steps:
+        for store, position, value in steps:
             array = values[store.tensor]
-            array[place] = STORE[store.operator](array[place], value)
+            array[position] = STORE[store.operator](array[position], value)
 
     loop(0, {})
 
 
-def _place(held: Tensor, subscripts: Any, env: Any, values: Any) -> tuple[int, ...]:
-    place = []
+def _location(held: Tensor, subscripts: Any, env: Any, values: Any) -> tuple[int, ...]:
+    position = []
     for subscript, extent in zip(subscripts, held.shape, strict=True):
         index = _value(subscript.index, env, values)
         if subscript.below is not None and index < 0:
@@ -197,8 +197,8 @@ def _place(held: Tensor, subscripts: Any, env: Any, values: Any) -> tuple[int, .
             index = _value(subscript.above, env, values)
         if not 0 <= index < extent:
             raise _Skip
-        place.append(index)
-    return tuple(place)
+        position.append(index)
+    return tuple(position)
 
 
 def _value(scalar: f.Scalar, env: Any, values: Any) -> Any:
@@ -219,7 +219,7 @@ def _value(scalar: f.Scalar, env: Any, values: Any) -> Any:
         case f.Lookup(items, index):
             return _value(items[_value(index, env, values)], env, values)
         case f.Load(held, subscripts):
-            return values[held][_place(held, subscripts, env, values)]
+            return values[held][_location(held, subscripts, env, values)]
 
 
 @pytest.fixture

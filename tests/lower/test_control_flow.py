@@ -82,9 +82,9 @@ def test_what_a_branch_passes_through_is_not_overwritten(m, make):
     a = m.call("add", x, x)
     before, m.made = m.made, []
     node = If(condition, m.body([a], [a]), m.body([a], [m.call("neg", a)]), (m.tensor((64,)),))
-    behind = m.call("sin", m.call("exp", m.call("sin", x)))
+    following = m.call("sin", m.call("exp", m.call("sin", x)))
     after, m.made = m.made, []
-    total = m.call("add", node.results[0], behind)
+    total = m.call("add", node.results[0], following)
     exe = make.compiled(m.graph([*before, node, *after, *m.made], [condition, x], [total]))
     data = np.linspace(-1, 1, 64, dtype="float32")
     found = exe(True, data)[0]
@@ -388,7 +388,7 @@ print(int(found[-1].min()), int(found[-1].max()), grown)
 
 
 def test_100_000_steps_take_little_stack_and_memory(tmp_path):
-    # In a folder of its own, where the installed package is found and not the checkout.
+    # In its own folder, where the installed package is found and not the checkout.
     command = [sys.executable, "-c", COSTS]
     run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     least, most, grown = run.stdout.split()

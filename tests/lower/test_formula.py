@@ -61,9 +61,9 @@ N, M = Index("i"), Index("j")
 
 def conv1d(stride: int, dilation: int, offset: int, extent: int, size: int, out: int) -> Formula:
     x, w, y = operand((extent,)), operand((size,), name="w"), result((out,))
-    place = Binary("sub", Binary("add", Binary("mul", integer(stride), N),
+    position = Binary("sub", Binary("add", Binary("mul", integer(stride), N),
                                  Binary("mul", integer(dilation), M)), integer(offset))  # fmt: skip
-    value = Binary("mul", Load(x, at(place, guarded=True)), Load(w, at(M)))
+    value = Binary("mul", Load(x, at(position, guarded=True)), Load(w, at(M)))
     step = Statement(loops(i=out, j=size), (Store(y, at(N), "+=", value),))
     return Formula((Fill(y, real(0.5)),), (step,))
 
@@ -109,8 +109,10 @@ def test_guarded_convolution_skips_what_lies_outside(
 
 def test_padding_does_not_change_a_maximum_of_negative_numbers(make):
     x, y = operand((5,)), result((7,))
-    place = Binary("add", N, Binary("sub", M, integer(2)))
-    step = Statement(loops(i=7, j=3), (Store(y, at(N), "max=", Load(x, at(place, guarded=True))),))
+    position = Binary("add", N, Binary("sub", M, integer(2)))
+    step = Statement(
+        loops(i=7, j=3), (Store(y, at(N), "max=", Load(x, at(position, guarded=True))),)
+    )
     formula = Formula((Fill(y, real(-np.inf)),), (step,))
     data = {x: -1.0 - RNG.random(5).astype("float32")}
     (found,) = make.run_formula(formula, data)
@@ -155,14 +157,14 @@ def test_computed_left_sides_that_can_be_turned_around_are_plain(make):
 
 def test_scatter_runs_in_order_so_that_the_last_write_counts(make):
     x, index, y = operand((6,)), operand((6,), "int", "index"), result((4,))
-    place = Load(index, at(N))
+    position = Load(index, at(N))
     formula = Formula(
         (Fill(y, real(0.0)),),
-        (Statement(loops(i=6), (Store(y, at(place), "=", Load(x, at(N))),)),),
+        (Statement(loops(i=6), (Store(y, at(position), "=", Load(x, at(N))),)),),
     )
     assert not is_plain(formula)
-    places = np.array([3, 0, 3, 2, 0, 3], "int32")
-    check(make, formula, {x: RNG.standard_normal(6).astype("float32"), index: places})
+    positions = np.array([3, 0, 3, 2, 0, 3], "int32")
+    check(make, formula, {x: RNG.standard_normal(6).astype("float32"), index: positions})
 
 
 def test_condition_that_reads_the_output_gives_the_first_maximum(make):
@@ -198,12 +200,12 @@ def test_packed_steps_that_read_what_the_steps_before_wrote(make):
     first = Statement(
         loops(i=3, j=9), tuple(Store(each, at(N, M), "=", Load(x, at(N, M))) for each in (a, b))
     )
-    behind = at(N, Binary("add", M, integer(1)))
+    after = at(N, Binary("add", M, integer(1)))
     step = Statement(
         loops(i=3, j=8),
         (
-            Store(a, behind, "+=", Load(b, at(N, M))),
-            Store(b, behind, "+=", Binary("mul", real(0.5), Load(a, at(N, M)))),
+            Store(a, after, "+=", Load(b, at(N, M))),
+            Store(b, after, "+=", Binary("mul", real(0.5), Load(a, at(N, M)))),
         ),
     )
     check(make, Formula((Fill(a, real(0.0)), Fill(b, real(0.0))), (first, step)))
@@ -376,8 +378,8 @@ def test_conversions_truncate_and_saturate(make):
     data = np.array([-1.9, 1.9, np.nan, np.inf, -np.inf, 3e9, -3e9, 2147483520.0], "float32")
     step = Statement(loops(i=8), (Store(y, at(N), "=", Cast("int", Load(x, at(N)))),))
     (found,) = make.run_formula(Formula((Fill(y, integer(0)),), (step,)), {x: data})
-    greatest, least = 2**31 - 1, -(2**31)
-    np.testing.assert_array_equal(found, [-1, 1, 0, greatest, least, greatest, least, 2147483520])
+    largest, least = 2**31 - 1, -(2**31)
+    np.testing.assert_array_equal(found, [-1, 1, 0, largest, least, largest, least, 2147483520])
 
 
 def test_float16_is_computed_in_float32_and_narrowed_once(make):
@@ -409,9 +411,10 @@ def test_int8_wraps_once_on_store(make, scheduled):
 
 def test_narrow_maximum_of_nothing_is_the_least_int8(make):
     x, y = operand((2, 3), "int"), result((2,), "int")
-    place = Binary("sub", M, integer(9))
+    position = Binary("sub", M, integer(9))
     step = Statement(
-        loops(i=2, j=3), (Store(y, at(N), "max=", Load(x, (Subscript(N), Subscript(place, True)))),)
+        loops(i=2, j=3),
+        (Store(y, at(N), "max=", Load(x, (Subscript(N), Subscript(position, True)))),),
     )
     (found,) = make.run_formula(
         Formula((Fill(y, integer(-np.inf)),), (step,)),
@@ -452,8 +455,8 @@ def formulas(draw) -> Formula:
         if draw(st.booleans()):
             value = Select(Binary("lt", draw(scalar), integer(2)), value, draw(scalar))
         condition = Binary("ne", draw(scalar), integer(1)) if draw(st.booleans()) else None
-        places = tuple(Subscript(draw(scalar), True) for _ in range(2))
-        store = Store(y, places, operator, value)
+        positions = tuple(Subscript(draw(scalar), True) for _ in range(2))
+        store = Store(y, positions, operator, value)
         statements.append(Statement(loops(**extents), (store,), (), condition))
     return Formula((Fill(y, integer(draw(st.integers(-3, 3)))),), tuple(statements))
 

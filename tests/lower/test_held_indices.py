@@ -100,7 +100,7 @@ SHALLOW = nested("x[({}) % n,]", 5)
             False,
         ),
         "guarded": (f"y[i,] = x[|{SHALLOW} + 20|,], i < n", False),
-        "behind a guard": (f"y[i,] = x[x[|{SHALLOW} + 20|,],], i < n", False),
+        "after a guard": (f"y[i,] = x[x[|{SHALLOW} + 20|,],], i < n", False),
         "stored at": (f"y[x[x[{SHALLOW} + 20,] % n,] % n,] = i, i < n", True),
     }.values(),
 )

@@ -71,7 +71,7 @@ CASES = {
                      conv(X4, W3, B5, (1, 1), NONE, (2, 2))),
     "conv_automatic": ("nn.conv(x0, x1, x2)", [X4, W3, B5],
                        conv(X4, W3, B5, (1, 1), ((1, 1), (1, 1)))),
-    # total = (floor(9 / 2) - 1) * 2 + 4 - 9 = 1 and (3 - 1) * 2 + 4 - 7 = 1: behind, or in front
+    # total = (floor(9 / 2) - 1) * 2 + 4 - 9 = 1 and (3 - 1) * 2 + 4 - 7 = 1: after, or in front
     "conv_upper": ("nn.conv{stride=2}(x0, x1)", [X4, W := real(5, 4, 4, 4)],
                    conv(X4, W, None, (2, 2), ((0, 1), (0, 1)))),
     "conv_lower": ("nn.conv{stride=2, padding_align='LOWER'}(x0, x1)", [X4, W],

@@ -39,7 +39,7 @@ def lowered(graph: Graph, variables=None, **options) -> tvm.IRModule:
     return lower(graph, machine_types=assign(graph), variables=variables or {}, **options)
 
 
-def test_packs_are_parameters_with_unique_names_and_attributes_tell_them(make):
+def test_packs_are_parameters_with_unique_names_and_attributes_list_them(make):
     a, b, c = (make.tensor(name, (2,)) for name in "abc")
     graph = Graph("G", (Port("x", (a, b)), Port("x_0", c)), (Port("y", (b, a)), Port("z", c)), ())
     main = lowered(graph)["main"]

@@ -1,4 +1,4 @@
-"""Comparisons of what is no number, plain and negated, alone and fused: as IEEE 754 has them.
+"""Comparisons of NaN, plain and negated, alone and fused: as IEEE 754 has them.
 
 TVM takes ``not x < y`` for ``y <= x``, ``x == x`` for true and ``x - x`` for zero; no formula, and
 no mapping, may come out as such.
@@ -89,7 +89,7 @@ with np.errstate(all="ignore"):
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_no_number_compares_as_in_numpy(family: str, route: Any) -> None:
+def test_nan_compares_as_in_numpy(family: str, route: Any) -> None:
     rows = FAMILIES[family]
     text = model(rows)
     if route == "reference":

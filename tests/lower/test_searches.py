@@ -26,7 +26,7 @@ ROW, PAIR = "y: int[s];", "y: int[1]..(2);"
 STEP = "y[i] = 0, i < s; y[i] := j, i < s, j < z |"
 
 SEARCHES = {
-    "greatest": (ROW, f"{STEP} x[i, j] > x[i, y[i]];"),
+    "largest": (ROW, f"{STEP} x[i, j] > x[i, y[i]];"),
     "least": (ROW, f"{STEP} x[i, j] < x[i, y[i]];"),
     "turned round": (ROW, f"{STEP} x[i, y[i]] < x[i, j];"),
     "of an expression": (ROW, f"{STEP} `abs`(x[i, j]) * w[j] > `abs`(x[i, y[i]]) * w[y[i]];"),
@@ -93,7 +93,7 @@ def test_what_a_search_finds(name):
         np.testing.assert_array_equal(result, wanted)
 
 
-def test_a_search_of_nothing_finds_the_first_place():
+def test_a_search_of_nothing_finds_the_first_position():
     """Where a run makes the searched dimension empty; -x is searched by another strategy than x."""
     texts = [
         (MODEL.split("graph")[0].format(outputs=outputs, lower=lower)

@@ -32,13 +32,13 @@ def rows(length, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(("length", "count"), SIZES)
-def test_first_places(length, count, largest, dtype):
+def test_first_positions(length, count, largest, dtype):
     data = rows(length, dtype)
     kernel = sorting_function((1, ROWS, length), count, dtype, Sort(largest))
     found = runtime_tensor(np.zeros((1, ROWS, count), "int32"))
     compile_kernel(kernel, resolve("native"))(runtime_tensor(data[None]), found)
     keys = np.where(np.isnan(data), np.inf, -data if largest else data)
-    # What is no number comes behind all that are.
+    # NaN comes after all numbers.
     expected = np.stack(
         [np.lexsort((key, np.isnan(row))) for key, row in zip(keys, data, strict=True)]
     )

@@ -21,7 +21,7 @@ def w() -> Tensor:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_main_takes_and_returns_the_state_behind_all_else(m, w, keep):
+def test_main_takes_and_returns_the_state_after_all_else(m, w, keep):
     x, fixed = m.input(), Tensor("main.G.fixed", "real", (), "variable")
     following = m.call("add", w, x)
     scaled = m.call("mul", w, fixed)

@@ -1,4 +1,4 @@
-"""Symbols in what is lowered: intervals, places, kernels, functions, and operators of users."""
+"""Symbols in what is lowered: intervals, positions, kernels, functions, and operators of users."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.places import place
+from tvm_nnef.lower.positions import position_of
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate
 from tvm_nnef.symbolic import dimensions, trees
@@ -108,17 +108,17 @@ def test_what_is_certainly_in_bounds(scalar, extent, expected) -> None:
 
 def test_the_digits_of_a_position_may_be_symbols() -> None:
     row = Binary("add", Binary("mul", Index("i"), number(S)), Index("j"))
-    found = place(row, statement(i=3, j=S))
+    found = position_of(row, statement(i=3, j=S))
     assert found is not None
     assert [(term.index, trees.text(term.coefficient)) for term in found.terms] == [
         ("i", "s"),
         ("j", "1"),
     ]
-    assert place(row, statement(i=3, j=T)) is None
-    assert place(Binary("add", Index("i"), Index("j")), statement(i=S, j=S)) is None
+    assert position_of(row, statement(i=3, j=T)) is None
+    assert position_of(Binary("add", Index("i"), Index("j")), statement(i=S, j=S)) is None
 
 
-def test_a_kernel_is_told_what_no_shape_tells() -> None:
+def test_a_kernel_takes_the_symbols_that_no_shape_has() -> None:
     twice = dimensions.mul(S, 2)
     assert untold([(twice, 3)]) == [S]
     assert untold([(twice, S), (3,)], [T, 1.5, True]) == [T]
@@ -144,7 +144,7 @@ def first(count):
     return lowering
 
 
-def test_a_users_function_may_decide_an_extent() -> None:
+def test_a_users_function_may_decide_a_dimension() -> None:
     executable = tvm_nnef.build(TEXT, lowerings={"main.pick": first(3)}, progress=False)
     for size in (2, 10):
         x = np.arange(size, dtype="float32")
@@ -154,7 +154,7 @@ def test_a_users_function_may_decide_an_extent() -> None:
 def test_what_a_users_function_decides_is_within_its_bound() -> None:
     executable = tvm_nnef.build(TEXT, lowerings={"main.pick": first(6)}, progress=False)
     assert len(executable(np.ones(4, "float32"))[0]) == 4
-    with pytest.raises(NnefError, match=r"extent y_0 = 6 is beyond its bound 4"):
+    with pytest.raises(NnefError, match=r"dimension y_0 = 6 is beyond its bound 4"):
         executable(np.ones(7, "float32"))
 
 
@@ -189,9 +189,9 @@ def test_all_that_a_users_function_decides_agrees() -> None:
 
     x = np.ones(10, "float32")
     assert [array.shape for array in built([3], [3, 6])(x)] == [(3,), (3, 6)]
-    with pytest.raises(NnefError, match=r"'main\.G\.z': extent k is 3, not 4"):
+    with pytest.raises(NnefError, match=r"'main\.G\.z': dimension k is 3, not 4"):
         built([3], [4, 6])(x)
-    with pytest.raises(NnefError, match=r"'main\.G\.z': extent k \* 2 is 6, not 5"):
+    with pytest.raises(NnefError, match=r"'main\.G\.z': dimension k \* 2 is 6, not 5"):
         built([3], [3, 5])(x)
 
 
@@ -247,7 +247,7 @@ def index_scalars(draw):
 
 @st.composite
 def formulas(draw):
-    """A formula over ``x``, all of whose extents, and some of whose numbers, are symbols."""
+    """A formula over ``x``, all of whose dimensions, and some of whose numbers, are symbols."""
     shapes = [tuple(draw(st.sampled_from(EXTENTS)) for _ in range(2)) for _ in range(2)]
     x = Tensor("main.G.x", "int", shapes[0], "input")
     y = Tensor("main.G.y", "int", shapes[1], "result")
@@ -264,8 +264,8 @@ def formulas(draw):
         loops = tuple(Loop(Index(name), number(draw(st.sampled_from(EXTENTS)))) for name in "ijk")
         taken = Load(x, (subscript(), subscript()))
         condition = Binary("ne", draw(index_scalars()), number(1)) if draw(st.booleans()) else None
-        places = tuple(Subscript(draw(index_scalars()), True) for _ in range(2))
-        statements.append(Statement(loops, (Store(y, places, operator, taken),), (), condition))
+        positions = tuple(Subscript(draw(index_scalars()), True) for _ in range(2))
+        statements.append(Statement(loops, (Store(y, positions, operator, taken),), (), condition))
     first = number(draw(st.sampled_from([0, 2, A])))
     return x, y, Formula((Fill(y, first),), tuple(statements))
 

@@ -39,7 +39,7 @@ def row(bench: Any, name: str, *ratios: float) -> Any:
     return bench.Row(name, runs, 1e-6, 2.0, 1 << 30, 100 << 20, 500_000)
 
 
-def test_the_summary_has_the_mean_who_is_behind_and_who_failed(bench: Any) -> None:
+def test_the_summary_has_the_mean_what_is_slower_and_what_failed(bench: Any) -> None:
     found = [row(bench, "a", 2.0, 0.9), row(bench, "b", 0.5, 1.6), bench.Failure("c", "why")]
     assert list(bench.summary(found, [1, 2], OTHERS[:1])) == [
         "1 thread(s), beside ORT: geometric mean 1.00, after idling 2.00",
@@ -85,7 +85,7 @@ def test_a_model_that_cannot_be_built_ends_with_the_reason(bench: Any, tmp_path:
     file = tmp_path / "bad.onnx"
     file.write_text("garbage")
     files = {"file": str(file), "library": "unused", "inputs": "unused"}
-    with pytest.raises(bench.Failed, match=r"bad\.onnx: error: this is no ONNX model"):
+    with pytest.raises(bench.Failed, match=r"bad\.onnx: error: this is not an ONNX model"):
         bench.in_process("build", **files, dynamic=False)
 
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from tvm_nnef import extremes
+from tvm_nnef import min_max
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.measurement.kernels import random_arguments
@@ -46,7 +46,7 @@ def exponential() -> Any:
 def maxima() -> Any:
     x = te.placeholder((4, 6), name="x")
     k = te.reduce_axis((0, 6), name="k")
-    larger = te.comm_reducer(extremes.greater, extremes.least)
+    larger = te.comm_reducer(min_max.maximum, min_max.min_value)
     return function(x, te.compute((4,), lambda i: larger(x[i, k] * x[i, k], axis=k)))
 
 
@@ -68,9 +68,9 @@ def order_of_few() -> Any:
     return sorting_function((3, 100), 9, "float32", Sort(largest=True, above=0.5))
 
 
-def place_of_greatest() -> Any:
+def argmax() -> Any:
     x = te.placeholder((4, 6), name="x")
-    return function(x, extremes.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
+    return function(x, min_max.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def place_of_greatest() -> Any:
         (matmul, Work(60, 4 * (6 + 15 + 10))),
         # Nothing but copies: 8 of the elements of the table are needed, and 2 places.
         (gather, Work(0, 4 * (8 + 2 + 8))),
-        # Tests of indices are no operations on elements.
+        # Tests of indices are not operations on elements.
         (padded, Work(0, 4 * (6 + 8))),
         # A subtraction, an exponential and a division for each element.
         (exponential, Work(12, 4 * 8)),
@@ -93,7 +93,7 @@ def place_of_greatest() -> Any:
         (order, Work(3 * (100 + 7 * 3), 4 * (3 * 100 + 3 * 7))),
         (order_of_few, Work(3 * (100 + 9 * 4), 4 * (300 + 27))),
         # The max of all elements, a choice by each, the min of what is chosen; a choice a result.
-        (place_of_greatest, Work(3 * 24 + 4, 4 * 24 + 8 * 4)),
+        (argmax, Work(3 * 24 + 4, 4 * 24 + 8 * 4)),
     ],
     ids=[
         "matmul",
@@ -142,7 +142,7 @@ def test_random_ints_are_elements_that_are_there_and_as_different_as_may_be(
     assert set(arguments[1].numpy().tolist()) == expected
 
 
-def test_a_loop_that_data_end_has_no_work_that_can_be_told() -> None:
+def test_a_loop_that_data_end_has_no_work_that_is_known() -> None:
     i = tirx.decl_buffer((1,), "int32", "i", layout=None)
     body = tirx.While(i[0] < 4, tirx.BufferStore(i, i[0] + 1, [0]))
     assert work_of(tvm.tirx.PrimFunc([i], body), {}) is None

@@ -432,7 +432,7 @@ def test_shapes_of_inputs_are_checked(shape: str) -> None:
         ({"dtypes": {"x": "complex64"}}, "complex64"),
         ({"dtypes": {"x": "int32"}}, "of type scalar, which is not int32"),
         ({"converters": {"rellu": print}}, "no operation 'rellu'"),
-        ({"converters": {"relu": 3}}, "is no function"),
+        ({"converters": {"relu": 3}}, "is not a function"),
         ({"vendor": "tracd"}, "'tracd'"),
     ],
 )

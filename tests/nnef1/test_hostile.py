@@ -1,4 +1,4 @@
-"""Documents that are damaged or hostile: an error with a place, within time and memory."""
+"""Documents that are damaged or hostile: an error with a location, within time and memory."""
 
 from __future__ import annotations
 

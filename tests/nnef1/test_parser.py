@@ -1,4 +1,4 @@
-"""Reading NNEF 1 text: the grammar of appendix A, precedence, and errors with their places."""
+"""Reading NNEF 1 text: the grammar of appendix A, precedence, and errors with their locations."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def faults(text: str) -> tuple[Diagnostic, ...]:
         ("graph g(x) -> (y) { y = x; } version 1.0;", 30, "order"),
     ],
 )
-def test_syntax_errors_have_places_and_hints(text: str, column: int, hint: str) -> None:
+def test_syntax_errors_have_locations_and_hints(text: str, column: int, hint: str) -> None:
     (found, *_) = faults(text)
     assert (found.line, found.column) == (1, column)
     assert hint in (found.hint or "")

@@ -76,21 +76,21 @@ MISTAKES = {
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("operator", MISTAKES)
 def test_a_wrong_converter_is_found(network: Any, operator: str, chained: bool) -> None:
-    function, name, tensor, place = MISTAKES[operator]
+    function, name, tensor, position = MISTAKES[operator]
     model = tvm_nnef.convert(network, converters={operator: function})
     report = compared(model, network, chained=chained)
     row = report.first_difference
     assert row is not None
     assert row.origin is not None
     assert (row.origin.node, row.origin.operator, row.origin.tensor) == (name, operator, tensor)
-    assert [each.agrees for each in report.rows] == [True] * (place - 1) + [False]
+    assert [each.agrees for each in report.rows] == [True] * (position - 1) + [False]
     shown = str(report)
     assert f"'{tensor}' of ONNX node '{name}' ({operator})" in shown
-    assert f"tensor {place} of 5" in shown
+    assert f"tensor {position} of 5" in shown
     assert json.loads(json.dumps(report.to_json()))["rows"][-1]["source"]["node"] == name
 
 
-def test_what_a_node_was_converted_to_is_told_with_lines(network: Any) -> None:
+def test_what_a_node_was_converted_to_is_reported_with_lines(network: Any) -> None:
     model = tvm_nnef.convert(network, converters={"ThresholdedRelu": _threshold})
     report = compared(model, network)
     row = report.first_difference
@@ -110,8 +110,8 @@ def test_a_node_without_a_name_has_a_number(network: Any) -> None:
     assert row.origin.node == "number 1"
 
 
-def test_branches_and_open_extents(make_model: Any) -> None:
-    """The results of a branch are compared; extents are those of the inputs that are given."""
+def test_branches_and_dynamic_dimensions(make_model: Any) -> None:
+    """The results of a branch are compared; dimensions are those of the inputs that are given."""
 
     def body(operator: str) -> Any:
         value = onnx.helper.make_tensor_value_info("r", 1, None)

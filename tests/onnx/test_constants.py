@@ -1,4 +1,4 @@
-"""Constant nodes become variables whatever their size, type and place, or numbers in the text."""
+"""Constant nodes become variables of any size, type and position, or numbers in the text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGE = 70_001
 """More than 2**16, which constant folding does not compute."""
 DTYPES = ("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
           "uint16", "uint32", "uint64", "bool")  # fmt: skip
-PLACES = np.array([1, LARGE - 1, 3])
+POSITIONS = np.array([1, LARGE - 1, 3])
 
 
 def numbers(dtype: str = "float32") -> np.ndarray:
@@ -37,7 +37,7 @@ def picked(make_model: Any, *nodes: Any, dtype: str = "float32", **more: Any) ->
     inputs, outputs = [("i", "int64", [3])], [("y", dtype, [3])]
     model = tvm_nnef.convert(make_model([*nodes, picks], inputs, outputs, **more))
     assert len(model.variables) == 1
-    return tvm_nnef.evaluate(model, PLACES)[0]
+    return tvm_nnef.evaluate(model, POSITIONS)[0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -48,10 +48,10 @@ def test_large_constants_of_every_type(make_model: Any, dtype: str) -> None:
     number = onnx.numpy_helper.from_array(array).data_type
     proto.graph.output[0].type.tensor_type.elem_type = number
     model = tvm_nnef.convert(proto)
-    (found,) = tvm_nnef.evaluate(model, PLACES)
+    (found,) = tvm_nnef.evaluate(model, POSITIONS)
     assert list(model.variables) == ["main.net.c"]
     assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array[PLACES])
+    np.testing.assert_array_equal(found, array[POSITIONS])
 
 
 @pytest.mark.parametrize(("attribute", "dtype"), [
@@ -61,20 +61,20 @@ def test_large_constants_in_other_attributes(make_model: Any, attribute: str, dt
     array = numbers(dtype)
     value: Any = array.tolist()
     if attribute == "sparse_value":
-        places = np.flatnonzero(array)
+        positions = np.flatnonzero(array)
         value = helper.make_sparse_tensor(
-            onnx.numpy_helper.from_array(array[places]),
-            onnx.numpy_helper.from_array(places),
+            onnx.numpy_helper.from_array(array[positions]),
+            onnx.numpy_helper.from_array(positions),
             [LARGE],
         )
     found = picked(make_model, node("Constant", [], ["c"], **{attribute: value}), dtype=dtype)
-    np.testing.assert_array_equal(found, array[PLACES])
+    np.testing.assert_array_equal(found, array[POSITIONS])
 
 
 def test_an_identity_of_a_large_initializer(make_model: Any) -> None:
     copy = node("Identity", ["w"], ["c"])
     found = picked(make_model, copy, constants={"w": numbers()})
-    np.testing.assert_array_equal(found, numbers()[PLACES])
+    np.testing.assert_array_equal(found, numbers()[POSITIONS])
 
 
 def test_a_large_constant_of_one_value_is_not_stored(make_model: Any) -> None:
@@ -84,7 +84,7 @@ def test_a_large_constant_of_one_value_is_not_stored(make_model: Any) -> None:
                        [("y", "float32", [3])], {"s": shape})  # fmt: skip
     model = tvm_nnef.convert(proto)
     assert not model.variables
-    np.testing.assert_array_equal(tvm_nnef.evaluate(model, PLACES)[0], [2.5] * 3)
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, POSITIONS)[0], [2.5] * 3)
 
 
 def graph_of(nodes: Any, inputs: Any, outputs: Any) -> Any:
@@ -103,8 +103,8 @@ def test_large_constants_in_branches(make_model: Any) -> None:
     proto = make_model([node("If", ["b"], ["y"], **bodies)], inputs, [("y", "float32", [3])])
     model = tvm_nnef.convert(proto)
     for condition, shift in ((True, 0), (False, 10)):
-        (found,) = tvm_nnef.evaluate(model, np.array(condition), PLACES)
-        np.testing.assert_array_equal(found, numbers()[PLACES] + shift)
+        (found,) = tvm_nnef.evaluate(model, np.array(condition), POSITIONS)
+        np.testing.assert_array_equal(found, numbers()[POSITIONS] + shift)
 
 
 def test_large_constants_in_loops(make_model: Any) -> None:
@@ -117,8 +117,8 @@ def test_large_constants_in_loops(make_model: Any) -> None:
                        [("n", "int64", []), ("x", "float32", [3]), ("i", "int64", [3])],
                        [("y", "float32", [3])])  # fmt: skip
     x = np.ones(3, np.float32)
-    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(proto), np.array(4), x, PLACES)
-    np.testing.assert_array_equal(found, x + 4 * numbers()[PLACES])
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(proto), np.array(4), x, POSITIONS)
+    np.testing.assert_array_equal(found, x + 4 * numbers()[POSITIONS])
 
 
 def test_large_constants_in_functions(make_model: Any) -> None:
@@ -127,8 +127,8 @@ def test_large_constants_in_functions(make_model: Any) -> None:
     body = [constant(numbers()), node("Gather", ["c", "i"], ["y"])]
     imports = [helper.make_opsetid("", 17)]
     proto.functions.append(helper.make_function("own", "Table", ["i"], ["y"], body, imports))
-    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(proto), PLACES)
-    np.testing.assert_array_equal(found, numbers()[PLACES])
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(proto), POSITIONS)
+    np.testing.assert_array_equal(found, numbers()[POSITIONS])
 
 
 @pytest.mark.parametrize(("attributes", "words"), [
@@ -138,7 +138,7 @@ def test_large_constants_in_functions(make_model: Any) -> None:
     ({"value": helper.make_tensor("t", onnx.TensorProto.FLOAT8E4M3FN, [1], [1.0])},
      "its attribute 'value': .* elements of type float8e4m3fn"),
 ])  # fmt: skip
-def test_what_is_no_constant(make_model: Any, attributes: Any, words: str) -> None:
+def test_what_is_not_a_constant(make_model: Any, attributes: Any, words: str) -> None:
     proto = make_model([node("Constant", [], ["y"], **attributes)], [], [("y", "float32", [1])])
     with pytest.raises(NnefError, match=words):
         tvm_nnef.convert(proto)

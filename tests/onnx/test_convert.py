@@ -1,4 +1,4 @@
-"""What a user meets: names, types, refusals, converters of their own, files, the command line."""
+"""The user's view: names, types, unsupported models, custom converters, files, commands."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_external_data_is_read_beside_the_model(make_model: Any, tmp_path: Path)
         tvm_nnef.convert(file)
 
 
-def test_machine_types_are_those_of_the_source(make_model: Any, tmp_path: Path) -> None:
+def test_dtypes_are_those_of_the_source(make_model: Any, tmp_path: Path) -> None:
     proto = make_model(
         [
             node("Cast", ["x"], ["h"], to=onnx.TensorProto.FLOAT16),
@@ -123,7 +123,7 @@ def test_machine_types_are_those_of_the_source(make_model: Any, tmp_path: Path) 
         np.testing.assert_array_equal(found[2], [[2], [2]])
 
 
-def test_everything_that_cannot_be_converted_is_told_at_once(make_model: Any) -> None:
+def test_everything_that_cannot_be_converted_is_reported_at_once(make_model: Any) -> None:
     proto = make_model(
         [
             node("Frobnicate", ["x"], ["a"], name="first", domain="own"),
@@ -159,7 +159,7 @@ def test_a_user_may_bring_a_converter(make_model: Any, way: str) -> None:
     np.testing.assert_array_equal(tvm_nnef.evaluate(onnx_model, X)[0], -3 * X)
 
 
-def test_open_extents_need_a_number_or_a_bound(make_model: Any) -> None:
+def test_dynamic_dimensions_need_a_number_or_a_bound(make_model: Any) -> None:
     proto = make_model(
         [node("Relu", ["x"], ["y"])], [("x", "float32", ["n", 3])], [("y", "float32", ["n", 3])]
     )
@@ -172,7 +172,7 @@ def test_open_extents_need_a_number_or_a_bound(make_model: Any) -> None:
         tvm_nnef.convert(proto, input_shapes={"x": (2, 3), "y": (1,)})
 
 
-def test_extents_flow_through_shape_arithmetic(make_model: Any) -> None:
+def test_dimensions_flow_through_shape_arithmetic(make_model: Any) -> None:
     """As torch exports a reshape: [batch, time, 8] to [batch, time * 2, 4] and back by -1."""
     int64 = np.int64
     proto = make_model(
@@ -206,7 +206,7 @@ def test_extents_flow_through_shape_arithmetic(make_model: Any) -> None:
         np.testing.assert_array_equal(found[1], x)
 
 
-def test_data_may_decide_on_extents(make_model: Any) -> None:
+def test_data_may_decide_on_dimensions(make_model: Any) -> None:
     proto = make_model(
         [node("NonZero", ["x"], ["i"]), node("Transpose", ["i"], ["t"]),
          node("GatherND", ["x", "t"], ["v"])],
@@ -266,7 +266,7 @@ def test_the_command_writes_a_model(
         (".", "no 'main.sknd'"),
     ],
 )
-def test_what_is_no_model(
+def test_what_is_not_a_model(
     source: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -285,8 +285,8 @@ def test_what_is_brought_along_is_what_is_used(make_model: Any) -> None:
     )
 
 
-def test_extents_are_tensors_where_a_run_needs_them(make_model: Any) -> None:
-    """Joined with a tensor of the run, and carried by a loop, an extent becomes a tensor."""
+def test_dimensions_are_tensors_where_a_run_needs_them(make_model: Any) -> None:
+    """Joined with a tensor of the run, and carried by a loop, a dimension becomes a tensor."""
     info = onnx.helper.make_tensor_value_info
     body = onnx.helper.make_graph(
         [node("Add", ["state", "state"], ["doubled"])],
@@ -371,7 +371,7 @@ def test_bounds_of_each_dimension(reshaped: Any, name: str) -> None:
     ({"n": 4, "y": ()}, r"the bound of 'y' cannot be \(\)", "from 1 on"),
     (-3, "bounds cannot be -3", "from 1 on"),
 ])  # fmt: skip
-def test_what_is_no_bound(reshaped: Any, bounds: Any, words: str, hint: str) -> None:
+def test_what_is_not_a_bound(reshaped: Any, bounds: Any, words: str, hint: str) -> None:
     with pytest.raises(NnefError, match=words) as caught:
         tvm_nnef.convert(reshaped, bounds=bounds)
     assert hint in (caught.value.diagnostics[0].hint or "")
@@ -399,7 +399,7 @@ def test_no_two_operators_that_are_brought_along_have_one_name(
         library._entries.cache_clear()
 
 
-def test_a_loop_gathers_as_many_items_as_data_decide(make_model: Any) -> None:
+def test_a_loop_gathers_a_data_dependent_number_of_items(make_model: Any) -> None:
     """Doubles until the sum is 100; gives each state on the way."""
     info = onnx.helper.make_tensor_value_info
     body = onnx.helper.make_graph(

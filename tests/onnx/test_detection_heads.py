@@ -97,8 +97,8 @@ def boxes(net: Network, distances: str, points: str, strides: str) -> str:
     mean = net.array(np.arange(BINS).reshape(1, BINS, 1, 1), "float32")
     expected = net("Conv", net("Softmax", bins, axis=1), mean)
     sides = net("Reshape", expected, net.array([0, 4, -1]))
-    before, behind = net("Split", sides, outputs=2, axis=1)
-    low, high = net("Sub", points, before), net("Add", points, behind)
+    before, after = net("Split", sides, outputs=2, axis=1)
+    low, high = net("Sub", points, before), net("Add", points, after)
     centre = net("Div", net("Add", low, high), net.array(2, "float32"))
     return net("Mul", net("Concat", centre, net("Sub", high, low), axis=1), strides)
 

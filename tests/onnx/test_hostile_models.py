@@ -1,4 +1,4 @@
-"""What is no model, or a damaged or a hostile one: a diagnostic that tells what, never a traceback.
+"""Files that are not models, damaged and hostile models: a diagnostic, never a traceback.
 
 The files of a model may come from anywhere: nothing outside of its folder may be read.
 """
@@ -44,18 +44,18 @@ def _no_model(_: Any) -> bytes:
 
 FILES: dict[str, tuple[Callable[[Any], bytes], str]] = {
     "nothing": (lambda _: b"", "the file is empty"),
-    "text": (_no_model, "no ONNX model"),
-    "an archive": (lambda _: b"PK\x03\x04" + b"\0" * 60, "no ONNX model"),
-    "half a model": (lambda proto: proto.SerializeToString()[:-40], "no ONNX model"),
+    "text": (_no_model, "not an ONNX model"),
+    "an archive": (lambda _: b"PK\x03\x04" + b"\0" * 60, "not an ONNX model"),
+    "half a model": (lambda proto: proto.SerializeToString()[:-40], "not an ONNX model"),
     "no UTF-8": (lambda proto: proto.SerializeToString().replace(b"product", b"pro\xffuct"),
-                 "names that are no text"),
+                 "names that are not text"),
     "a model without a graph": (lambda _: onnx.ModelProto(ir_version=8).SerializeToString(),
                                 "has no graph"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_that_are_no_models(product: Any, tmp_path: Path, name: str) -> None:
+def test_files_that_are_not_models(product: Any, tmp_path: Path, name: str) -> None:
     make, words = FILES[name]
     file = tmp_path / "m.onnx"
     file.write_bytes(make(product))
@@ -63,7 +63,7 @@ def test_files_that_are_no_models(product: Any, tmp_path: Path, name: str) -> No
         tvm_nnef.convert(file)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").mkdir()
     with pytest.raises(NnefError, match="cannot be read"):
         tvm_nnef.convert(tmp_path / "m.onnx")
@@ -120,8 +120,8 @@ WEIGHT = "graph.initializer.0"
 DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "weight too short": (_set(f"{WEIGHT}.raw_data", b"123"), "tensor 'w' cannot be read"),
     "weight too long": (_set(f"{WEIGHT}.raw_data", b"1" * 60), "tensor 'w' cannot be read"),
-    "negative extent": (_set(f"{WEIGHT}.dims.0", -3), r"its shape is \[-3, 4\]"),
-    "huge extent": (_set(f"{WEIGHT}.dims.0", 10**12), "tensor 'w' cannot be read"),
+    "negative dimension": (_set(f"{WEIGHT}.dims.0", -3), r"its shape is \[-3, 4\]"),
+    "huge dimension": (_set(f"{WEIGHT}.dims.0", 10**12), "tensor 'w' cannot be read"),
     "unknown type": (_set(f"{WEIGHT}.data_type", 99), "elements of type number 99"),
     "strings": (_set(f"{WEIGHT}.data_type", 8), "elements of type string"),
     "output of nothing": (_set("graph.output.0.name", "z"), "nothing gives the output 'z'"),
@@ -129,7 +129,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "operator without a name": (_set("graph.node.0.op_type", ""), "there is no converter"),
     "future opset": (_set("opset_import.0.version", 9999), "opset 9999; this onnx knows 1 to"),
     "negative opset": (_set("opset_import.0.version", -1), "opset -1; this onnx knows 1 to"),
-    "no opset": (lambda proto: proto.ClearField("opset_import"), "does not say of which opset"),
+    "no opset": (lambda proto: proto.ClearField("opset_import"), "does not say about which opset"),
     "no outputs": (lambda proto: proto.graph.ClearField("output"), "no outputs"),
     "no nodes": (lambda proto: proto.graph.ClearField("node"), "nothing gives the output 'y'"),
     "node twice": (_twice("node"), "'y' is given twice"),
@@ -160,7 +160,7 @@ def test_damaged_models(product: Any, name: str) -> None:
 
 @pytest.fixture
 def external(product: Any, tmp_path: Path) -> Callable[..., Path]:
-    """The model in a folder of its own, its weight wherever the entries say."""
+    """The model in its own folder, its weight wherever the entries say."""
     folder = tmp_path / "model"
     (folder / "sub").mkdir(parents=True)
     for file in (folder / "w.bin", folder / "sub" / "w.bin", tmp_path / "secret.bin"):
@@ -188,18 +188,18 @@ def test_external_data_are_read_from_an_offset(
 
 
 EXTERNAL: dict[str, tuple[dict[str, object], str]] = {
-    "above": ({"location": "../secret.bin"}, "no name of a file in the model's folder"),
-    "up and down": ({"location": "sub/../../secret.bin"}, "no name of a file"),
-    "absolute": ({"location": "/etc/passwd"}, "no name of a file"),
-    "a drive": ({"location": "C:\\secret.bin"}, "no name of a file"),
-    "backslashes": ({"location": "..\\secret.bin"}, "no name of a file"),
-    "no location": ({}, "no name of a file"),
-    "a zero": ({"location": "a\0b"}, "no name of a file"),
-    "a folder": ({"location": "sub"}, "is no plain file"),
+    "above": ({"location": "../secret.bin"}, "not a name of a file in the model's folder"),
+    "up and down": ({"location": "sub/../../secret.bin"}, "not a name of a file"),
+    "absolute": ({"location": "/etc/passwd"}, "not a name of a file"),
+    "a drive": ({"location": "C:\\secret.bin"}, "not a name of a file"),
+    "backslashes": ({"location": "..\\secret.bin"}, "not a name of a file"),
+    "no location": ({}, "not a name of a file"),
+    "a zero": ({"location": "a\0b"}, "not a name of a file"),
+    "a folder": ({"location": "sub"}, "is not a plain file"),
     "not there": ({"location": "v.bin"}, "is not there"),
     "beyond the end": ({"location": "w.bin", "offset": 9}, "has 56 bytes, but it needs 48 from 9"),
     "negative offset": ({"location": "w.bin", "offset": -8}, "its offset in the file is '-8'"),
-    "no number": ({"location": "w.bin", "offset": "x"}, "its offset in the file is 'x'"),
+    "not a number": ({"location": "w.bin", "offset": "x"}, "its offset in the file is 'x'"),
     "huge offset": ({"location": "w.bin", "offset": 10**30}, "its offset in the file"),
     "a name of 300 letters": ({"location": "a" * 300}, "cannot be read: File name too long"),
     "wrong length": ({"location": "w.bin", "length": 44}, "needs 48 bytes, but 44 are declared"),

@@ -33,8 +33,8 @@ def multiple(ours: Callable[[], object], theirs: Callable[[], object], most: flo
     """The quotient of the least times of both, in turns; further turns only where it is beyond."""
     least = [math.inf, math.inf]
     for turn in range(ROUNDS):
-        for place, action in enumerate((ours, theirs)):
-            least[place] = min(least[place], seconds(action))
+        for position, action in enumerate((ours, theirs)):
+            least[position] = min(least[position], seconds(action))
         if turn and least[0] <= most * least[1]:
             break
     return least[0] / least[1]

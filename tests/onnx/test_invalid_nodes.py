@@ -94,12 +94,12 @@ def test_a_converter_of_ones_own_may_have_attributes_of_its_own() -> None:
     np.testing.assert_array_equal(y, 2 * x)
 
 
-def test_all_are_told_at_once_in_branches_and_functions_and_behind_others() -> None:
+def test_all_are_reported_at_once_in_branches_and_functions_and_after_others() -> None:
     def branch(*nodes: Any) -> Any:
         return onnx.helper.make_graph(list(nodes), "b", [], [info("r", 1, None)])
 
     then = branch(node("Frobnicate", ["x"], ["t"], name="in then"),
-                  node("Selu", ["t"], ["r"], name="behind it", gama=1.0))  # fmt: skip
+                  node("Selu", ["t"], ["r"], name="after it", gama=1.0))  # fmt: skip
     otherwise = branch(node("Whiten", ["x"], ["r"], name="in else", domain="own"))
     function = onnx.helper.make_function(
         "own", "F", ["a"], ["b"],
@@ -111,12 +111,12 @@ def test_all_are_told_at_once_in_branches_and_functions_and_behind_others() -> N
         node("Gelu", ["x"], ["g"], name="gelu", approximate="fast"),
         node("F", ["g"], ["h"], name="call", domain="own"),
         node("Add", ["h", "i"], ["y"], name="nothing wrong"),
-        node("Zork", ["y"], ["z"], name="behind all"),
+        node("Zork", ["y"], ["z"], name="after all"),
     ]
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(_model(nodes, ("y", "z"), [function]))
     messages = [each.message for each in caught.value.diagnostics]
     assert [text.partition("'")[2].partition("'")[0] for text in messages] == [
-        "in then", "behind it", "in else", "gelu", "in function__1", "behind all",
+        "in then", "after it", "in else", "gelu", "in function__1", "after all",
     ]  # fmt: skip
     assert all(each.hint for each in caught.value.diagnostics)

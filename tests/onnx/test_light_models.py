@@ -31,7 +31,7 @@ def _weight(name: str, shape: tuple[int, ...], random: np.random.Generator) -> n
 
 
 def _randomized(name: str) -> Any:
-    """The model with random weights in place of the constants that it makes, and its logits."""
+    """The model with random weights instead of the constants that it makes, and its logits."""
     model, random = onnx.load(FOLDER / f"light_{name}.onnx"), np.random.default_rng(0)
     shapes = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     made = [node for node in model.graph.node if node.op_type == "ConstantOfShape"]

@@ -1,4 +1,4 @@
-"""How much memory conversions take: below three times the weights, in a process of their own."""
+"""How much memory conversions take: below three times the weights, in their own process."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def both(make_model: Any) -> Callable[..., tuple[Any, Any]]:
 
 
 def layer(number: int, read: str, width: int = 4) -> tuple[list[Any], dict[str, np.ndarray], str]:
-    """Five nodes with two weights of their own, as torch names them; what it gives."""
+    """Five nodes with their own two weights, as torch names them; what it gives."""
     path, weights = f"/net/layer.{number}", f"net.layer.{number}"
     nodes = [
         node("MatMul", [read, f"{weights}.up.weight"], [f"{path}/up/MatMul_output_0"]),
@@ -169,7 +169,7 @@ def test_two_blocks_that_alternate(make_model: Any, both: Any) -> None:
         nodes += more
         arrays |= weights
         if number % 2:
-            between = [f"t{number}_{place}" for place in range(5)]
+            between = [f"t{number}_{position}" for position in range(5)]
             kinds = ("Sigmoid", "Tanh", "Exp", "Neg", "Abs")
             for kind, result in zip(kinds, between, strict=True):
                 nodes.append(node(kind, [read], [result]))
@@ -231,7 +231,7 @@ UNEQUAL: Mapping[str, Callable[[list[Any]], None]] = {
 
 
 @pytest.mark.parametrize("what", UNEQUAL)
-def test_what_is_not_equal_is_no_block(make_model: Any, both: Any, what: str) -> None:
+def test_what_is_not_equal_is_not_a_block(make_model: Any, both: Any, what: str) -> None:
     nodes, read = [], "x"
     for number in range(2):
         results = [f"/l.{number}/{each}" for each in "abcde"]
@@ -247,7 +247,7 @@ def test_what_is_not_equal_is_no_block(make_model: Any, both: Any, what: str) ->
     assert blocks(both(proto, X)[0]) == []
 
 
-def test_machine_types_are_those_of_the_source_inside(make_model: Any, both: Any) -> None:
+def test_dtypes_are_those_of_the_source_inside(make_model: Any, both: Any) -> None:
     """Blocks of float16 that count in int8, which wraps around; float32 ones are another block."""
     nodes: list[Any] = []
     for dtype, read in (("FLOAT16", "h"), ("FLOAT", "x")):
@@ -300,8 +300,8 @@ def test_numbers_of_elements_may_differ(make_model: Any, both: Any) -> None:
     assert "e: real[2, d];" in text(model)
 
 
-def test_open_extents_are_told_by_inputs_or_given(make_model: Any, both: Any) -> None:
-    """Layers reshape to [n, 2, 2] and back; where no input tells n, it is an attribute."""
+def test_dynamic_dimensions_are_inferred_from_inputs_or_given(make_model: Any, both: Any) -> None:
+    """Layers reshape to [n, 2, 2] and back; if no input has n, it is an attribute."""
     nodes = [
         node("Shape", ["x"], ["shape"]),
         node("Gather", ["shape", "zero"], ["n"]),
@@ -398,7 +398,8 @@ def test_many_nodes_take_little_time(make_model: Any, period: int) -> None:
     kinds = ("Relu", "Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Sin")
     count = 6_000
     nodes = [
-        node(kinds[place % period % 7], [f"t{place}"], [f"t{place + 1}"]) for place in range(count)
+        node(kinds[position % period % 7], [f"t{position}"], [f"t{position + 1}"])
+        for position in range(count)
     ]
     proto = make_model(nodes, [("t0", "float32", [2])], [(f"t{count}", "float32", [2])])
     spent = []

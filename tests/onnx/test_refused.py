@@ -56,7 +56,7 @@ def test_types_and_operators(proto: Any, message: str, hint: str) -> None:
     assert hint in (found.hint or "")
 
 
-def test_inputs_that_are_no_tensors() -> None:
+def test_inputs_that_are_not_tensors() -> None:
     value = onnx.helper.make_value_info("x", SEQUENCE)
     result = onnx.helper.make_tensor_value_info("y", FLOAT, None)
     graph = onnx.helper.make_graph(
@@ -64,7 +64,7 @@ def test_inputs_that_are_no_tensors() -> None:
     )
     with pytest.raises(NnefError, match="only tensors can be converted") as caught:
         tvm_nnef.convert(onnx.helper.make_model(graph))
-    assert "inputs of their own" in (caught.value.diagnostics[0].hint or "")
+    assert "their own inputs" in (caught.value.diagnostics[0].hint or "")
 
 
 def test_optionals_that_are_known() -> None:

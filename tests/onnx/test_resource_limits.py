@@ -38,8 +38,8 @@ def model(
 
 
 def sparse(*dims: int) -> Any:
-    value, place = helper.make_tensor("s", 1, [1], [2.0]), helper.make_tensor("p", 7, [1], [0])
-    return helper.make_sparse_tensor(value, place, list(dims))
+    value, position = helper.make_tensor("s", 1, [1], [2.0]), helper.make_tensor("p", 7, [1], [0])
+    return helper.make_sparse_tensor(value, position, list(dims))
 
 
 def _reshaped_to_a_shape() -> Any:
@@ -214,7 +214,7 @@ def test_shapes_that_an_operator_does_not_expect() -> None:
 
 
 @pytest.mark.parametrize("opset", [11, 13])
-def test_a_slice_at_computed_places_inside_a_loop(opset: int) -> None:
+def test_a_slice_at_computed_positions_inside_a_loop(opset: int) -> None:
     """The declared shape of what the body gives decides on that of the slice."""
     info = helper.make_tensor_value_info
     # Since opset 13 the axis is a constant, here one outside of the body.

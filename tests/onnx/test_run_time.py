@@ -228,7 +228,7 @@ EXTENTS: Mapping[str, Case] = {
               ceil_mode=1, count_include_pad=1)],
         [IMAGE], [[x] for x in IMAGES], [FULL],
     ),
-    "RoiAlign, greatest of as many samples as there are": Case(
+    "RoiAlign, largest of as many samples as there are": Case(
         [node("RoiAlign", "x r b", mode="max", output_height=2, output_width=3)],
         [IMAGE, ("r", "f4", ("k", 4)), ("b", "i8", ("k",))],
         [[IMAGES[1], np.array([[0, 0, 3, 5], [1, 1, 1, 2]], "f4"), ints(1, 0)],
@@ -525,7 +525,7 @@ ARGUMENTS: Mapping[str, Case] = {
 
 
 def model_of(case: Case) -> Any:
-    """The ModelProto of a case; its outputs have ranks and no extents."""
+    """The ModelProto of a case; its outputs have ranks and no dimensions."""
 
     def value(name: str, dtype: str, shape: Sequence[int | str] | None) -> Any:
         number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

@@ -84,7 +84,7 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 127)]
 )
-def test_products_of_the_extremes_are_exact(dtype: str, zero: int) -> None:
+def test_products_of_the_max_and_min_are_exact(dtype: str, zero: int) -> None:
     limits = np.iinfo(dtype)
     x, w = (RANDOM.choice(np.array([limits.min, limits.max], dtype), s) for s in ((3, 65), (65, 9)))
     zeros = {"xz": np.array(zero, dtype), "wz": np.array(zero, dtype)}
@@ -99,11 +99,11 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("extent", "length"), [(1, 1), (13, 13), (16, 11), (9, 32)])
+@pytest.mark.parametrize(("size", "length"), [(1, 1), (13, 13), (16, 11), (9, 32)])
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_are_products(name: str, extent: int, length: int, dtype: str) -> None:
+def test_transforms_are_products(name: str, size: int, length: int, dtype: str) -> None:
     attributes = TRANSFORMS[name]
-    x = RANDOM.standard_normal((3, extent, 2, 1 if "onesided" in attributes else 2)).astype(dtype)
+    x = RANDOM.standard_normal((3, size, 2, 1 if "onesided" in attributes else 2)).astype(dtype)
     made = model("DFT", {"x": x}, {"n": np.int64(length), "a": np.int64(1)}, dtype, **attributes)
     signal = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
     function = np.fft.ifft if "inverse" in attributes else np.fft.fft

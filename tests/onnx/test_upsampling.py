@@ -1,4 +1,4 @@
-"""Which resizings repeat each element, by what ONNX says of the places."""
+"""Which resizings repeat each element, by what ONNX says about the positions."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_powers_of_ints_are_exact(base, exponent, expected):
 
 
 @pytest.mark.parametrize("exponent", [-1.0, 0.5, 1.0, 2.0, 3.0])
-def test_one_exponent_for_all_is_no_other_power(exponent):
+def test_one_exponent_for_all_is_not_another_power(exponent):
     data = reals(-math.inf, -0.0, 4.0, math.inf)
     at_zero = math.pow(-0.0, exponent) if exponent > 0 else -math.inf
     expected = [
@@ -128,7 +128,7 @@ def test_rounding_keeps_the_sign_of_zero():
     assert np.signbit(apply("round", reals(-0.0, -0.3, 0.3))).tolist() == [True, True, False]
 
 
-def test_minima_and_maxima_keep_what_is_no_number():
+def test_minima_and_maxima_keep_nan():
     for function in ("min", "max"):
         found = apply(function, reals(math.nan, 1, math.nan), reals(1, math.nan, math.nan))
         assert np.isnan(found).all()

@@ -124,7 +124,7 @@ def test_a_branch_may_capture_variables_and_constants_as_inputs_and_give_packs(c
 
 
 @pytest.mark.parametrize(("c", "expected"), [(True, 0.1), (False, 0.2)])
-def test_branches_of_different_machine_types_give_that_of_the_result(c, expected):
+def test_branches_of_different_dtypes_give_that_of_the_result(c, expected):
     flag, x, y, z = given("c", "bool"), given("x"), given("y"), tensor("z")
     model = graph((flag, x, y), (z,), If(flag, graph((x,), (x,)), graph((y,), (y,)), (z,)))
     types = assign(model, named={"x": "float16", "y": "float64"})
@@ -219,7 +219,7 @@ def test_a_condition_reads_index_and_item_of_its_step(post_test):
 def scanned(length, count=None, extra=()):
     """``s, ps, is = with s = 0 for x : xs, z : zs do..(i -> count) { t = s + x * z; t, t, i }``.
 
-    The scan outputs are the partial sums and the index; they are absent where the count is data.
+    The scan outputs are the partial sums and the index; they are absent if the count is data.
     """
     xs, zs = (tuple(given(f"{name}:{n}", shape=VECTOR) for n in range(length)) for name in "xz")
     start = tensor("start", shape=VECTOR, role="constant", value=0.0)
@@ -295,7 +295,7 @@ def test_loops_and_branches_inside_each_other():
     assert run(model, 9, 11) == (expected,)
 
 
-def test_carried_tensors_change_places_at_once():
+def test_carried_tensors_are_swapped_at_once():
     a0, b0, a, b = (given(name) for name in ("a0", "b0", "a", "b"))
     results = (tensor("ya"), tensor("yb"))
     node = loop(graph((a, b), (b, a)), results, carried=(a, b), initial=(a0, b0), count=3)
@@ -303,7 +303,7 @@ def test_carried_tensors_change_places_at_once():
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("int8", 200 - 256), ("int32", 200)])
-def test_carried_tensors_keep_their_machine_type(dtype, expected):
+def test_carried_tensors_keep_their_dtype(dtype, expected):
     """What comes around is converted at each step, what leaves once more."""
     model = fold(2)
     types = assign(model, named={"s0": dtype, "x": "int32", "after": "int32", "final": "int64"})
@@ -343,7 +343,7 @@ def test_memory_does_not_grow_with_the_number_of_steps():
         return found
 
     # Python's own caches fill in the first thousand steps, and somewhat later in old versions. A
-    # step that left a single array behind would cost 3000 times 100 bytes or more.
+    # step that kept a single array alive would cost 3000 times 100 bytes or more.
     assert peak(4_000) - peak(1_000) < 150_000
 
 
@@ -375,7 +375,7 @@ def test_the_condition_is_asked_once_for_each_step(post_test):
     assert seen == [*steps, "final"]
 
 
-def test_extents_that_data_decide_may_change_from_step_to_step():
+def test_data_dependent_dimensions_may_change_from_step_to_step():
     """``with s = 0 for x : xs do s + sum(nonzero(x) + 1)``: as many coordinates as there are."""
     size = dimensions.symbol("size")
     xs = tuple(given(f"xs:{n}", "int", (4,)) for n in range(3))
@@ -426,7 +426,7 @@ def test_updates_see_the_old_values_and_happen_at_once():
     assert run(model, 100.0, variables=values) == (11,)
 
 
-def test_updates_have_the_machine_type_of_the_variable_and_are_the_callers_own():
+def test_updates_have_the_dtype_of_the_variable_and_are_the_callers_own():
     x, w = given("x", shape=VECTOR), tensor("w", shape=VECTOR, role="variable")
     model = graph((x,), (), variables=(w,), updates=((w, x),))
     types = assign(model, named={"w": "float16"})

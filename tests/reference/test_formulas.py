@@ -105,8 +105,8 @@ def test_matmul_that_starts_from_a_bias(random):
 
 def test_smoothing_skips_steps_that_are_out_of_bounds(random):
     x, y = tensor("x", (9,)), tensor("y", (9,), role="result")
-    place = op("sub", op("add", i, j), 2)
-    value = op("div", load(x, guard(place)), 5.0)
+    position = op("sub", op("add", i, j), 2)
+    value = op("div", load(x, guard(position)), 5.0)
     step = Statement(loops(i=9, j=5), (Store(y, at(i), "+=", value),))
     data = random.standard_normal(9).astype("float32")
     (found,) = run(Formula(fills(y), (step,)), {x: data})
@@ -189,8 +189,8 @@ def test_scatter_last_write_wins(random):
     values = random.standard_normal((50, 3)).astype("float32")
     (found,) = run(Formula(fills(y), (step,)), {index: where, updates: values})
     expected = np.zeros((6, 3), "float32")
-    for place, value in zip(where, values, strict=True):
-        expected[place] = value
+    for position, value in zip(where, values, strict=True):
+        expected[position] = value
     np.testing.assert_array_equal(found, expected)
 
 
@@ -203,9 +203,9 @@ def test_assignment_without_the_loop_on_the_left_keeps_the_last_value():
 
 def test_strided_scatter_adds_up_as_in_deconvolution(random):
     x, w, y = tensor("x", (5,)), tensor("w", (4,)), tensor("y", (11,), role="result")
-    place = op("sub", op("add", op("mul", i, 2), j), 1)
+    position = op("sub", op("add", op("mul", i, 2), j), 1)
     value = op("mul", load(x, i), load(w, j))
-    step = Statement(loops(i=5, j=4), (Store(y, at(guard(place)), "+=", value),))
+    step = Statement(loops(i=5, j=4), (Store(y, at(guard(position)), "+=", value),))
     a, b = (random.standard_normal(n).astype("float32") for n in (5, 4))
     (found,) = run(Formula(fills(y), (step,)), {x: a, w: b})
     spread = np.zeros(9)
@@ -253,7 +253,7 @@ def test_lookup_of_a_pack_at_run_time(items):
 
 
 @pytest.mark.parametrize("extents", [{"i": 0, "j": 3}, {"i": 2, "j": 0}])
-def test_empty_extents_leave_the_fill(extents):
+def test_empty_dimensions_leave_the_fill(extents):
     x, y = tensor("x", (0, 3)), tensor("y", (2,), role="result")
     step = Statement(loops(**extents), (Store(y, at(i), "+=", load(x, i, j)),))
     (found,) = run(Formula(fills(y, value=4.0), (step,)), {x: np.zeros((0, 3), "float32")})

@@ -1,4 +1,4 @@
-"""Graphs built by hand: order, packs, null, constants, composites, machine types, errors."""
+"""Graphs built by hand: order, packs, null, constants, composites, dtypes, errors."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_half_precision_accumulates_in_single_precision():
     assert found.dtype == "float16" and found == 4096
 
 
-def test_machine_types_of_the_graph_itself_are_used(sums):
+def test_dtypes_of_the_graph_itself_are_used(sums):
     types = assign(sums, defaults={"real": "float64"})
     assert evaluate(replace(sums, machine_types=types), [X], W)[0].dtype == "float64"
 
@@ -180,7 +180,7 @@ def test_machine_types_of_the_graph_itself_are_used(sums):
         (np.zeros((2, 2), int), np.zeros((2, 0))),
     ],
 )
-def test_nonzero_defines_the_extent_that_data_decide(data, expected):
+def test_nonzero_defines_the_data_dependent_dimension(data, expected):
     count = dimensions.symbol("count")
     x = tensor("main.G.x", (2, 2), "int", "input")
     index, double = (tensor(f"main.G.{name}", (2, count), "int") for name in "ij")
@@ -194,7 +194,7 @@ def test_nonzero_defines_the_extent_that_data_decide(data, expected):
     assert found[0].dtype == "int32"
 
 
-def test_an_unknown_intrinsic_is_an_error_with_a_place():
+def test_an_unknown_intrinsic_is_an_error_with_a_location():
     x, y = tensor("main.G.x", role="input"), tensor("main.G.y")
     step = operation((x,), (y,), None, "rand.normal", (SPAN,))
     with pytest.raises(NnefError, match=r"main.sknd:1:5: .*rand\.normal") as caught:
@@ -202,7 +202,7 @@ def test_an_unknown_intrinsic_is_an_error_with_a_place():
     assert "layout.nonzero" in caught.value.diagnostics[0].hint
 
 
-def test_reading_out_of_bounds_is_an_error_with_a_place_and_the_way_there():
+def test_reading_out_of_bounds_is_an_error_with_a_location_and_the_way_there():
     x, index, y = (tensor(f"main.G.{name}", (3,), role="input") for name in ("x", "index", "y"))
     index = tensor("main.G.index", (3,), "int", "input")
     y = tensor("main.G.y")
@@ -287,7 +287,7 @@ def test_packs_that_do_not_fit(value, message):
         evaluate(graph({"p": pack}, {"p": pack}, []), [value], {})
 
 
-def test_all_that_is_wrong_with_the_inputs_is_told_at_once():
+def test_all_that_is_wrong_with_the_inputs_is_reported_at_once():
     x, y = (tensor(f"main.G.{name}", role="input") for name in "xy")
     with pytest.raises(NnefError) as caught:
         evaluate(graph({"x": x, "y": y}, {"x": x}, []), [X[:1], X[:2]], {})

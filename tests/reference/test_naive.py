@@ -92,14 +92,14 @@ class Naive:
             names[local.name] = self.value(local.value, names)
         go = statement.condition is None or self.value(statement.condition, names)
         writes = [
-            (store, self.place(store, names), self.value(store.value, names))
+            (store, self.position(store, names), self.value(store.value, names))
             for store in statement.stores
         ]
-        for store, place, value in writes if go else []:
+        for store, position, value in writes if go else []:
             array = self.arrays[store.tensor]
-            array[place] = wrapped(STORE[store.operator](array[place], value))
+            array[position] = wrapped(STORE[store.operator](array[position], value))
 
-    def place(self, access, names):
+    def position(self, access, names):
         return tuple(
             self.subscript(subscript, extent, names)
             for subscript, extent in zip(access.subscripts, access.tensor.shape, strict=True)
@@ -136,13 +136,13 @@ class Naive:
             case Lookup(items, index):
                 return [self.value(item, names) for item in items][self.value(index, names)]
             case Load():
-                return self.arrays[scalar.tensor][self.place(scalar, names)]
+                return self.arrays[scalar.tensor][self.position(scalar, names)]
         raise AssertionError(scalar)
 
 
 @st.composite
 def scalars(draw, leaves, readable, depth):
-    """An int scalar over some leaves, with loads of some tensors in it."""
+    """An int scalar over some leaf scalars, with loads of some tensors in it."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(
             st.sampled_from(leaves) | st.builds(Constant, st.just("int"), st.integers(-3, 3))
@@ -252,9 +252,9 @@ def test_the_order_of_repeated_targets_is_that_of_the_loops():
     i, j = Index("i"), Index("j")
     y = Tensor("y", "int", (3,), "result")
     for loops in itertools.permutations([Loop(i, Constant("int", 4)), Loop(j, Constant("int", 5))]):
-        place = modulo(Binary("add", i, j), 3)
+        position = modulo(Binary("add", i, j), 3)
         value = Binary("add", Binary("mul", i, Constant("int", 10)), j)
-        step = Statement(tuple(loops), (Store(y, (Subscript(place),), "=", value),))
+        step = Statement(tuple(loops), (Store(y, (Subscript(position),), "=", value),))
         formula = Formula((Fill(y, Constant("int", 0)),), (step,))
         found = formulas.run(formula, Block({}, DTYPES, {}))[y]
         np.testing.assert_array_equal(found, Naive(formula, {}).arrays[y].astype("int32"))

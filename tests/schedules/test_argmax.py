@@ -9,7 +9,7 @@ import pytest
 from tvm import relax, te, tirx
 
 import tvm_nnef
-from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.min_max import arg_reduction
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ SHAPES = {
     "one column": ((67, 1), [0]),
     "planes": ((2, 9, 7, 11), [1]),
     "short rows of two axes": ((3, 9, 2, 3), [2, 3]),
-    "two axes behind": ((4, 9, 16), [1, 2]),
+    "two axes after": ((4, 9, 16), [1, 2]),
     "two axes between": ((2, 3, 5, 19), [1, 2]),
     "all": ((7, 13), [0, 1]),
     "long": ((1, 100003), [1]),
@@ -89,7 +89,7 @@ TYPES = ("float64", "float16", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16
 
 
 def check(kernels, cases, target="native"):
-    """Builds searches by name, as shape, axes, dtype, whether for the greatest, result dtype."""
+    """Builds searches by name, as shape, axes, dtype, whether for the largest, result dtype."""
     built = {
         name: (search(axes, largest, result), [(shape, dtype)])
         for name, (shape, axes, dtype, largest, result) in cases.items()
@@ -127,7 +127,7 @@ def test_all_dtypes(kernels):
 
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
-OPEN = {
+DYNAMIC = {
     "rows": ((N, 37), [1], [(1, 37), (5, 37)]),
     "long_rows": ((3, N), [1], [(3, 0), (3, 1), (3, 5), (3, 63), (3, 64), (3, 65), (3, 1009)]),
     "columns": ((N, M), [0], [(1, 1), (5, 3), (64, 15), (9, 16), (7, 131)]),
@@ -137,11 +137,11 @@ OPEN = {
 
 
 def test_dynamic_dimensions(kernels):
-    cases = {name: (search(axes), [shape]) for name, (shape, axes, _) in OPEN.items()}
+    cases = {name: (search(axes), [shape]) for name, (shape, axes, _) in DYNAMIC.items()}
     mod = kernels.scheduled(kernels.functions(cases))
     assert not kernels.strategies(mod) & SLOW
     machine = kernels.machine(mod)
-    for name, (_, axes, shapes) in OPEN.items():
+    for name, (_, axes, shapes) in DYNAMIC.items():
         for shape in shapes:
             x = awkward(shape, "float32")
             (found,) = machine[name](runtime_tensor(x))
@@ -237,7 +237,7 @@ NOWHERE = (1 << 31) - 1
 
 
 def pairs(data, order, null):
-    """The places of the greatest values of rows and these, by some order of places of equals."""
+    """The positions of the largest values of rows and these, by some order of equal ones."""
 
     def combine(a, b):
         keep = tirx.Or(a[1] > b[1], tirx.And(tirx.EQ(a[1], b[1]), order(a[0], b[0])))
@@ -251,8 +251,8 @@ def pairs(data, order, null):
 
 
 def sums(data):
-    places, values = pairs(data, tirx.LE, NOWHERE)
-    return te.compute((19,), lambda i: places(i) + values(i), name="sum")
+    positions, values = pairs(data, tirx.LE, NOWHERE)
+    return te.compute((19,), lambda i: positions(i) + values(i), name="sum")
 
 
 OTHERS = {

@@ -214,7 +214,7 @@ def gathered(axis):
 
 
 def guarded(x):
-    """Copies of parts of rows, chosen by conditions at places that are no multiples of anything."""
+    """Copies of parts of rows, chosen by conditions at positions that are multiples of nothing."""
     rows, columns = map(int, x.shape)
 
     def element(i, j):
@@ -226,21 +226,25 @@ def guarded(x):
 
 
 def sampled(limited, combine):
-    """A formula: for all channels, four neighbours of the place that a grid names, weighted."""
+    """A formula: for all channels, four neighbours of the position that a grid names, weighted."""
 
     def kernel(channels, height, width, rows, columns):
         def function(image, grid):
             steps = [te.reduce_axis((0, 2), name) for name in "ab"]
 
             def element(c, i, j):
-                places = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
+                positions = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
                 weight = grid[0, i, j] * grid[1, i, j] + steps[0].astype("float32")
                 if limited:
                     near = [tirx.max(tirx.min(p, e - 1), 0)
-                            for p, e in zip(places, (height, width), strict=True)]  # fmt: skip
+                            for p, e in zip(positions, (height, width), strict=True)]  # fmt: skip
                     return combine(image(c, *near), steps)
-                inside = te.all(*(p >= 0 for p in places), places[0] < height, places[1] < width)
-                value = te.if_then_else(inside, weight * image(c, *places), te.const(0, "float32"))
+                inside = te.all(
+                    *(p >= 0 for p in positions), positions[0] < height, positions[1] < width
+                )
+                value = te.if_then_else(
+                    inside, weight * image(c, *positions), te.const(0, "float32")
+                )
                 return combine(value, steps)
 
             total = te.compute((channels, rows, columns), element, name="total")
@@ -252,7 +256,7 @@ def sampled(limited, combine):
 
 
 def two_windows(channels, height, width):
-    """A formula: the greatest elements and the sums of powers of windows, mixed."""
+    """A formula: the largest elements and the sums of powers of windows, mixed."""
 
     def function(x):
         steps = [te.reduce_axis((0, 2), name) for name in "abcd"]
@@ -264,9 +268,9 @@ def two_windows(channels, height, width):
 
             return te.compute(shape, element, name=name)
 
-        greatest = part(te.max, lambda e: e, *steps[:2], "greatest")
+        maximum = part(te.max, lambda e: e, *steps[:2], "largest")
         total = part(te.sum, te.exp, *steps[2:], "total")
-        return te.compute(shape, lambda *i: greatest(*i) * 0.25 + total(*i) * 0.75)
+        return te.compute(shape, lambda *i: maximum(*i) * 0.25 + total(*i) * 0.75)
 
     return formula(function), [(channels, 2 * height, 2 * width)]
 
@@ -343,7 +347,7 @@ def called(function, dtype="float32", shape=None):
     return build
 
 
-def first_places(part, dtype="float32"):
+def first_positions(part, dtype="float32"):
     """The indices of the first elements of rows in order: all, or a part of them."""
 
     def kernel(*shape):
@@ -446,7 +450,7 @@ TABLE = {
             pooling("max", 3, 2, padding=1), mixed(BATCHES, CHANNELS, WIDE)),
     },
     ROWS: {
-        "greatest of rows": (arg_reductions(1), PAIRS),
+        "largest of rows": (arg_reductions(1), PAIRS),
         **{
             name: (of(function), PAIRS)
             for name, function in {
@@ -502,11 +506,11 @@ TABLE = {
     SAMPLING: {
         "guarded": (sampled(False, te.sum), GRIDS),
         "limited": (sampled(True, te.sum), GRIDS),
-        "greatest": (sampled(True, te.max), GRIDS),
+        "largest": (sampled(True, te.max), GRIDS),
     },
     PARTS: {
         "least of columns": (arg_reductions(0, largest=False), PAIRS),
-        "greatest in the middle": (arg_reductions(1), VOLUMES),
+        "largest in the middle": (arg_reductions(1), VOLUMES),
         "two kinds of windows": (two_windows, mixed(SHORT, SHORT, SIZES)),
         "softmax along another axis": (middle_softmax, mixed(SHORT, SIZES, SIZES)),
         "two results": (two_results, PAIRS),
@@ -522,9 +526,9 @@ TABLE = {
         "half way back": (ordered("y[i,j] = x[i,j]; y[i,j] += j > 0 ? y[i,j/2] : 0.0"), PAIRS),
     },
     SELECTION: {
-        "order of rows": (first_places(1), PAIRS),
-        "first ones of rows": (first_places(3), PAIRS),
-        "first ones of int32": (first_places(2, "int32"), PAIRS),
+        "order of rows": (first_positions(1), PAIRS),
+        "first ones of rows": (first_positions(3), PAIRS),
+        "first ones of int32": (first_positions(2, "int32"), PAIRS),
     },
     FALLBACK: {
         "quotients of int64": (
@@ -582,9 +586,9 @@ def test_a_strategy_changes_no_result(kernels, strategy, form, target, numbers):
 @pytest.mark.parametrize("strategy", TABLE)
 def test_the_fallback_changes_no_result_of_any_form(kernels, strategy):
     cases = {
-        f"{name}{place}": case
-        for place, form in enumerate(TABLE[strategy])
-        for name, case in kernels_of(strategy, form, slice(place % 3, place % 3 + 1)).items()
+        f"{name}{position}": case
+        for position, form in enumerate(TABLE[strategy])
+        for name, case in kernels_of(strategy, form, slice(position % 3, position % 3 + 1)).items()
     }
     fused = kernels.fused(kernels.functions(cases), "llvm")
     target = kernels.resolved("llvm")

@@ -59,9 +59,9 @@ def test_conditions_of_all_sizes(kernels, operator, target):
     } == kernels.strategies_by_function(mod)
     machine = kernels.machine(mod, target)
     for name, (shape, axes, _) in SHAPES.items():
-        for place in (0, -1):
+        for position in (0, -1):
             single = np.zeros(shape, bool)
-            single.flat[place] = True
+            single.flat[position] = True
             for x in (single, ~single):
                 (found,) = machine[name](runtime_tensor(x))
                 wanted = operator[2](x, axis=tuple(axes))
@@ -80,7 +80,7 @@ def test_what_stands_around_is_computed_in_the_same_kernel(kernels):
     np.testing.assert_array_equal(kernels.run(mod, [x, bias]), wanted)
 
 
-def test_conditions_of_a_size_that_a_run_tells(kernels):
+def test_conditions_of_a_size_known_only_at_run_time(kernels):
     n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
     cases = {
         "rows": (call(lambda data: joined(data, [1], ANY)), [((n, m), "bool")]),

@@ -29,8 +29,8 @@ def module(shape, extents, indices):
 def taken(data, extents, indices):
     """The same by NumPy, whose integer division rounds down as well."""
     where = np.meshgrid(*map(np.arange, extents), indexing="ij", sparse=True)
-    places = np.broadcast_arrays(*(index(where) for index in indices))
-    return np.broadcast_to(data[tuple(places)], extents)
+    positions = np.broadcast_arrays(*(index(where) for index in indices))
+    return np.broadcast_to(data[tuple(positions)], extents)
 
 
 CASES = {
@@ -52,7 +52,7 @@ def test_shifted_positions_are_divided_as_they_are_written(kernels, name, target
 
 @st.composite
 def gathers(draw):
-    """Extents of the result, and for each dimension of the data an index and its bound."""
+    """Dimensions of the result, and for each dimension of the data an index and its bound."""
     extents = [draw(EXTENTS) for _ in range(draw(st.integers(1, 4)))]
     indices, shape = [], []
     for _ in range(draw(st.integers(1, 3))):

@@ -1,4 +1,4 @@
-"""Extents that are known only at run time: the strategies take them, and every size is right."""
+"""Dynamic dimensions: the strategies take them, and every size is right."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ NETWORKS = {
 }  # fmt: skip
 
 AT_LEAST = {"pool_of_any_width": 4, "variance": 1}
-"""The smallest sizes that make sense, where that is not 0."""
+"""The smallest sizes that make sense, if that is not 0."""
 
 
 def built(mod):
@@ -92,7 +92,7 @@ def built(mod):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_strategies_take_symbolic_extents_and_every_size_is_right(kernels, name):
+def test_strategies_take_symbolic_dimensions_and_every_size_is_right(kernels, name):
     build, shape, expected = NETWORKS[name]
     mod = kernels.scheduled(kernels.module(build, shape(tirx.Var("n", "int64"))))
     strategies = kernels.strategies(mod)
@@ -166,7 +166,7 @@ def numbers(bounds):
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_formulas_of_symbolic_extents_are_raised(kernels, name):
+def test_formulas_of_symbolic_dimensions_are_raised(kernels, name):
     function, shapes, bounds, expected = FORMULAS[name]
     mod = kernels.scheduled(formula(function, *shapes))
     assert kernels.strategies(mod) <= {TILE, ELEMENTS}
@@ -180,7 +180,7 @@ def test_formulas_of_symbolic_extents_are_raised(kernels, name):
 
 
 @pytest.mark.parametrize("shape", [(N, 4, 8, 9), (1, 4, N, M), (N, 4, M, 6)])
-def test_a_convolution_as_a_formula_of_symbolic_extents(kernels, shape):
+def test_a_convolution_as_a_formula_of_symbolic_dimensions(kernels, shape):
     mod = kernels.scheduled(formula(windows, shape, (21, 4, 3, 3)))
     assert TILE in kernels.strategies(mod)
     main = built(mod)
@@ -200,7 +200,7 @@ expressions = st.recursive(
 
 
 def value(size, n, m):
-    """An extent at two numbers."""
+    """A dimension at two numbers."""
     if isinstance(size, int):
         return size
     values = {N: tirx.const(n, "int64"), M: tirx.const(m, "int64")}
@@ -209,7 +209,7 @@ def value(size, n, m):
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(expressions, st.integers(0, 5), st.integers(0, 5), st.sampled_from([1, 2, 3, 16]))
-def test_arithmetic_on_extents(size, n, m, divisor):
+def test_arithmetic_on_dimensions(size, n, m, divisor):
     known = value(size, n, m)
     assert value(sizes.quotient(size, divisor), n, m) == known // divisor
     assert value(sizes.quotient_above(size, divisor), n, m) == -(-known // divisor)

@@ -142,7 +142,7 @@ def test_a_dynamic_build_is_as_exact_as_a_static_one(name: str) -> None:
         assert second <= 2 * first + ULP, call
 
 
-def test_a_mean_of_planes_behind_a_convolution() -> None:
+def test_a_mean_of_planes_after_a_convolution() -> None:
     """Convolutions relayout the planes: channels are last, and sums run across them."""
     shapes = (("b", 16, "h", "w"), (16, 16, 1, 1))
     calls = {"nn.conv{padding=[0,0,0,0]}": lambda x, w: np.einsum("nchw,oc->nohw", x, w[..., 0, 0])}

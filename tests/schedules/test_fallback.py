@@ -155,7 +155,7 @@ def test_ordered_loops_are_left_alone_and_named():
     function = opaque_function("turned", [source, result], [result], [], loop)
     mod = tvm.IRModule({"turned": function})
     scheduled = run_phases(mod, TARGET, "schedule", "schedule")
-    assert schedules.report(scheduled) == [schedules.Kernel("turned", "ordered")]
+    assert schedules.report(scheduled) == [schedules.ScheduledKernel("turned", "ordered")]
     tvm.ir.assert_structural_equal(scheduled["turned"].body, function.body)
 
 
@@ -196,7 +196,7 @@ def test_kernels_without_a_schedule_are_reported():
     data = te.placeholder((4,), "float32", "x")
     copy = te.create_prim_func([data, te.compute((4,), lambda i: data[i])])
     mod = tvm.IRModule({"copy": copy})
-    assert schedules.report(mod) == [schedules.Kernel("copy", None)]
+    assert schedules.report(mod) == [schedules.ScheduledKernel("copy", None)]
     (scheduled,) = prim_functions(run_phases(mod, TARGET, "schedule", "schedule")).values()
     assert "global_symbol" not in scheduled.attrs
 

@@ -1,4 +1,4 @@
-"""Convolutions whose weights are infinite or no number here and there: padding is left out.
+"""Convolutions whose weights are infinite or NaN here and there: padding is left out.
 
 Where a window lies outside of the data nothing is multiplied, so that what a weight is there does
 not matter. Formulas and ``nn.conv`` agree in that, and run in the same loops.
@@ -17,7 +17,7 @@ import tvm_nnef
 
 @dataclass(frozen=True)
 class Case:
-    """Extents of the data, outputs, and per dimension of space a window."""
+    """Dimensions of the data, outputs, and per dimension of space a window."""
 
     data: tuple[int, ...]
     outputs: int
@@ -70,17 +70,17 @@ CASES = {
 def formula(name, case):
     """An operator that is the convolution of a case."""
     rank, depth = len(case.size), case.weights[1]
-    places = [
+    positions = [
         f"|{s} * i{n} + {d} * k{n} - {b}|" for n, (s, d, b) in enumerate(case.windows)
     ]  # fmt: skip
     steps = [f"k{n}" for n in range(rank)]
     axes = [f"i{n}" for n in range(rank)]
     channel = "d" if case.groups == 1 else f"z / {case.outputs // case.groups} * {depth} + d"
     if case.last:
-        data, weights = ["b", *places, channel], ["z", *steps, "d"]
+        data, weights = ["b", *positions, channel], ["z", *steps, "d"]
         result, shape = ["b", *axes, "z"], (case.data[0], *case.extents, case.outputs)
     else:
-        data, weights = ["b", channel, *places], ["z", "d", *steps]
+        data, weights = ["b", channel, *positions], ["z", "d", *steps]
         result, shape = ["b", "z", *axes], (case.data[0], case.outputs, *case.extents)
     bounds = [f"b < {case.data[0]}", f"z < {case.outputs}", f"d < {depth}"]
     bounds += [f"i{n} < {extent}" for n, extent in enumerate(case.extents)]
@@ -169,16 +169,16 @@ def test_nothing_outside_of_the_data_is_multiplied(tmp_path):
             np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-OPEN = {
+DYNAMIC = {
     # the channel that is read, the shape of the weights, and the sizes without those of space
     "dense": ("d", "16,6,3,3", Case((2, 6, 1, 1), 16, (3, 3), (1, 1), (1, 1), (1, 1))),
     "depthwise": ("z", "6,1,3,3", Case((2, 6, 1, 1), 6, (3, 3), (1, 1), (1, 1), (1, 1), 6)),
 }
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", DYNAMIC)
 def test_nothing_outside_of_data_of_any_height_and_width_is_multiplied(name):
-    channel, weights, case = OPEN[name]
+    channel, weights, case = DYNAMIC[name]
     loaded = tvm_nnef.load_model(
         f"""operator conv {{ @input {{ x: real[n,c,h,v]; f: real[o,e,p,q]; }}
           @output {{ y: real[n,o,h,v]; }}

@@ -133,7 +133,7 @@ BETWEEN = {
     ],
 }  # fmt: skip
 
-BEHIND = {
+AFTER = {
     "sum_over_space": [lambda y: relax.op.sum(y, [2, 3])],
     "sum_over_channels": [lambda y: relax.op.sum(y, [1])],
     "flatten": [lambda y: relax.op.reshape(y, (2, -1))],
@@ -159,9 +159,9 @@ def test_what_stands_between_convolutions_runs_channels_last(kernels, name):
     )
 
 
-@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.parametrize("name", AFTER)
 def test_the_original_order_comes_back_where_it_is_needed(kernels, name):
-    mod = network([conv, relax.op.nn.relu, *BEHIND[name]])
+    mod = network([conv, relax.op.nn.relu, *AFTER[name]])
     (x,) = kernels.values((2, 4, 6, 8))
     found, expected = kernels.plain(channels_last(mod), [x]), kernels.plain(mod, [x])
     assert found.shape == expected.shape

@@ -1,4 +1,4 @@
-"""Relax operators whose kernels are made here: infinities and what is no number."""
+"""Relax operators whose kernels are made here: infinities and NaN."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_no_number_stays(name: str) -> None:
+def test_nan_stays(name: str) -> None:
     function, arrays, expected = CASES[name]
     found = run(function, *map(np.asarray, arrays))
     np.testing.assert_array_equal(found, expected)
@@ -83,10 +83,10 @@ def pools() -> list[tuple[str, Any, Any, dict[str, Any]]]:
     ]
 
 
-def greatest(
+def largest(
     x: Any, pool_size: Any, strides: Any = (), dilation: Any = (), padding: Any = ()
 ) -> Any:
-    """The greatest element of each window of the dimensions behind the first two."""
+    """The largest element of each window of the dimensions after the first two."""
     d = len(pool_size)
     strides, dilation = strides or [1] * d, dilation or [1] * d
     padding = padding or [0] * 2 * d
@@ -104,7 +104,7 @@ def greatest(
 @pytest.mark.parametrize("last", [False, True])
 def test_pooling(number: int, last: bool) -> None:
     name, x, layout, attributes = pools()[number]
-    expected = greatest(x, **attributes)
+    expected = largest(x, **attributes)
     if last:
         x, expected = (np.moveaxis(each, 1, -1).copy() for each in (x, expected))
         layout = layout[0] + layout[2:] + "C"

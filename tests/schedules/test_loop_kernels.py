@@ -74,7 +74,7 @@ COUNTED = """
     z = with s = h do..(p) { b = nn.linear(s, R); t = math.tanh(b); yield t; };
     y = math.add(z, 0.0);
 """
-CONDITION_BEHIND = """
+CONDITION_AFTER = """
     z = with s = h do { b = nn.linear(s, R); t = math.mul(b, 0.5); yield t; }
         while { m = math.abs(s); k = math.max_reduce{axes=[0,1], squeeze=true}(m);
                 q = math.gt(k, 0.0001); yield q; };
@@ -152,7 +152,7 @@ def test_a_loop_of_awkward_sizes_computes_what_the_virtual_machine_does(
 
 @pytest.mark.parametrize("name", ["counted", "condition"])
 def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
-    body, more = (COUNTED, "p: int[];") if name == "counted" else (CONDITION_BEHIND, "")
+    body, more = (COUNTED, "p: int[];") if name == "counted" else (CONDITION_AFTER, "")
     loaded = model(graph(body, 3, f"y: real[3,{N}];", more))
     assert "cpu.loop" in strategies(loaded)
     executable, x, h = tvm_nnef.build(loaded), random(T, 3, C), random(3, N)

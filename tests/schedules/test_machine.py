@@ -38,7 +38,7 @@ def test_vectors_and_registers(name):
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("rows", [1, 2, 7, 49, 3136])
 @pytest.mark.parametrize("columns", [1, 3, 10, 64, 1000])
-def test_tiles_fit_the_registers_and_the_extents(name, rows, columns):
+def test_tiles_fit_the_registers_and_the_dimensions(name, rows, columns):
     machine = cpu_model(resolve(name))
     lanes = machine.lanes(32)
     width = tiles.packed_width(rows, columns, 32, machine)
@@ -49,7 +49,7 @@ def test_tiles_fit_the_registers_and_the_extents(name, rows, columns):
     assert width % lanes == 0 or columns <= width < 2 * max(columns, 1)
 
 
-def test_rows_that_the_cache_maps_to_one_place_are_few():
+def test_rows_that_the_cache_maps_to_one_set_are_few():
     machine = cpu_model(resolve("x86-64-v4"))
     assert tiles.rows_for(3136, 2, machine, row_bytes=4096) < machine.l1_ways
     assert tiles.rows_for(3136, 2, machine, row_bytes=4160) > machine.l1_ways

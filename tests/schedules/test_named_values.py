@@ -56,7 +56,7 @@ def test_integers_that_are_read_again_and_again(kernels, dtype):
 
 
 def test_what_is_guarded_is_not_loaded(kernels):
-    """Elements in front of a buffer are asked for by no lane, however far away they are."""
+    """Elements before a buffer are asked for by no lane, however far away they are."""
     distance = 1 << 40
 
     def shifted(x):

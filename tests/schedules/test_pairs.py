@@ -37,9 +37,9 @@ def product(weights, offset, turned=False):
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_are_exact_at_the_limits(kernels, target, depth, turned):
     generator = np.random.default_rng(depth)
-    extremes = np.array([-(1 << 15), (1 << 15) - 1, 0, -1], "int16")
+    limits = np.array([-(1 << 15), (1 << 15) - 1, 0, -1], "int16")
     shapes = [(depth, 19), (23, depth)] if turned else [(23, depth), (depth, 19)]
-    x, w = (generator.choice(extremes, shape) for shape in shapes)
+    x, w = (generator.choice(limits, shape) for shape in shapes)
     mod = kernels.module(product(w, 0, turned), x.shape, dtype="int16")
     made = kernels.scheduled(mod, TARGETS[target])
     assert any("pair" in variable.name_hint for variable in made.get_global_vars())
@@ -61,7 +61,7 @@ def test_only_what_fits_is_paired(kernels, dtype, offset, weight, paired):
 
 
 @pytest.mark.parametrize("model", ["x86-64-v3", "x86-64-v4"])
-def test_instructions_take_the_place_of_multiplications(kernels, model):
+def test_instructions_replace_multiplications(kernels, model):
     target = kernels.resolved({**X86, "mcpu": model})
     mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
     library = run_phases(kernels.scheduled(mod, target), target, "bytecode", "code")
@@ -76,7 +76,7 @@ def test_other_machines_multiply_as_they_can(kernels):
     assert not any("pair" in variable.name_hint for variable in made.get_global_vars())
 
 
-def test_sums_of_sums_are_told_as_far_as_that_is_quick():
+def test_sums_of_sums_are_found_if_that_is_quick():
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((3,), "uint8"))
     with builder.function("main", [x]):

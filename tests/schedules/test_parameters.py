@@ -80,7 +80,7 @@ def test_an_exported_library_takes_its_weights_when_it_is_loaded(detached, weigh
     np.testing.assert_array_equal(loaded(x)[0], executable(x, *weights.values())[0])
 
 
-def test_wrong_weights_are_told(detached, weights):
+def test_wrong_weights_are_reported(detached, weights):
     executable = tvm_nnef.build(detached[1], progress=False)
     with pytest.raises(NnefError, match="w"):
         executable.with_parameters(np.ones(3, "float32"), *list(weights.values())[1:])

@@ -23,12 +23,12 @@ def windows(x, name):
 
 
 def mixed(x):
-    """A quarter of the greatest element of each window, and the sum of powers of the others."""
+    """A quarter of the largest element of each window, and the sum of powers of the others."""
     shape, steps, element = windows(x, "a")
-    greatest = te.compute(shape, lambda *i: te.max(element(*i), steps), name="greatest")
+    largest = te.compute(shape, lambda *i: te.max(element(*i), steps), name="largest")
     shape, others, element = windows(x, "b")
     total = te.compute(shape, lambda *i: te.sum(te.exp(element(*i)), others), name="total")
-    return te.compute(shape, lambda *i: greatest(*i) * 0.25 + total(*i) * 0.75, name="mixed")
+    return te.compute(shape, lambda *i: largest(*i) * 0.25 + total(*i) * 0.75, name="mixed")
 
 
 def spread(x):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.extremes import greater, smaller
+from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.graph.simplify import simplify
@@ -46,7 +46,7 @@ def depthwise(x, w):
 
 
 def guarded(first):
-    """A convolution of padded data whose products count from a place of the copy on."""
+    """A convolution of padded data whose products count from a position of the copy on."""
 
     def conv(x, w):
         p = padded(x, 1, 2)
@@ -290,12 +290,12 @@ def test_contractions_become_operators_that_are_equal(kernels, name):
 
 def test_windows_that_meet_no_data_give_nothing(kernels):
     shapes = [(1, 6, 5), (8, 6, 2)]
-    mod = kernels.scheduled(kernels.formula(row(7, 2, lambda x, *place: x(*place)), *shapes))
+    mod = kernels.scheduled(kernels.formula(row(7, 2, lambda x, *position: x(*position)), *shapes))
     assert not kernels.run(mod, kernels.values(*shapes)).any()
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
-def test_what_is_no_contraction_stays_as_it_is(kernels, name):
+def test_what_is_not_a_contraction_stays_as_it_is(kernels, name):
     function, shapes = LEFT_ALONE[name]
     mod = kernels.formula(function, *shapes)
     assert operators(raise_to_operators(mod)) == ["call_tir"]
@@ -325,10 +325,10 @@ ELEMENTS = {
     "chain": (
         ["subtract", "tanh", "multiply", "add"],
         each(lambda i, x, a, b: te.tanh(x(*i) - a(i[1])) * b(i[1]) + 2.0), [(4, 3), (3,), (3,)]),
-    "relu": (["maximum"], each(lambda i, x: greater(x(*i), tirx.const(0.0, "float32"))), [(2, 3)]),
+    "relu": (["maximum"], each(lambda i, x: maximum(x(*i), tirx.const(0.0, "float32"))), [(2, 3)]),
     "limits": (
         ["minimum", "maximum"],
-        each(lambda i, x, a, b: greater(smaller(x(*i), a(i[1])), b(i[0], 0))),
+        each(lambda i, x, a, b: maximum(minimum(x(*i), a(i[1])), b(i[0], 0))),
         [(2, 3), (3,), (2, 1)]),
     "functions": (
         ["floor", "abs", "sin", "add"], each(lambda i, x: te.floor(x(*i)) + te.sin(te.abs(x(*i)))),
@@ -360,7 +360,7 @@ OTHER_ELEMENTS = {
 
 
 @pytest.mark.parametrize("name", OTHER_ELEMENTS)
-def test_elements_at_other_places_stay_as_they_are(kernels, name):
+def test_elements_at_other_positions_stay_as_they_are(kernels, name):
     function, shapes = OTHER_ELEMENTS[name]
     assert operators(raise_to_operators(kernels.formula(function, *shapes))) == ["call_tir"]
 

@@ -1,4 +1,4 @@
-"""Kernels made at random over symbolic extents: right at every size, and no size crashes."""
+"""Kernels made at random over symbolic dimensions: right at every size, and no size crashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTENTS = st.sampled_from(["n", "m", "n", 1, 2, 3, 8, 17, 33])
 
 @st.composite
 def cases(draw):
-    """Extents of the result and of what is reduced, operands as lists of their axes, and more."""
+    """Dimensions of the result and of the reduction, operands as lists of their axes, and more."""
     axes = [draw(EXTENTS) for _ in range(draw(st.integers(1, 3)))]
     steps = [draw(st.sampled_from(["n", "m", 1, 3, 7])) for _ in range(draw(st.integers(0, 2)))]
     total = len(axes) + len(steps)
@@ -55,10 +55,10 @@ def built(case):
                    enumerate(steps)]  # fmt: skip
 
         def element(*indices):
-            places = [*indices, *reduced]
+            positions = [*indices, *reduced]
             value = tirx.const(1.0, "float32")
             for tensor, dimensions in zip(tensors, operands, strict=True):
-                where = [places[axis] for axis in dimensions]
+                where = [positions[axis] for axis in dimensions]
                 if reverse and dimensions[0] < len(axes):
                     where[0] = tensor.shape[0] - 1 - where[0]
                 value = value * tensor(*where)
@@ -89,7 +89,7 @@ def built(case):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(case=cases())
-def test_random_kernels_of_symbolic_extents(kernels, case):
+def test_random_kernels_of_symbolic_dimensions(kernels, case):
     mod, shapes = built(case)
     target = resolve("native")
     scheduled = run_phases(mod, target, "graph", "schedule")
@@ -103,7 +103,7 @@ def test_random_kernels_of_symbolic_extents(kernels, case):
         found = ours(*tensors).numpy()
         steps = [sizes.get(step, step) for step in case[1]]
         if 0 in steps and found.size:
-            # TVM by itself leaves memory as it was where there is nothing to reduce.
+            # TVM by itself leaves memory as it was if there is nothing to reduce.
             first = {"sum": 0.0, "max": float(np.finfo("float32").min)}[case[3]]
             wanted = np.exp(np.float32(first)) if case[4] else np.float32(first)
             np.testing.assert_allclose(found, np.full(found.shape, wanted))

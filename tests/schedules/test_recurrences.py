@@ -162,7 +162,7 @@ CASES = {
         (copy, positive)),
     "from a start in data": Case(ROWS, COPY + "y[i,j] += y[i,|j-1|]", (copy, condition),
                                  "j > n[i,]"),
-    "as far back as data tell": Case(ROWS, COPY + "y[i,j] += y[i,|j-n[i,]|]", (copy, jump)),
+    "data-dependent distance": Case(ROWS, COPY + "y[i,j] += y[i,|j-n[i,]|]", (copy, jump)),
     "into rows of data": Case(ROWS, "y[n[i,],j] += x[i,j]", (scatter,)),
     "along an axis of data": Case(
         ROWS, COPY + "y[i,j] += y[|n[0,] == 0 ? i-1 : i|,|n[0,] == 0 ? j : j-1|]",
@@ -179,7 +179,7 @@ CASES = {
 
 
 def model(cases: dict[str, Case], kind: str, *, dynamic: bool = False) -> Any:
-    """One model of all cases, each with an output of its own."""
+    """One model of all cases, each with its own output."""
     operators, ports, lines = "", {}, []
     for number, case in enumerate(cases.values()):
         rank = len(case.shape)

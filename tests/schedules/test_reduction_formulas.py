@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.extremes import greater, greatest, least, smaller
+from tvm_nnef.min_max import max_value, maximum, min_value, minimum
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.rewriting import operator_name
 
@@ -14,8 +14,8 @@ op = relax.op
 
 SUM = te.comm_reducer(lambda a, b: a + b, lambda dtype: tirx.const(0, dtype), name="sum")
 PROD = te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="prod")
-MAX = te.comm_reducer(lambda a, b: greater(a, b), least, name="max")
-MIN = te.comm_reducer(lambda a, b: smaller(a, b), greatest, name="min")
+MAX = te.comm_reducer(lambda a, b: maximum(a, b), min_value, name="max")
+MIN = te.comm_reducer(lambda a, b: minimum(a, b), max_value, name="min")
 
 
 def reduced(reducer, shape, element, *extents):

@@ -33,7 +33,7 @@ def assembler(mod, target):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_small_buffers_are_no_calls_of_the_runtime(kernels, name):
+def test_small_buffers_are_not_calls_of_the_runtime(kernels, name):
     build, shape = KERNELS[name]
     target = resolve("x86-64-v3")
     mod = kernels.scheduled(kernels.module(build, shape), target)
@@ -69,7 +69,7 @@ def test_only_small_local_buffers_go_to_the_stack(size, scope, marked):
 
 @pytest.mark.parametrize("stride", [-1, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
-def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
+def test_strided_loads_read_the_same_elements_and_nothing_after(stride, lanes):
     source = tirx.decl_buffer((256,), "float32", "x")
     first = tirx.Var("first", "int64")
     load = source[(tirx.Ramp(first, tirx.const(stride, "int64"), lanes),)]
@@ -80,29 +80,29 @@ def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
     if not isinstance(made, tirx.Shuffle):
         assert lanes < 4 or stride in (1, 5)
         return
-    places, base = [], tirx.const(100, "int64")
+    positions, base = [], tirx.const(100, "int64")
     for vector in made.vectors:
         moved = tvm_ffi.structural_map(vector.indices[0].base, (tirx.Var, lambda _: base))
         start = tvm.sym.Analyzer().simplify(moved)
-        places += [int(start) - 100 + lane for lane in range(lanes)]
-    assert [places[int(index)] for index in made.indices] == expected
-    assert min(places) >= min(expected) and max(places) <= max(expected)
+        positions += [int(start) - 100 + lane for lane in range(lanes)]
+    assert [positions[int(index)] for index in made.indices] == expected
+    assert min(positions) >= min(expected) and max(positions) <= max(expected)
 
 
 def test_loads_that_may_not_run_share_no_vectors():
     source, target = (tirx.decl_buffer((64,), "float32", name) for name in "xy")
-    place, named = tirx.Var("place", "int64"), tirx.Var("named", "float32x4")
+    position, named = tirx.Var("place", "int64"), tirx.Var("named", "float32x4")
 
     def ramp(base, stride):
         return tirx.Ramp(base, tirx.const(stride, "int64"), 4)
 
     zero = tirx.Broadcast(tirx.const(0.0, "float32"), 4)
-    guarded = tirx.if_then_else(place > 0, source[(ramp(place - 1, 2),)], zero)
-    value = named + source[(ramp(place, 2),)]
-    statements = [tirx.Bind(named, guarded), tirx.BufferStore(target, value, [ramp(place, 1)])]
+    guarded = tirx.if_then_else(position > 0, source[(ramp(position - 1, 2),)], zero)
+    value = named + source[(ramp(position, 2),)]
+    statements = [tirx.Bind(named, guarded), tirx.BufferStore(target, value, [ramp(position, 1)])]
     function = opaque_function("f", [source, target], [], [], tirx.SeqStmt(statements))
     (store,) = nodes(strided_loads.sorted_in_registers(function).body, tirx.BufferStore)
-    first = {place: tirx.const(0, "int64")}
+    first = {position: tirx.const(0, "int64")}
     for load in loads(store.value):
         base = substituted(load.indices[0].base, first)
         assert int(tvm.sym.Analyzer().simplify(base)) >= 0
@@ -118,22 +118,22 @@ def test_strided_loads_of_neighbours_share_vectors(stride, offsets, vectors):
     statements = []
     for name, offset in zip(names, offsets, strict=True):
         load = source[(tirx.Ramp(name, tirx.const(stride, "int64"), lanes),)]
-        place = tirx.Ramp(tirx.const(0, "int64"), tirx.const(1, "int64"), lanes)
+        position = tirx.Ramp(tirx.const(0, "int64"), tirx.const(1, "int64"), lanes)
         value = first + tirx.const(offset, "int64")
-        statements += [tirx.Bind(name, value), tirx.BufferStore(target, load, [place])]
+        statements += [tirx.Bind(name, value), tirx.BufferStore(target, load, [position])]
     function = opaque_function("f", [source, target], [], [], tirx.SeqStmt(statements))
     starts, read = set(), []
     for store in nodes(strided_loads.sorted_in_registers(function).body, tirx.BufferStore):
         values = {name: tirx.const(o, "int64") for name, o in zip(names, offsets, strict=True)}
-        places = []
+        positions = []
         for vector in store.value.vectors:
             base = tvm_ffi.structural_map(
                 vector.indices[0].base, (tirx.Var, lambda var, v=values: v.get(var, var))
             )
             start = int(tvm.sym.Analyzer().simplify(base))
             starts.add(start)
-            places += [start + lane for lane in range(lanes)]
-        read.append([places[int(index)] for index in store.value.indices])
+            positions += [start + lane for lane in range(lanes)]
+        read.append([positions[int(index)] for index in store.value.indices])
     assert read == [[o + stride * lane for lane in range(lanes)] for o in offsets]
     assert len(starts) == vectors
     assert min(starts) == 0 and max(starts) + lanes - 1 <= max(offsets) + stride * (lanes - 1)
@@ -143,12 +143,12 @@ def softmax_formula(x):
     """Softmax as a formula says it, with the exponentials written twice."""
     rows, columns = (int(extent) for extent in x.shape)
     step, again = (te.reduce_axis((0, columns), name) for name in "kl")
-    greatest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="greatest")
+    largest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="largest")
     total = te.compute(
-        (rows,), lambda i: te.sum(te.exp(x[i, again] - greatest[i]), axis=again), name="total"
+        (rows,), lambda i: te.sum(te.exp(x[i, again] - largest[i]), axis=again), name="total"
     )
     return te.compute(
-        (rows, columns), lambda i, j: te.exp(x[i, j] - greatest[i]) / total[i], name="softmax"
+        (rows, columns), lambda i, j: te.exp(x[i, j] - largest[i]) / total[i], name="softmax"
     )
 
 
@@ -183,7 +183,7 @@ def test_the_peak_is_what_the_vectors_of_the_machine_can_do():
     assert 0.05e9 * per_cycle < peak < 2 * 8e9 * per_cycle
 
 
-def test_a_padding_in_front_of_a_convolution_is_its_own(kernels):
+def test_a_padding_before_a_convolution_is_its_own(kernels):
     weights = np.random.default_rng(3).standard_normal((6, 4, 3, 3)).astype("float32")
 
     def build(x):

@@ -17,7 +17,7 @@ op = relax.op
 FORMS = {
     # the shape, and shapes and permutations one after the other
     "split_in_front": ((6, 35), [(6, 5, 7), [1, 2, 0]]),
-    "split_behind": ((35, 64), [[1, 0], (64, 5, 7)]),
+    "split_after": ((35, 64), [[1, 0], (64, 5, 7)]),
     "joined": ((3, 5, 34), [(15, 34), [1, 0]]),
     "channels_last": ((1, 17, 19, 32), [[0, 3, 1, 2], (1, 32, 323)]),
     "shuffle": ((2, 12, 5, 7), [(2, 3, 4, 5, 7), [0, 2, 1, 3, 4], (2, 12, 5, 7)]),
@@ -72,7 +72,7 @@ def expected(x, steps):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_every_element_is_in_its_place(kernels, dtype):
+def test_every_element_is_at_its_position(kernels, dtype):
     after = op.negative if dtype == "float32" else (lambda x: x)
     mod = kernels.functions(
         {name: (built(steps, after), [(shape, dtype)]) for name, (shape, steps) in CASES.items()}

@@ -18,17 +18,20 @@ def sampled(guarded, combine):
         steps = [te.reduce_axis((0, 2), name) for name in "ab"]
 
         def element(c, i, j):
-            places = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
+            positions = [te.floor(grid[n, i, j]).astype("int64") + steps[n] for n in range(2)]
             parts = [grid[n, i, j] - te.floor(grid[n, i, j]) for n in range(2)]
             weight = parts[0] * parts[1] + steps[0].astype("float32")
             if not guarded:
-                limits = zip(places, (height, width), strict=True)
-                near = [tirx.max(tirx.min(place, extent - 1), 0) for place, extent in limits]
+                limits = zip(positions, (height, width), strict=True)
+                near = [tirx.max(tirx.min(position, extent - 1), 0) for position, extent in limits]
                 return combine(image(c, *near), steps)
             inside = te.all(
-                *(p >= 0 for p in places), places[0] < height, places[1] < width, i >= guarded - 1
+                *(p >= 0 for p in positions),
+                positions[0] < height,
+                positions[1] < width,
+                i >= guarded - 1,
             )
-            value = weight * image(c + 1 - guarded, *places)
+            value = weight * image(c + 1 - guarded, *positions)
             return combine(te.if_then_else(inside, value, tirx.const(0.0, "float32")), steps)
 
         total = te.compute((channels, rows, columns), element, name="total")
@@ -40,7 +43,7 @@ def sampled(guarded, combine):
 CASES = {
     "guarded": (1, te.sum, (3, 5, 6), (4, 131)),
     "limited": (0, te.sum, (2, 3, 4), (3, 7)),
-    "greatest": (1, te.max, (1, 4, 4), (1, 3)),
+    "largest": (1, te.max, (1, 4, 4), (1, 3)),
 }
 
 
@@ -62,8 +65,8 @@ def test_what_a_condition_keeps_inside_is_not_read_without_it(kernels):
         step = te.reduce_axis((0, 2), "a")
 
         def element(c, j):
-            place = tirx.max(tirx.min(te.floor(grid[j - 1]).astype("int64") + step, 4), 0)
-            value = te.if_then_else(j >= 1, image(c, place), tirx.const(0.0, "float32"))
+            position = tirx.max(tirx.min(te.floor(grid[j - 1]).astype("int64") + step, 4), 0)
+            value = te.if_then_else(j >= 1, image(c, position), tirx.const(0.0, "float32"))
             return te.sum(value, [step])
 
         return te.compute((3, 9), element, name="total")

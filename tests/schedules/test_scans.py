@@ -324,7 +324,7 @@ def test_scattered_slices_are_written_in_parallel(name):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_infinities_signs_of_zero_and_what_is_no_number():
+def test_infinities_signs_of_zero_and_nan():
     rows = np.zeros((6, 70), "float32")
     rows[0] = -0.0
     rows[1, 20], rows[1, 40] = np.inf, -np.inf
@@ -397,7 +397,7 @@ def test_locals_that_are_read_again_and_again_are_computed_once():
         np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
-OPEN = """import math;
+DYNAMIC = """import math;
 operator f { @input { x: real[s,t,u]; } @output { y: real[s,t,u]; } @lower {
     y[i,j,k] = x[i,j,k], i < s, j < t, k < u;
     y[i,j,k] += (j > 0 ? y[i,j-1,k] : 0.0) + (j > 1 ? y[i,j-2,k] : 0.0), i < s, j < t, k < u; } }
@@ -407,8 +407,8 @@ graph G { @input { x: real[~|90,~|90,~|90]; }
     c = math.cumsum{axis=-1, exclusive=true, reverse=true}(x); d = f(x); } }"""
 
 
-def test_open_extents():
-    model = tvm_nnef.load_model(OPEN)
+def test_dynamic_dimensions():
+    model = tvm_nnef.load_model(DYNAMIC)
     made, kernels = compiled(model)
     assert SERIAL not in kernels.values()
     for shape in [(1, 1, 1), (2, 3, 2), (3, 1, 90), (0, 2, 3), (2, 0, 3), (2, 3, 0), (2, 67, 70)]:
@@ -428,19 +428,19 @@ def recurrences(draw):
     turned = [draw(st.booleans()) for _ in shape]
 
     def index(number, offset=0):
-        place = f"{shape[number] - 1}-{names[number]}" if turned[number] else names[number]
-        return f"{place}+{offset}" if offset else place
+        position = f"{shape[number] - 1}-{names[number]}" if turned[number] else names[number]
+        return f"{position}+{offset}" if offset else position
 
-    def place(apart):
+    def position(apart):
         found = [f"|{index(n, a)}|" if a else index(n) for n, a in enumerate(apart)]
         return ",".join(found) + "," * (len(shape) == 1)
 
-    own = place([0] * len(shape))
+    own = position([0] * len(shape))
     steps = st.sampled_from([0, 0, 0, -1, -1, 1, -2, 2, -3])
     terms = []
     for _ in range(draw(st.integers(1, 2))):
         factor = draw(st.sampled_from(["", "0.5 * ", f"x0[{own}] * 0.25 * "]))
-        terms.append(f"{factor}y[{place([draw(steps) for _ in shape])}]")
+        terms.append(f"{factor}y[{position([draw(steps) for _ in shape])}]")
     store = draw(st.sampled_from(["+=", "+=", ">=", "<="]))
     first = draw(st.sampled_from([f"x0[{own}]", f"0.5 * x0[{own}]", "1.0"]))
     return shape, f"y[{own}] = {first}; y[{own}] {store} {' + '.join(terms)}"

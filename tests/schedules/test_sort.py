@@ -22,7 +22,7 @@ KINDS = 7
 
 
 def rows(length: int, dtype: str) -> np.ndarray:
-    """Random numbers, few different ones, rising, falling, equal ones, the greatest and least."""
+    """Random numbers, few different ones, rising, falling, equal ones, the largest and least."""
     generator = np.random.default_rng(length)
     whole, rising = "int" in dtype, np.arange(length)
     least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-np.inf, np.inf)
@@ -190,18 +190,18 @@ FORMULA = """
 operator first {
     @attrib { k: int; }
     @input { x: real[b, n]; }
-    @output { ranks: int[b, n]; places: int[b, k]; }
+    @output { ranks: int[b, n]; positions: int[b, k]; }
     @lower {
         ranks[r, i] += x[r, j] > x[r, i] || (x[r, j] == x[r, i] && j < i) ? 1 : 0,
             r < b, i < n, j < n;
-        places[r, p] += ranks[r, i] == p ? i : 0,
+        positions[r, p] += ranks[r, i] == p ? i : 0,
             r < b, p < k, i < n;
     }
 }
 graph Main {
     @input { x: real[5, 90]; }
-    @output { ranks: int[5, 90]; places: int[5, 7]; }
-    @compose { ranks, places = first{k=7}(x); }
+    @output { ranks: int[5, 90]; positions: int[5, 7]; }
+    @compose { ranks, positions = first{k=7}(x); }
 }
 """
 

@@ -49,7 +49,7 @@ POOLINGS = {
 
 
 @pytest.mark.parametrize("name", POOLINGS)
-def test_poolings_behind_a_convolution(kernels, name):
+def test_poolings_after_a_convolution(kernels, name):
     def build(x):
         return POOLINGS[name](relax.op.nn.conv2d(x, weights(21, 3, 1, 1)))
 
@@ -59,11 +59,11 @@ def test_poolings_behind_a_convolution(kernels, name):
 
 @pytest.mark.parametrize("length", [5, 64, 97, 400])
 @pytest.mark.parametrize("name", ["max", "min"])
-def test_extremes_of_rows_keep_what_is_no_number(kernels, name, length):
+def test_max_and_min_of_rows_keep_nan(kernels, name, length):
     """A maximum of rows as lowering writes it, with NaN and infinities at the ends and between."""
-    from tvm_nnef.extremes import greater, smaller
+    from tvm_nnef.min_max import maximum, minimum
 
-    function = {"max": greater, "min": smaller}[name]
+    function = {"max": maximum, "min": minimum}[name]
     start = {"max": -np.inf, "min": np.inf}[name]
 
     def reduced(x):

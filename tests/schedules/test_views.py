@@ -33,7 +33,7 @@ graph G {
 """
 
 
-def test_a_reshape_of_open_extents_is_no_kernel(tmp_path):
+def test_a_reshape_of_dynamic_dimensions_is_not_a_kernel(tmp_path):
     executable = tvm_nnef.build(WINDOWS, progress=False, dump_dir=tmp_path)
     assert "reshape" not in (tmp_path / "kernels.txt").read_text()
     for n, h, v in ((1, 4, 2), (3, 12, 14), (2, 64, 62)):

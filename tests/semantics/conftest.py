@@ -1,4 +1,4 @@
-"""Checking of short texts: the place of a mistake is marked by « and » in the text itself."""
+"""Checking of short texts: the location of a mistake is marked by « and » in the text itself."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ INVALID = [
     ("y = neg(«z»);", "'z' is not defined", None),
     ("y = neg(«a»); a = neg(x);", "'a' is not defined", "further below"),
     ("z = neg(«y»); y = x;", "'y' is not defined", "further below"),
-    ("y = x; «y» = w;", "'y' is assigned twice", "name of its own"),
+    ("y = x; «y» = w;", "'y' is assigned twice", "its own name"),
     ("z = x; «z» = w; y = x;", "'z' is assigned twice", None),
     ("«x» = w; y = w;", "input 'x' cannot be assigned", "another name"),
     ("«w» = x; y = x;", "variable 'w' cannot be assigned", "@update"),
@@ -95,7 +95,7 @@ INVALID = [
     ("«n» = x; y = x;", "attribute 'n' cannot be assigned", None),
     ("«h» = x; y = x;", "helper symbol 'h' cannot be assigned", None),
     ("y = «x» * 2.0;", "'x' is a tensor and has no value here", "'math'"),
-    ("y = flag ? «neg(x)» : x;", "invoked inside an expression", "component of its own"),
+    ("y = flag ? «neg(x)» : x;", "invoked inside an expression", "its own component"),
     ("y = neg(«neg(x)»);", "invoked inside an expression", None),
     ("y = neg(«k»);", "input 'a' of 'neg' must be real, not int", "cast<real>(k)"),
     ("y = add(x, «k»);", "input 'b' of 'add' must be real, not int", "cast"),
@@ -136,7 +136,7 @@ INVALID = [
     ("m = maybe(x); y = { yield «m»; };", "may be null and cannot be yielded", "??"),
     ("z = { a = neg(x); yield a; }; y = neg(«a»);", "'a' is not defined", None),
     ("y = { a = neg(x); «a» = neg(x); yield a; };", "'a' is assigned twice", None),
-    ("y = with a = x for b : «x» do add(a, b);", "is no pack and cannot be scanned", None),
+    ("y = with a = x for b : «x» do add(a, b);", "is not a pack and cannot be scanned", None),
     ("y = with a = x do..(«r») neg(a);", "count of a loop must be of type int", None),
     ("y = with a = x unroll..(«k») neg(a);", "cannot be a tensor", "'do'"),
     ("y = «with a = x do neg(a)»;", "the loop never ends", "do..(n)"),
@@ -158,7 +158,7 @@ def test_valid_components_have_no_diagnostics(compose: str, expect_clean) -> Non
 
 
 @pytest.mark.parametrize(("compose", "message", "hint"), INVALID)
-def test_invalid_components_are_reported_at_their_place(
+def test_invalid_components_are_reported_at_their_location(
     compose: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(_text(compose), message, hint=hint, graph=False)

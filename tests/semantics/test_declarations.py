@@ -37,7 +37,7 @@ INVALID = [
     ("operator op { @attrib { a: int = «[1]»; } %s", "is a pack, but 'a' is a single", "a: int.."),
     ("operator op { @attrib { a: int..(2) = «[1]»; } %s", "has 1 items, but 'a' has 2", None),
     ("operator op { @attrib { a: «integer»; } %s", "unknown type 'integer'", "int"),
-    ("operator op { @attrib { a: «num»; } %s", "'num' is no concrete type", "T: num;"),
+    ("operator op { @attrib { a: «num»; } %s", "'num' is not a concrete type", "T: num;"),
     ("operator op { @attrib { a: int; «a»: real; } %s", "'a' is already declared", "rename"),
     ("operator op { @attrib { a: int; } @input { «a»: real[]; } %s", "already declared", None),
     ("operator op { @attrib { a: int = «b» + 1; } %s", "'b' is not defined", None),
@@ -90,7 +90,7 @@ def test_valid_declarations_have_no_diagnostics(text: str, expect_clean) -> None
 
 
 @pytest.mark.parametrize(("text", "message", "hint"), INVALID)
-def test_invalid_declarations_are_reported_at_their_place(
+def test_invalid_declarations_are_reported_at_their_location(
     text: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(text.replace("%s", OUTPUT), message, hint=hint)
@@ -108,7 +108,7 @@ operator op {
     assert found[0].notes[0].span.text == "@attrib { a: int; }"
 
 
-def test_complementary_flags_make_an_extent_certain(expect_clean, expect_error) -> None:
+def test_complementary_flags_make_a_dimension_certain(expect_clean, expect_error) -> None:
     text = """operator op {
     @attrib { f: bool; }
     @input { x: real[c..(f), s.., c..(FLAG)]; }
@@ -120,7 +120,7 @@ def test_complementary_flags_make_an_extent_certain(expect_clean, expect_error) 
     expect_error(maybe, "the value may be null")
 
 
-def test_extents_of_optional_inputs_may_be_null_unless_others_bind_them(
+def test_dimensions_of_optional_inputs_may_be_null_unless_others_bind_them(
     expect_clean, expect_error
 ) -> None:
     text = """operator op {

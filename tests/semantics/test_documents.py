@@ -3,7 +3,7 @@
 The documents stand in ``documents/``, one file for each part of the language, each under a line
 ``=== title``. Where an error is expected, the line ends with ``#! words``: the error stands at that
 line and has these words; there is no other error. A document that begins with a block is the body
-of an operator, and one without a graph gets one behind it.
+of an operator, and one without a graph gets one after it.
 """
 
 from __future__ import annotations

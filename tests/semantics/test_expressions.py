@@ -81,7 +81,7 @@ INVALID = [
     ("v = [«i..»];", "needs a count", "i ..(n)"),
     ("v = [i..(«r»)];", "a pack length must be of type int or bool", "int(r)"),
     ("v = [0:«r»];", "the end of a range must be of type int", None),
-    ("v = [(ip, «i»)..];", "no pack and cannot be interleaved", "[i]"),
+    ("v = [(ip, «i»)..];", "not a pack and cannot be interleaved", "[i]"),
     ("v = [(ip, «rp»)..];", "interleaved must be of one type", "real"),
     ("v = ip[«r»];", "an index must be of type int or bool", None),
     ("v = ip[«b»];", "a mask must be a pack", None),
@@ -109,7 +109,7 @@ INVALID = [
     ("v = «x.size»;", "'x' is a single tensor and has no '.size'", "x.rank"),
     ("v = «xs.shape»;", "'xs' is a pack of tensors and has no '.shape'", "xs.size"),
     ("v = «x.length»;", "has no '.length'", "x.shape"),
-    ("v = «ip.size»;", "'ip' is no tensor", "(n)"),
+    ("v = «ip.size»;", "'ip' is not a tensor", "(n)"),
     ("v = «|i|»;", "between bars can only stand in '@lower'", "write 'i'"),
     ('v = "{«x»}";', "'x' is a tensor", None),
     ("«[a, b2]» = i;", "only a pack can be split", None),
@@ -126,7 +126,7 @@ def test_valid_expressions_have_no_diagnostics(using: str, expect_clean) -> None
 
 
 @pytest.mark.parametrize(("using", "message", "hint"), INVALID)
-def test_invalid_expressions_are_reported_at_their_place(
+def test_invalid_expressions_are_reported_at_their_location(
     using: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(OPERATOR.format(using=using), message, hint=hint)

@@ -95,7 +95,7 @@ def test_valid_formulas_have_no_diagnostics(outputs: str, formulas: str, expect_
 
 
 @pytest.mark.parametrize(("outputs", "formulas", "message", "hint"), INVALID)
-def test_invalid_formulas_are_reported_at_their_place(
+def test_invalid_formulas_are_reported_at_their_location(
     outputs: str, formulas: str, message: str, hint: str | None, expect_error
 ) -> None:
     expect_error(OPERATOR.format(outputs=outputs, formulas=formulas), message, hint=hint)

@@ -102,12 +102,12 @@ def test_an_empty_main_module_is_reported(check) -> None:
 
 def test_a_module_that_cannot_be_read_is_reported_as_the_loader_says() -> None:
     def load(parts: tuple[str, ...]) -> Source | None:
-        raise error("is no text in UTF-8", file=f"{parts[0]}.sknd")
+        raise error("is not text in UTF-8", file=f"{parts[0]}.sknd")
 
     main = Source("main.sknd", "import a;\n" + GRAPH.format(body="y = x;"))
     program, found = check_program(main, load, parse=parse)
     assert program is None
-    assert [(d.file, d.message) for d in found] == [("a.sknd", "is no text in UTF-8")]
+    assert [(d.file, d.message) for d in found] == [("a.sknd", "is not text in UTF-8")]
 
 
 def test_calls_into_a_missing_module_are_not_reported_again(check) -> None:

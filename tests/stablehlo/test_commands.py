@@ -22,7 +22,7 @@ def exported() -> Any:
 
 @pytest.fixture(params=["text", "bytecode"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A module in a file whose name does not tell the form."""
+    """A module in a file whose name does not show the form."""
     path = tmp_path / "net.mlir"
     if request.param == "text":
         path.write_text(exported().mlir_module())

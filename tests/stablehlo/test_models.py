@@ -1,4 +1,4 @@
-"""Networks of JAX, with open dimensions and gradients, on both routes against JAX."""
+"""Networks of JAX, with dynamic dimensions and gradients, on both routes against JAX."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_batch_stays_open(form: str) -> None:
+def test_a_batch_stays_dynamic(form: str) -> None:
     model = tvm_nnef.load_model(FORMS[form](exported(dynamic, "b, 3")), bounds=8)
     for count in (1, 5, 8):
         x = reals(count, 3)
@@ -118,7 +118,7 @@ def test_a_batch_stays_open(form: str) -> None:
         np.testing.assert_allclose(found, dynamic(x), rtol=1e-5)
 
 
-def test_an_open_batch_compiled() -> None:
+def test_a_dynamic_batch_compiled() -> None:
     given = exported(lambda x: transformer(WEIGHTS, x), "b, 5, 8")
     model = tvm_nnef.load_model(given, bounds={"b": 4})
     run = tvm_nnef.build(model)
@@ -128,12 +128,12 @@ def test_an_open_batch_compiled() -> None:
         np.testing.assert_allclose(numpy_of(found), transformer(WEIGHTS, x), rtol=1e-3, atol=1e-4)
 
 
-def test_an_open_batch_without_a_bound_is_an_error_that_says_what_to_give() -> None:
+def test_a_dynamic_batch_without_a_bound_is_an_error_that_says_what_to_give() -> None:
     with pytest.raises(tvm_nnef.NnefError, match=r"--bound b=16"):
         tvm_nnef.load_model(exported(dynamic, "b, 3"))
 
 
-def test_an_open_batch_becomes_a_number() -> None:
+def test_a_dynamic_batch_becomes_a_number() -> None:
     model = tvm_nnef.load_model(exported(dynamic, "b, 3"), input_shapes={"x": (5, 3)})
     x = reals(5, 3)
     (found,) = tvm_nnef.evaluate(model, x)

@@ -252,7 +252,7 @@ def test_sorting(name: str, against_jax: Any) -> None:
     against_jax(SORTS[name], reals(4, 5), integers(3, 4, 5))
 
 
-def test_what_is_no_number_is_sorted_last(against_jax: Any) -> None:
+def test_nan_is_sorted_last(against_jax: Any) -> None:
     x = np.array([[np.nan, 1, -0.0, np.inf, 0.0, -np.inf, -1, np.nan]], np.float32)
     against_jax(lambda x: (jnp.sort(x), jnp.argsort(x)), x)
 
@@ -298,10 +298,10 @@ SLICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("place", [0, 3, 9, -2])
+@pytest.mark.parametrize("position", [0, 3, 9, -2])
 @pytest.mark.parametrize("name", SLICES)
-def test_dynamic_slices(name: str, place: int, against_jax: Any) -> None:
-    against_jax(SLICES[name], reals(4, 3), np.int32(place))
+def test_dynamic_slices(name: str, position: int, against_jax: Any) -> None:
+    against_jax(SLICES[name], reals(4, 3), np.int32(position))
 
 
 FLOW = {

@@ -55,7 +55,7 @@ def test_all_that_is_wrong_is_listed() -> None:
     assert len(found.value.diagnostics) >= 2
 
 
-def test_one_replica_joins_with_nobody() -> None:
+def test_one_replica_joins_with_no_other() -> None:
     model = tvm_nnef.load_model(module(REDUCED.format("0", 1)))
     (found,) = tvm_nnef.evaluate(model, np.array([1, 2], np.float32))
     np.testing.assert_array_equal(found, [1, 2])

@@ -130,7 +130,7 @@ def test_examples_of_the_document(name: str) -> None:
 
 
 def test_the_compiled_examples_of_the_document() -> None:
-    """All in one graph, with names of their own: one compilation instead of many."""
+    """All in one graph, with their own names: one compilation instead of many."""
     inputs, outputs, bodies, feeds = [], [], [], []
     for number, (call, arrays, expected) in enumerate(EXAMPLES.values()):
         given = [np.asarray(each) for each in arrays]
@@ -384,7 +384,7 @@ ROWS = "map=[0], kept=[1]"
 def test_gather_and_scatter_of_rows() -> None:
     call = f"xla.gather{{shape=[2, 3], sizes=[1, 3], {ROWS}, offset_dims=[1], batch_dims=[0]}}"
     check(f"{call}(x, y)", [B, I([[2], [9]])], B[[2, 3]])
-    call = f"xla.scatter_add{{sizes=[1, 3], {ROWS}, windows=[1], places=[0]}}"
+    call = f"xla.scatter_add{{sizes=[1, 3], {ROWS}, windows=[1], positions=[0]}}"
     added = B.copy()
     added[2] += [1, 2, 3]
     check(f"{call}(x, y, z)", [B, I([[2], [9]]), F([1, 2, 3], [4, 5, 6])], added)

@@ -10,7 +10,7 @@ values, strings and lists of them; None leaves one out. An operand is an array, 
 (a pack), a Python number (a literal) or None (null). What is expected is an array, a list of
 arrays (a pack), a tuple (several results), or a function that makes it of the operands. A family
 is a list of cases; fixture ``agree`` compiles it as one graph for each route, which takes a second
-or two for a hundred cases, and tells of all that are wrong at once.
+or two for a hundred cases, and reports all that are wrong at once.
 
 The other form of a family, of fixture ``judge``, is named inputs, and rows of an invocation, as
 text, with what is expected of it.
@@ -35,7 +35,7 @@ from tvm_nnef.lower.ops import MAPPINGS
 
 TYPES = {"f": "real", "V": "real", "i": "int", "u": "int", "b": "bool"}
 """By kind of dtype; V is that of bfloat16."""
-MACHINE_TYPES: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
+DTYPES: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
 TOLERANCES = {
     "bfloat16": (1e-2, 1e-2),
     "float16": (2e-3, 2e-3),
@@ -62,8 +62,8 @@ def declared_input(name: str, value: Any) -> str:
     return f"{name}: {type_name(value)}[{extents}]{pack};"
 
 
-def machine_value(value: Any, types: Mapping[str, str] = MACHINE_TYPES) -> Any:
-    """The arrays as the machine types have them."""
+def machine_value(value: Any, types: Mapping[str, str] = DTYPES) -> Any:
+    """The arrays as the dtypes have them."""
     if isinstance(value, (list, tuple)):
         return type(value)(machine_value(item, types) for item in value)
     return np.asarray(value, types[type_name(value)])
@@ -100,7 +100,7 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
 
 
 def run(
-    model: Any, inputs: Inputs, route: Any, types: Mapping[str, str] = MACHINE_TYPES
+    model: Any, inputs: Inputs, route: Any, types: Mapping[str, str] = DTYPES
 ) -> tuple[Any, ...]:
     """The outputs of the model on one of the routes reference, mapped and formula."""
     values = [machine_value(value, types) for value in inputs.values()]
@@ -147,7 +147,7 @@ def assert_result(
     actual: Any,
     expected: Any,
     invocation: str,
-    types: Mapping[str, str] = MACHINE_TYPES,
+    types: Mapping[str, str] = DTYPES,
     tolerance: tuple[float, float] | None = None,
 ) -> None:
     """Type and shape agree exactly, integers and truth values too, reals to a few roundings."""
@@ -289,7 +289,7 @@ def agree() -> Callable[..., None]:
         tolerance: tuple[float, float] | None = None,
         head: str = "",
     ) -> None:
-        types = {**MACHINE_TYPES, **(dtypes or {})}
+        types = {**DTYPES, **(dtypes or {})}
         try:
             found = disagreements(Family.of(cases), head, types, tolerance)
         except Exception:
@@ -313,7 +313,7 @@ def agree() -> Callable[..., None]:
 
 @pytest.fixture
 def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
-    """The cases, each with what the evaluator gives in place of what has the types of it."""
+    """The cases, each with what the evaluator gives instead of what has the types of it."""
 
     def filled(cases: Sequence[Case]) -> list[Case]:
         family = Family.of(cases)
@@ -333,7 +333,7 @@ def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
 def judge() -> Callable[..., None]:
     """Run a family on a route and compare each result with what its row expects.
 
-    ``head`` stands in front of the text, a line that tells the dialect.
+    ``head`` stands before the text, a line that names the dialect.
     """
 
     def check(inputs: Inputs, rows: Rows, route: str, head: str = "") -> None:

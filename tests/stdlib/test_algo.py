@@ -21,10 +21,10 @@ Case = tuple[str, dict[str, Any], list[Any], Any]
 
 def first(x: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     """The k largest (or smallest) elements and their indices; of equal ones the first is first."""
-    # NumPy puts what is no number last as well
+    # NumPy puts NaN last as well
     order = np.argsort(-x if largest else x, axis, kind="stable")
-    places = np.take(order, np.arange(min(k, x.shape[axis])), axis)
-    return np.take_along_axis(x, places, axis), places.astype(np.int32)
+    positions = np.take(order, np.arange(min(k, x.shape[axis])), axis)
+    return np.take_along_axis(x, positions, axis), positions.astype(np.int32)
 
 
 def ranks() -> Iterator[Case]:
@@ -82,7 +82,7 @@ def test_many_elements_are_sorted_in_their_order_of_magnitude(agree: Any) -> Non
 
 
 @pytest.mark.parametrize(("real", "int_"), [("float16", "int64"), ("float64", "int32")])
-def test_top_k_in_other_machine_types(real: str, int_: str, agree: Any) -> None:
+def test_top_k_in_other_dtypes(real: str, int_: str, agree: Any) -> None:
     x = np.array([1.0, 1.0009765625, -3.0, np.nan, 65504.0, np.inf])
     cases = [
         ("algo.top_k", {"k": k, "largest": largest}, [x], first(x, k, 0, largest))
@@ -169,7 +169,7 @@ def test_boxes_at_the_edge(agree: Any) -> None:
                 {},
                 operands,
                 # the first class takes the best box, then what does not overlap; in the second
-                # what is no number comes last
+                # NaN comes last
                 np.array([[0, 0, 4], [0, 0, 2], [0, 0, 3], [0, 1, 0], [0, 1, 3], [0, 1, 2]]),
             ),
             (operator, {"max_outputs_per_class": 0}, operands, none),
@@ -202,13 +202,13 @@ graph G {
     @output {
         rows: int[~, 3];
         values: real[b, 2];
-        places: int[b, 2];
+        positions: int[b, 2];
         all: real;
         order: int;
     }
     @compose {
         rows = algo.nonmax_suppress{iou_threshold=0.3, score_threshold=0.5}(boxes, scores);
-        values, places = algo.top_k{k=2, axis=1}(table);
+        values, positions = algo.top_k{k=2, axis=1}(table);
         all, order = algo.top_k{k=9, axis=2, largest=false}(scores);
     }
 }
@@ -217,7 +217,7 @@ graph G {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
-def test_extents_of_the_run(route: Any) -> None:
+def test_dimensions_of_the_run(route: Any) -> None:
     run: Any = functools.partial(tvm_nnef.evaluate, DYNAMIC)
     if route != "reference":
         run = tvm_nnef.build(tvm_nnef.from_nnef(DYNAMIC, route=route), progress=False)

@@ -48,7 +48,7 @@ WINDOW: dict[str, Any] = {
 AUTOMATIC = {"size": [2, 3], "stride": [3, 2], "padding_align": "LOWER"}
 REDUCED: dict[str, Any] = {"axes": [-1, 0], "squeeze": True}
 SIZES: dict[str, Any] = {"axes": [3, 2], "size": [4, 9]}
-PLACED: dict[str, Any] = {**SIZES, "coordinate_transform": "ALIGNED"}
+POSITIONED: dict[str, Any] = {**SIZES, "coordinate_transform": "ALIGNED"}
 RESIZED: dict[str, Any] = {
     "rounding_method": "CEIL", "antialias": False, "cubic_coeff_a": -0.5,
     "coordinate_transform": "ASYMMETRIC",
@@ -172,9 +172,9 @@ def of_images() -> Iterator[Row]:
         yield f"image.{name}", {"axes": [-1, 2], "factor": [3, 2]}, [IMAGE]
     upsampled = {"axes": [-1, 2], "factor": [3, 2], "symmetric": False, "replicate_border": False}
     yield "image.linear_upsample", upsampled, [IMAGE]
-    yield "image.nearest_resize", {**PLACED, "rounding_method": "CEIL"}, [IMAGE]
-    yield "image.linear_resize", {**PLACED, "antialias": False}, [IMAGE]
-    yield "image.cubic_resize", {**PLACED, "antialias": False, "coeff_a": -0.5}, [IMAGE]
+    yield "image.nearest_resize", {**POSITIONED, "rounding_method": "CEIL"}, [IMAGE]
+    yield "image.linear_resize", {**POSITIONED, "antialias": False}, [IMAGE]
+    yield "image.cubic_resize", {**POSITIONED, "antialias": False, "coeff_a": -0.5}, [IMAGE]
     for mode in ("LINEAR", "CUBIC"):
         yield "image.resize", {**SIZES, **RESIZED, "mode": mode}, [IMAGE]
         scaled = {"axes": [3, 2], "factor": [0.75, 1.5], "mode": mode}
@@ -212,7 +212,7 @@ RESULTS: dict[str, Any] = {
 }
 """What has the types of the results; those of the others are one real tensor."""
 ELSEWHERE = {"layer": "test_layer.py", "rand": "test_rand.py"}
-"""Operators with variables or numbers of their own; those tests cover attributes and halves too."""
+"""Operators with their own variables or inputs; those tests cover attributes and halves too."""
 
 
 def test_every_operator_has_a_row_with_every_attribute_off_its_default() -> None:
@@ -263,9 +263,7 @@ def test_halves_are_rounded_once(dtype: str, agree: Any, evaluated: Any) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("special", SPECIAL)
-def test_what_is_no_number_stands_where_it_stands(
-    special: float, agree: Any, evaluated: Any
-) -> None:
+def test_nan_stands_where_it_stands(special: float, agree: Any, evaluated: Any) -> None:
     def spoilt(x: Any) -> Any:
         x = x.copy()
         x.reshape(-1)[x.size // 2] = special

@@ -1,6 +1,6 @@
-"""float16 and bfloat16 as machine types: every sum is in float32, and rounded once.
+"""float16 and bfloat16 as dtypes: every sum is in float32, and rounded once.
 
-The squares of the large inputs are no float16, and their sums are no bfloat16 that is near.
+The squares of the large inputs are not float16, and their sums are not bfloat16 that is near.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Case = tuple[str, dict[str, Any], list[Any], Callable[..., Any]]
 
 
 def stored(x: Any, dtype: str) -> Any:
-    """What a tensor of a machine type holds of numbers, in float64."""
+    """What a tensor of a dtype holds of numbers, in float64."""
     return np.float32(x).astype(HALVES[dtype]).astype(np.float64)
 
 

@@ -100,8 +100,8 @@ def nearest(
     """The elements nearest to the positions."""
     for axis, size in sizes.items():
         extent = x.shape[axis]
-        places = [ROUNDINGS[rounding](position(i, extent, size, transform)) for i in range(size)]
-        x = np.take(x, np.clip(places, 0, extent - 1), axis)
+        positions = [ROUNDINGS[rounding](position(i, extent, size, transform)) for i in range(size)]
+        x = np.take(x, np.clip(positions, 0, extent - 1), axis)
     return x
 
 
@@ -118,10 +118,10 @@ def scattered(x: Any, axis: int, factor: int, symmetric: bool, replicate: bool) 
     for i, j in itertools.product(
         range(extent + front + 1 if replicate else extent), range(length)
     ):
-        place = factor * i + j - padding
-        if 0 <= place < factor * extent:
+        index = factor * i + j - padding
+        if 0 <= index < factor * extent:
             source = min(max(i - front, 0), extent - 1) if replicate else i
-            output[place] += x[source] * filter[j]
+            output[index] += x[source] * filter[j]
     return np.moveaxis(output, 0, axis)
 
 
@@ -142,17 +142,17 @@ def sampled(x: Any, grid: Any, mode: str, padding: str, aligned: bool) -> Any:
     output = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:-1]))
     reach = {"NEAREST": (0,), "LINEAR": (0, 1), "CUBIC": (-1, 0, 1, 2)}[mode]
     kernel = {"NEAREST": lambda _: 1.0, "LINEAR": triangle, "CUBIC": keys}[mode]
-    for place in np.ndindex(*grid.shape[:-1]):
+    for index in np.ndindex(*grid.shape[:-1]):
         at = []
-        for g, extent in zip(grid[place][::-1], x.shape[2:], strict=True):
+        for g, extent in zip(grid[index][::-1], x.shape[2:], strict=True):
             r = (g + 1) / 2 * (extent - 1) if aligned else ((g + 1) * extent - 1) / 2
             base = math.floor(abs(r) + 0.5) * (-1 if r < 0 else 1) if mode == "NEAREST" else None
             at.append((r, math.floor(r) if base is None else base))
         for taps in itertools.product(reach, repeat=d):
-            places = [base + tap for (_, base), tap in zip(at, taps, strict=True)]
-            weight = math.prod(kernel(r - p) for (r, _), p in zip(at, places, strict=True))
-            source = (place[0], slice(None), *(p + far for p in places))
-            output[(place[0], slice(None), *place[1:])] += weight * padded[source]
+            positions = [base + tap for (_, base), tap in zip(at, taps, strict=True)]
+            weight = math.prod(kernel(r - p) for (r, _), p in zip(at, positions, strict=True))
+            source = (index[0], slice(None), *(p + far for p in positions))
+            output[(index[0], slice(None), *index[1:])] += weight * padded[source]
     return output
 
 
@@ -162,12 +162,12 @@ def pooled(x: Any, rois: Any, index: Any, output: Sequence[int], reduce: Any) ->
     result = np.zeros((len(rois), x.shape[1], *output))
     for m, roi in enumerate(np.round(rois).astype(int)):
         crop = x[(index[m], slice(None), *map(slice, roi[:d], roi[d:]))]
-        for place in np.ndindex(*output):
+        for spot in np.ndindex(*output):
             cells = [
                 slice(i * (r // p), i * (r // p) + -(-r // p))
-                for i, r, p in zip(place, crop.shape[1:], output, strict=True)
+                for i, r, p in zip(spot, crop.shape[1:], output, strict=True)
             ]
-            read, written = (slice(None), *cells), (m, slice(None), *place)
+            read, written = (slice(None), *cells), (m, slice(None), *spot)
             result[written] = reduce(crop[read], tuple(range(1, d + 1)))
     return result
 
@@ -420,7 +420,7 @@ CORNERS, FIRST = np.array([[0, 0, 4, 6], [1, 1, 3, 5]], np.float32), np.zeros(2,
 
 with np.errstate(invalid="ignore"):
     NO_NUMBERS = {
-        "no numbers": (
+        "NaN": (
             {"x": LOST, "g": INSIDE, "r": CORNERS, "i": FIRST},
             [
                 ("image.nearest_downsample{axes=[3], factor=3}(x)", LOST[:, :, :, ::3]),

@@ -1,4 +1,4 @@
-"""Module image at the edges: no axes, extents of 0 and 1, all elements alike; regions by ONNX."""
+"""Module image at the edges: no axes, sizes 0 and 1, all elements alike; regions by ONNX."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def extents_of_0_and_1() -> Iterator[Case]:
 
 
 def aligned_to_one() -> Iterator[Case]:
-    """Aligned ends have a scale of 0 where there is one element, which is then the first."""
+    """Aligned ends have a scale of 0 if there is one element, which is then the first."""
     x = real(5, 4)
     for antialias in (True, False):
         given = {"coordinate_transform": "ALIGNED", "antialias": antialias}
@@ -93,7 +93,7 @@ def test_no_axes_at_all(agree: Any) -> None:
 
 
 @pytest.mark.slow
-def test_extents_of_0_and_1(agree: Any) -> None:
+def test_dimensions_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
 
 
@@ -138,7 +138,7 @@ graph G {{
     assert lost.any(1).sum() == 8
 
 
-OPEN = """import image, nn;
+DYNAMIC = """import image, nn;
 graph G {
     @input { x: real[n|3, h|40, w|40]; }
     @output { a: real; b: real; c: real; }
@@ -154,12 +154,12 @@ graph G {
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["formula", "mapped"])
 def test_one_model_serves_every_size(route: Any) -> None:
-    """Whether an extent becomes smaller is decided in the run."""
-    module = tvm_nnef.from_nnef(OPEN, route=route)
+    """Whether a dimension becomes smaller is decided in the run."""
+    module = tvm_nnef.from_nnef(DYNAMIC, route=route)
     executable = tvm_nnef.build(module, progress=False)
     for shape in ((1, 5, 9), (2, 17, 4), (3, 3, 40), (2, 4, 4)):
         x = real(*shape)
-        fixed = OPEN.replace("n|3, h|40, w|40", ", ".join(map(str, shape)))
+        fixed = DYNAMIC.replace("n|3, h|40, w|40", ", ".join(map(str, shape)))
         for found, expected in zip(executable(x), tvm_nnef.evaluate(fixed, x), strict=True):
             np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
 

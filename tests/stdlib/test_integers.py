@@ -39,8 +39,8 @@ def scattered(x: Any, w: Any) -> Any:
 
 def first(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     keys = -x.astype(np.int64) if largest else x
-    places = np.argsort(keys, 1, kind="stable")[:, :k]
-    return np.take_along_axis(x, places, 1), places
+    positions = np.argsort(keys, 1, kind="stable")[:, :k]
+    return np.take_along_axis(x, positions, 1), positions
 
 
 A, B, IMAGE, FILTER = whole(3, 5), whole(5, 4), whole(2, 3, 6, 6), whole(4, 3, 3, 3)

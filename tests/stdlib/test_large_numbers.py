@@ -50,7 +50,7 @@ def test_functions_and_norms(agree: Any) -> None:
         agree(found, tolerance=(5e-6, 1e-37))
 
 
-EXTREMES = np.array(
+LIMITS = np.array(
     [[1e4, -1e4, 3, 1], [1e30, -1e30, 1e30, 2e30], [3e38, 3e38, -3e38, 3.1e38], [0, 0, 0, 0],
      [1e-30, 2e-30, -1e-30, 0], [1e19, 2e19, -1e19, 5e18], [1e-20, 2e-20, 3e-20, 1e-21],
      [1e-40, 2e-40, 0, 0], [1e-30, 1, 1e30, -1e-30]], np.float32,
@@ -72,7 +72,7 @@ def response(x: Any, alpha: float, beta: float, bias: float) -> Any:
 
 def wide_cases() -> Iterator[Any]:
     """Operators that divide by what they make of powers, of rows of every size."""
-    x = np.float64(EXTREMES)
+    x = np.float64(LIMITS)
     counts, squares = windows(np.ones_like(x)).sum(-1), (windows(x) ** 2).sum(-1)
     length, total = (
         np.linalg.norm(x, order, 2, keepdims=True).astype(np.float64) for order in (2, 1)
@@ -98,14 +98,14 @@ def wide_cases() -> Iterator[Any]:
 def test_powers_are_scaled(agree: Any) -> None:
     """What float32 holds comes out, though it has neither the squares nor their sums."""
     with np.errstate(all="ignore"):
-        cases = [(n, how, [EXTREMES], np.float32(wanted)) for n, how, wanted in wide_cases()]
+        cases = [(n, how, [LIMITS], np.float32(wanted)) for n, how, wanted in wide_cases()]
         agree(cases, tolerance=(4e-6, 2e-38))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-5])
 def test_variances_are_scaled(epsilon: float, agree: Any) -> None:
     """Beside 1e30 the other numbers are nothing; a mean of 3e38 is too large for its sum."""
-    rows = np.delete(EXTREMES, [2, 7] + ([3] if epsilon == 0 else []), 1)
+    rows = np.delete(LIMITS, [2, 7] + ([3] if epsilon == 0 else []), 1)
     x = np.float64(rows)
     centered = x - x.mean(2, keepdims=True)
     wanted = centered / np.sqrt((centered**2).mean(2, keepdims=True) + epsilon)
@@ -174,7 +174,7 @@ def test_means_of_large_windows_lose_nothing(agree: Any) -> None:
 
 
 @pytest.mark.parametrize("route", ["formula", "mapped"])
-def test_sums_of_as_many_as_a_run_tells_lose_little(route: Any) -> None:
+def test_sums_of_a_dynamic_number_lose_little(route: Any) -> None:
     """They are not added up in parts, but in lanes: less than the square root of n units."""
     x = np.float32(1e4) + RANDOM.normal(size=100_000).astype(np.float32)
     text = (

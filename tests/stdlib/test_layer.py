@@ -1,4 +1,4 @@
-"""Module layer: the operators of module nn with variables of their own, and their state."""
+"""Module layer: the operators of module nn with their own variables, and their state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOLID = real(1, 2, 3, 4, 3)
 LOST = X.copy()
 LOST[0, 0, 1, 1], LOST[1, 2, 3, 0], LOST[1, 3, 4, 2] = np.nan, np.inf, -np.inf
 
-# What stands behind `layer.`, what nn.* says the same with, and the shapes of the variables.
+# What stands after `layer.`, what nn.* says the same with, and the shapes of the variables.
 CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
     "linear": (ROWS, "linear{channels=4}", "linear(x, filter, bias)",
         {"filter": (4, 5), "bias": (4,)}),
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
         dict.fromkeys(("running_mean", "running_variance", "bias", "scale"), (4,))),
     "linear of no items": (ROWS[:0], "linear{channels=1}", "linear(x, filter, bias)",
         {"filter": (1, 5), "bias": (1,)}),
-    "linear of what is no number": (LOST[0, 0], "linear{channels=2}", "linear(x, filter, bias)",
+    "linear of NaN": (LOST[0, 0], "linear{channels=2}", "linear(x, filter, bias)",
         {"filter": (2, 3), "bias": (2,)}),
     "conv of rank 3": (X[:, :, 0], "conv{channels=2, size=[2], padding=[1, 0]}",
         "conv{padding=[1, 0]}(x, filter, bias)", {"filter": (2, 4, 2), "bias": (2,)}),
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
         "conv{stride=[1, 2, 1]}(x, filter, bias)", {"filter": (2, 2, 2, 2, 2), "bias": (2,)}),
     "conv of no items": (X[:0], "conv{channels=2, size=2}", "conv(x, filter, bias)",
         {"filter": (2, 4, 2, 2), "bias": (2,)}),
-    "conv of what is no number": (LOST, "conv{channels=2, size=[2, 1], padding=0}",
+    "conv of NaN": (LOST, "conv{channels=2, size=[2, 1], padding=0}",
         "conv{padding=0}(x, filter, bias)", {"filter": (2, 4, 2, 1), "bias": (2,)}),
     "deconv of rank 3": (X[:, :, 0], "deconv{channels=2, size=[2], output_size=[3]}",
         "deconv{output_size=[3]}(x, filter, bias)", {"filter": (4, 2, 2), "bias": (2,)}),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
         {"filter": (2, 1, 2, 2, 2), "bias": (1,)}),
     "deconv of no items": (X[:0], "deconv{channels=2, size=2}", "deconv(x, filter, bias)",
         {"filter": (4, 2, 2, 2), "bias": (2,)}),
-    "deconv of what is no number": (LOST, "deconv{channels=2, size=1}",
+    "deconv of NaN": (LOST, "deconv{channels=2, size=1}",
         "deconv(x, filter, bias)", {"filter": (4, 2, 1, 1), "bias": (2,)}),
     **{
         f"batch_norm of {words}": (x, "batch_norm",
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
             dict.fromkeys(("running_mean", "running_variance", "bias", "scale"), (x.shape[1],)))
         for words, x in {
             "rank 2": ROWS, "rank 3": X[:, :, 0], "rank 5": SOLID, "one channel": X[:, :1],
-            "no items": X[:0], "what is no number": LOST,
+            "no items": X[:0], "NaN": LOST,
         }.items()
     },
 }  # fmt: skip

@@ -17,7 +17,7 @@ def real(*shape: int) -> Any:
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
 
 
@@ -102,7 +102,7 @@ VIEWS = {
             ("layout.unflatten{axis=0, shape=[]}(one)", np.array(3.5)),
         ],
     ),
-    "dimensions of extent 1": (
+    "dimensions of size 1": (
         {"y": Y, "s": S},
         [
             ("layout.squeeze{axes=[1]}(y)", Y[:, 0]),
@@ -148,7 +148,7 @@ JOINING = {
         [
             ("layout.stack{axis=0}([x, x])", np.stack([X, X])),
             ("layout.stack{axis=3}([x, x])", np.stack([X, X], 3)),
-            # a negative axis counts in the inputs: -1 is in front of their last dimension
+            # a negative axis counts in the inputs: -1 is before their last dimension
             ("layout.stack{axis=-1}([x, x])", np.stack([X, X], 2)),
             (
                 "layout.stack{axis=1, squeeze=true}([left, single, left])",
@@ -229,7 +229,7 @@ DEEP = counted(2, 12, 3, 2)
 
 
 def cut_into_blocks(x: Any) -> list[Any]:
-    """Blocks of the draft: the spatial extents 4 and 6 in 2 and 3 contiguous parts."""
+    """Blocks of the draft: the spatial dimensions 4 and 6 in 2 and 3 contiguous parts."""
     return [
         x[:, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
         for row, column in itertools.product(range(2), range(3))
@@ -242,7 +242,7 @@ def joined_from_blocks(parts: list[Any]) -> Any:
 
 
 def pixels_to_depth(x: Any, blocks_first: bool) -> Any:
-    """Every pixel of blocks of 2 by 3, as a picture of its own, in the order of the channels."""
+    """Every pixel of blocks of 2 by 3, as its own picture, in the order of the channels."""
     pictures = [x[:, :, row::2, column::3] for row in range(2) for column in range(3)]
     return np.stack(pictures, 1 if blocks_first else 2).reshape(2, 24, 2, 2)
 
@@ -347,11 +347,11 @@ ALONG = np.array([[[0, 1, 2, 0]], [[2, 2, 1, 0]]], np.int32)
 TWICE = np.array([[1], [3], [1]], np.int32)
 
 
-def replaced(data: Any, places: list[tuple[Any, Any]]) -> Any:
+def replaced(data: Any, positions: list[tuple[Any, Any]]) -> Any:
     """A copy of the data with elements replaced one after the other."""
     output = data.copy()
-    for place, value in places:
-        output[place] = value
+    for position, value in positions:
+        output[position] = value
     return output
 
 
@@ -452,7 +452,7 @@ REJECTIONS = [
     ("layout.reshape{shape=[4, 5]}(x)", "'shape'"),
     ("layout.reshape{axis=1, rank=3, shape=[12]}(x)", "'rank' must be between 0 and 2"),
     ("layout.unflatten{axis=0, shape=[3]}(x)", "'shape' must have the volume 2"),
-    ("layout.squeeze{axes=[0]}(x)", "the extents at 'axes' must be 1"),
+    ("layout.squeeze{axes=[0]}(x)", "the dimensions at 'axes' must be 1"),
     ("layout.unsqueeze{axes=[0, -5]}(x)", "'axes' must be distinct"),
     ("layout.unsqueeze{axes=[4]}(x)", "'axes' are out of range for an output of rank 4"),
     ("layout.broadcast{axes=[0], shape=[3]}(x)", "must be 1 or as 'shape' says"),

@@ -20,11 +20,11 @@ Case = tuple[str, dict[str, Any], list[Any], Any]
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
 
 
-# spatial extents of the small tensor, and the blocks of the large one
+# spatial dimensions of the small tensor, and the blocks of the large one
 BLOCKS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((3,), (2,)),
     ((2, 3), (3, 2)),
@@ -73,7 +73,7 @@ def batches() -> Iterator[Case]:
 
 
 def depths(axis: int = 1, operators: Sequence[str] = ("space_to_depth", "depth_to_space")) -> Any:
-    """Positions of blocks in front of, or behind, the channels (or the batch, as the tools do)."""
+    """Positions of blocks before, or after, the channels (or the batch, as the tools do)."""
     for (small, block), blocks_first in itertools.product(BLOCKS, (True, False)):
         x = large(small, block)
         y = np.stack(pixels(x, block), axis if blocks_first else axis + 1)
@@ -129,7 +129,7 @@ def test_operators_of_the_tools_agree_with_numpy(agree: Any) -> None:
 
 REAL = RANDOM.integers(-8, 9, (2, 3, 4)) / 4
 WHOLE = RANDOM.integers(-100, 101, (2, 3, 4))
-PLACES = np.array([[2, 0, 1], [1, 1, 2]], np.int32)
+POSITIONS = np.array([[2, 0, 1], [1, 1, 2]], np.int32)
 
 TYPES = [
     ("float16", "int64"),
@@ -155,7 +155,7 @@ def moved() -> Iterator[Case]:
             [x, value],
             np.pad(x, [(1, 0), (0, 0), (0, 1)], constant_values=7),
         )
-        yield "layout.gather", {"axis": 1}, [x, PLACES], np.take(x, PLACES, 1)
+        yield "layout.gather", {"axis": 1}, [x, POSITIONS], np.take(x, POSITIONS, 1)
         yield "layout.constant", {"shape": [2], "value": [1, 2]}, [], np.array([1, 2])
         yield "layout.shape", {}, [x], np.array([2, 3, 4])
         yield "layout.cast<real>", {}, [x], x.astype(np.float64)
@@ -165,7 +165,7 @@ def moved() -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(("real", "int_"), TYPES)
-def test_other_machine_types(real: str, int_: str, agree: Any) -> None:
+def test_other_dtypes(real: str, int_: str, agree: Any) -> None:
     cases = list(moved())
     if int_ == "uint8":
         cases = [case for case in cases if not any(item is WHOLE for item in case[2])]

@@ -1,4 +1,4 @@
-"""Module layout against NumPy at the edges: every rank and axis, extents of 0 and 1, every type."""
+"""Module layout against NumPy at the edges: every rank and axis, sizes 0 and 1, every type."""
 
 from __future__ import annotations
 
@@ -303,9 +303,9 @@ def gathered_tuples() -> Iterator[Case]:
                     limits = np.maximum(np.array(inner, int), 1)
                     indices = RANDOM.integers(0, limits, shape).astype(np.int32)
                     result = np.zeros((*shape[:-1], *x.shape[batch + depth :]), x.dtype)
-                    for place in np.ndindex(*shape[:-1]):
-                        source = (*place[:batch], *indices[place])
-                        result[place] = x[source]
+                    for position in np.ndindex(*shape[:-1]):
+                        source = (*position[:batch], *indices[position])
+                        result[position] = x[source]
                     yield "layout.gather_nd", {"batch_dims": batch}, [x, indices], result
 
 
@@ -320,10 +320,10 @@ def scattered() -> Iterator[Case]:
                 indices = RANDOM.integers(0, max(x.shape[axis], 1), shape).astype(np.int32)
                 updates = RANDOM.integers(0, 9, shape).astype(x.dtype)
                 result = x.copy()
-                for place in np.ndindex(*shape):
-                    target = list(place)
-                    target[axis] = indices[place]
-                    result[tuple(target)] = updates[place]
+                for position in np.ndindex(*shape):
+                    target = list(position)
+                    target[axis] = indices[position]
+                    result[tuple(target)] = updates[position]
                 yield "layout.scatter", {"axis": axis}, [x, indices, updates], result
 
 
@@ -341,9 +341,9 @@ def scattered_slices() -> Iterator[Case]:
                     extents = (*shape[:-1], *x.shape[batch + depth :])
                     updates = RANDOM.integers(0, 9, extents).astype(x.dtype)
                     result = x.copy()
-                    for place in np.ndindex(*shape[:-1]):
-                        target = (*place[:batch], *indices[place])
-                        result[target] = updates[place]
+                    for position in np.ndindex(*shape[:-1]):
+                        target = (*position[:batch], *indices[position])
+                        result[target] = updates[position]
                     operands = [x, indices, updates]
                     yield "layout.scatter_nd", {"batch_dims": batch}, operands, result
 

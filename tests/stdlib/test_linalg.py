@@ -81,7 +81,7 @@ def product(a: Any, b: Any, c: Any, left: bool, right: bool) -> Any:
 
 
 BATCHES = [
-    # dimensions in front of A, B and C
+    # dimensions before A, B and C
     ((), (), ()), ((2,), (), (1,)), ((), (3,), ()), ((1,), (3,), (3,)), ((2, 1), (3,), (2, 3)),
     ((2, 1, 1), (1, 3, 1), (1,)), ((0,), (1,), ()), ((2, 1, 1, 2), (2, 3, 1), (2, 1, 2)),
 ]  # fmt: skip
@@ -138,8 +138,8 @@ def test_products_of_vectors_of_nothing_and_of_infinities(agree: Any) -> None:
 
 
 REJECTIONS = [
-    ("linalg.matmul(l, l)", "the inner extents of A and B differ"),
-    ("linalg.matmul{transA=true}(l, r)", "the inner extents of A and B differ"),
+    ("linalg.matmul(l, l)", "the inner dimensions of A and B differ"),
+    ("linalg.matmul{transA=true}(l, r)", "the inner dimensions of A and B differ"),
     ("linalg.matmul(p, three)", "do not broadcast"),
     ("linalg.matmul(l, r, d)", "C has more dimensions than the product"),
 ]

@@ -376,7 +376,7 @@ REDUCTIONS = {
             ("math.all_reduce(p)", np.array(True)),
         ],
     ),
-    "positions of extremes": (
+    "argmax and argmin": (
         {"x": TIED},
         [
             ("math.argmin{axis=-1}(x)", TIED.argmin(2)[..., None]),
@@ -385,7 +385,7 @@ REDUCTIONS = {
             ("math.argmax{axis=-2, squeeze=true}(x)", TIED.argmax(1)),
         ],
     ),
-    "coordinates of extremes": (
+    "coordinates of max and min": (
         {"x": TIED},
         [
             # over all axes: the first 0 stands at [0, 1, 0], the first 7 at [1, 1, 0]

@@ -1,4 +1,4 @@
-"""Operators in other machine types than the default ones: halves are computed in float32 and
+"""Operators in other dtypes than the default ones: halves are computed in float32 and
 rounded once, ints wrap where they are stored, int64 and float64 keep all of their bits.
 """
 
@@ -18,7 +18,7 @@ HALVES = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat1
 
 
 def stored(x: Any, dtype: str) -> Any:
-    """What a tensor of a machine type holds of numbers, in float64."""
+    """What a tensor of a dtype holds of numbers, in float64."""
     return np.float32(x).astype(HALVES[dtype]).astype(np.float64)
 
 
@@ -78,7 +78,7 @@ def test_halves_are_rounded_once(dtype: str, agree: Any) -> None:
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_narrowing_rounds_halves_to_even_and_keeps_what_is_special(route: Any, dtype: str) -> None:
-    """The sum of a number and half of its last place, and numbers beyond the greatest one."""
+    """The sum of a number and half of its last place, and numbers beyond the largest one."""
     one, last = 1.0, {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
     x = np.array([one, one + last, np.inf, -np.inf, np.nan, 6e4, 3e38, 1e-7, -0.0], np.float32)
     y = np.array([last / 2, last / 2, 1, 1, 1, 6e4, 3e38, 0, 0], np.float32)

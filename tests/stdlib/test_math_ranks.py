@@ -1,4 +1,4 @@
-"""Module math on every rank from 0 to 5, with extents of 0 and 1: functions, packs, positions."""
+"""Module math on every rank from 0 to 5, with sizes 0 and 1: functions, packs, positions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def broadcast() -> Iterator[Case]:
-    """Each shape with its last dimensions, and with 1 in place of every other extent."""
+    """Each shape with its last dimensions, and with 1 instead of every other dimension."""
     for shape in SHAPES:
         tail = shape[len(shape) // 2 :]
         thin = tuple(1 if n % 2 else extent for n, extent in enumerate(shape))
@@ -72,7 +72,7 @@ def broadcast() -> Iterator[Case]:
 
 
 def aligned() -> Iterator[Case]:
-    """The second operand at the left end, behind one dimension, in front of one."""
+    """The second operand at the left end, after one dimension, before one."""
     for shape in SHAPES[2:]:
         x = real(shape)
         for align, part in ((0, shape[:2]), (1, shape[1:2]), (-1, shape[-2:-1])):
@@ -111,12 +111,12 @@ def along_an_axis() -> Iterator[Case]:
             if not shape[axis]:
                 continue
             for name, find in (("argmin", np.argmin), ("argmax", np.argmax)):
-                place = find(x, axis).astype(np.int32)
+                position = find(x, axis).astype(np.int32)
                 attributes = {"axis": axis, "squeeze": True}
-                yield f"math.{name}", attributes, [x], place
-                yield f"math.{name}", {"axis": axis}, [x], np.expand_dims(place, axis)
+                yield f"math.{name}", attributes, [x], position
+                yield f"math.{name}", {"axis": axis}, [x], np.expand_dims(position, axis)
                 attributes = {"axes": [axis], "squeeze": True}
-                yield f"math.{name}_nd", attributes, [x], [place]
+                yield f"math.{name}_nd", attributes, [x], [position]
 
 
 FAMILIES = {

@@ -1,5 +1,5 @@
 """Module math on every rank: broadcasting with every alignment, reductions over every choice of
-axes, extents of 1 and 0, and numbers that are large for what is made of them; against NumPy.
+axes, dimensions of 1 and 0, and numbers that are large for what is made of them; against NumPy.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def test_reductions(name: str, step: int, agree: Any) -> None:
     agree(cases[::step])
 
 
-def test_extremes_of_no_ints_are_those_of_the_type(agree: Any) -> None:
+def test_max_and_min_of_no_ints_are_those_of_the_type(agree: Any) -> None:
     x = whole(2, 0)
     agree(
         [
@@ -227,12 +227,12 @@ ROWS = np.array(
 def scanned(row: Any, better: Callable[[float, float], bool]) -> int:
     """The draft's formula for argmin and argmax, step by step."""
     best = 0
-    for place, value in enumerate(row):
-        best = place if better(value, row[best]) else best
+    for position, value in enumerate(row):
+        best = position if better(value, row[best]) else best
     return best
 
 
-def test_positions_of_extremes(agree: Any) -> None:
+def test_argmax_and_argmin(agree: Any) -> None:
     cases: list[Any] = []
     for name, better in (("argmin", np.less), ("argmax", np.greater)):
         wanted = np.array([scanned(row, better) for row in ROWS], np.int32)
@@ -268,7 +268,7 @@ def test_coordinates_over_several_axes(name: str, agree: Any) -> None:
     agree(cases)
 
 
-def test_extremes_keep_what_is_no_number(agree: Any) -> None:
+def test_max_and_min_keep_nan(agree: Any) -> None:
     attributes = {"axes": [1], "squeeze": True}
     agree(
         [
@@ -289,7 +289,7 @@ def test_cumulative_sums(agree: Any) -> None:
             cases.append(
                 ("math.cumsum", attributes, [x], np.flip(total, axis) if reverse else total)
             )
-    # exclusive sums are no differences
+    # exclusive sums are not differences
     x = np.array([1, INF, 2], np.float32)
     cases.append(
         ("math.cumsum", {"axis": 0, "exclusive": True}, [x], np.array([0, 1, INF], np.float32))

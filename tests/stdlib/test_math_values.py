@@ -177,10 +177,10 @@ def test_select_clamp_and_packs_of_reals(agree: Any) -> None:
 
 
 def scanned(row: Any, better: Callable[[float, float], bool]) -> int:
-    """The place of the best number, found as the draft's argmin and argmax find it."""
+    """The position of the best number, found as the draft's argmin and argmax find it."""
     best = 0
-    for place, value in enumerate(row):
-        best = place if better(value, row[best]) else best
+    for position, value in enumerate(row):
+        best = position if better(value, row[best]) else best
     return best
 
 

@@ -23,6 +23,6 @@ def test_every_operator_is_judged(uncovered: Any) -> None:
     assert uncovered("misc", {"grids": CASES}) == set()
 
 
-def test_refuses_what_is_no_vector(rejected: Any) -> None:
+def test_refuses_what_is_not_a_vector(rejected: Any) -> None:
     x = np.zeros((2, 2), np.float32)
     rejected({"x": x}, "misc.mesh_grid([x])", "rank", [0.0])

@@ -27,9 +27,9 @@ def automatic(
     upper: bool = True,
     up: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Padding in front and extents of the output where `padding` is left out.
+    """Padding in front and dimensions of the output where `padding` is left out.
 
-    As many windows as stride fit in the extent; an odd rest of the total padding goes behind with
+    As many windows as stride fit in the input; an odd rest of the total padding goes after with
     UPPER, in front with LOWER.
     """
     front, output = [], []
@@ -102,19 +102,19 @@ def transposed_convolution(
     output: Sequence[int],
     groups: int = 1,
 ) -> Any:
-    """Every input element adds the filter, scaled, at its place in the output (NCX)."""
+    """Every input element adds the filter, scaled, at its position in the output (NCX)."""
     per_group = w.shape[1]
     result = np.zeros((x.shape[0], per_group * groups, *output))
     for n, c in itertools.product(range(w.shape[0]), range(per_group)):
         channel = n // (w.shape[0] // groups) * per_group + c
         for i in np.ndindex(*x.shape[2:]):
             for j in np.ndindex(*w.shape[2:]):
-                place = [
+                position = [
                     s * a + dl * b - p
                     for s, a, dl, b, p in zip(stride, i, dilation, j, front, strict=True)
                 ]
-                if all(0 <= at < extent for at, extent in zip(place, output, strict=True)):
-                    result[(slice(None), channel, *place)] += (
+                if all(0 <= at < extent for at, extent in zip(position, output, strict=True)):
+                    result[(slice(None), channel, *position)] += (
                         np.float64(x[(slice(None), n, *i)]) * w[(n, c, *j)]
                     )
     return result
@@ -361,7 +361,7 @@ def poolings(name: str, kind: str, more: str = "") -> list[tuple[str, Any]]:
 
 
 POOLING = {
-    "greatest in windows": ({"p": P}, poolings("max_pool", "max")),
+    "largest in windows": ({"p": P}, poolings("max_pool", "max")),
     "sum over windows": ({"p": P}, poolings("sum_pool", "sum")),
     "mean over windows": (
         {"p": P},
@@ -548,7 +548,7 @@ REJECTIONS = [
     ("nn.conv(x, w, c)", "the bias must have an element for each output channel"),
     ("nn.conv{data_format='NHWC'}(x, w)", "'data_format' must be one of"),
     ("nn.conv{filter_format='OIHW'}(x, w)", "'filter_format' must be one of"),
-    ("nn.deconv{padding=0, output_size=[12, 7]}(v, f)", "would not give the extents"),
+    ("nn.deconv{padding=0, output_size=[12, 7]}(v, f)", "would not give the dimensions"),
     ("nn.deconv(x, w)", "the input channels must equal"),
     ("nn.deconv{padding=0}(v, f, b)", "the bias must have an element"),
     ("nn.max_pool{size=0}(x)", "'size' must be positive"),
@@ -556,7 +556,7 @@ REJECTIONS = [
     ("nn.max_pool{size=2, padding_align='MIDDLE'}(x)", "'padding_align' must be one of"),
     ("nn.relu{alpha=2.0}(x)", "'alpha' must lie between 0 and 1"),
     ("nn.gelu{approximate='FAST'}(x)", "'approximate' must be one of"),
-    ("nn.batch_norm(x, b, b)", "the extent at 'channel_axis' must equal"),
+    ("nn.batch_norm(x, b, b)", "the dimension at 'channel_axis' must equal"),
     ("nn.softmax{axes=[4]}(x)", "'axes' are out of range for an input of rank 4"),
 ]
 

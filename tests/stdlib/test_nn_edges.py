@@ -134,10 +134,10 @@ def norms() -> Iterator[Case]:
         mean = np.float64(x) ** 2
         for axis, k in zip(axes, size, strict=True):
             front = (k - 1) // 2
-            places = np.arange(x.shape[axis])
+            positions = np.arange(x.shape[axis])
             sums = [
-                np.take(mean, places[max(0, n - front) : n - front + k], axis).sum(axis)
-                for n in places
+                np.take(mean, positions[max(0, n - front) : n - front + k], axis).sum(axis)
+                for n in positions
             ]
             mean = np.stack(sums, axis) / k
         for alpha, beta, bias in ((1.0, 0.5, 1.0), (1e-4, 0.75, 2.0)):

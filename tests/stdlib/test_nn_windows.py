@@ -23,9 +23,9 @@ def real(*shape: int) -> Any:
     return RANDOM.uniform(-1, 1, shape).astype(np.float32)
 
 
-def stored(x: Any, places: tuple[int, int]) -> Any:
+def stored(x: Any, positions: tuple[int, int]) -> Any:
     """An array in the order NCX, stored in another one: where N and C stand there."""
-    return np.moveaxis(x, (0, 1), places).copy()
+    return np.moveaxis(x, (0, 1), positions).copy()
 
 
 def spans(
@@ -37,7 +37,7 @@ def spans(
     align: str = "UPPER",
     ceil: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Padding in front and number of windows, for each dimension, as section 4.4.1 tells it."""
+    """Padding in front and number of windows, for each dimension, as in section 4.4.1."""
     front, count = [], []
     d = len(extents)
     for n, (extent, k, s, step) in enumerate(zip(extents, size, stride, dilation, strict=True)):
@@ -54,7 +54,7 @@ def spans(
 
 
 def cells(extent: int, count: int, stride: int, start: int) -> tuple[slice, slice]:
-    """Which windows have their cell at ``start`` inside of the extent, and where it is."""
+    """Which windows have their cell at ``start`` inside of the dimension, and where it is."""
     first = max(0, -(start // stride))
     last = min(count - 1, (extent - 1 - start) // stride)
     if last < first:
@@ -71,7 +71,7 @@ def taps(
     front: Sequence[int],
     count: Sequence[int],
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-    """For each cell of a window: its place, the windows that have it, what is in them there."""
+    """For each cell of a window: its position, the windows that have it, what is in them there."""
     for tap in np.ndindex(*size):
         pairs = [
             cells(extent, n, s, j * step - lead)
@@ -79,11 +79,11 @@ def taps(
                 extents, count, stride, tap, dilation, front, strict=True
             )
         ]
-        yield tap, tuple(window for window, _ in pairs), tuple(place for _, place in pairs)
+        yield tap, tuple(window for window, _ in pairs), tuple(position for _, position in pairs)
 
 
 def convolved(x: Any, w: Any, groups: int, windows: Any, back: Sequence[int] | None = None) -> Any:
-    """Convolution of NCX arrays; with the extents ``back``, the transposed one, onto them."""
+    """Convolution of NCX arrays; with the dimensions ``back``, the transposed one, onto them."""
     x, w = np.float64(x), np.float64(w)
     stride, dilation, front, count = windows
     extents = x.shape[2:] if back is None else back
@@ -96,8 +96,8 @@ def convolved(x: Any, w: Any, groups: int, windows: Any, back: Sequence[int] | N
     else:
         y = np.zeros((x.shape[0], groups, c, *back))
         x = x.reshape(x.shape[0], groups, n, *x.shape[2:])
-    for tap, windows_, places in taps(extents, w.shape[2:], stride, dilation, front, count):
-        source, target = (places, windows_) if back is None else (windows_, places)
+    for tap, windows_, positions in taps(extents, w.shape[2:], stride, dilation, front, count):
+        source, target = (positions, windows_) if back is None else (windows_, positions)
         rule = "bgc...,gnc->bgn..." if back is None else "bgn...,gnc->bgc..."
         read, written = (*full, slice(None), *source), (*full, slice(None), *target)
         weights: tuple[Any, ...] = (..., *tap)
@@ -156,7 +156,7 @@ SIZES: dict[int, tuple[int, ...]] = {1: (3,), 2: (2, 3), 3: (2, 3, 1)}
 
 
 def channels(groups: int, transposed: bool) -> tuple[int, int, int]:
-    """Channels of the data, then the first two extents of the filter."""
+    """Channels of the data, then the first two dimensions of the filter."""
     if groups == 0:
         return (3, 3, 2) if transposed else (3, 6, 1)
     return (4, 4, 3) if transposed and groups == 1 else (4, 4, 2) if groups == 2 else (4, 3, 4)
@@ -200,7 +200,7 @@ def attributes() -> Iterator[Case]:
             yield convolution(x, w, **given)
     x, w = real(2, 2, 5, 6), real(2, 1, 3, 2)
     yield convolution(x, w, groups=0, dilation=[2, 2], stride=[1, 2], data="NXC", filter="XCN")
-    # extents of 1, a filter larger than the input, no element at all
+    # dimensions of 1, a filter larger than the input, no element at all
     yield convolution(real(1, 1, 1, 1), real(1, 1, 1, 1))
     yield convolution(real(1, 1, 1, 1), real(2, 1, 3, 3), padding=[1, 1, 1, 1])
     yield convolution(real(1, 2, 2, 3), real(1, 2, 5, 4), padding=[2, 1, 2, 1])
@@ -259,10 +259,10 @@ def pooled(x: Any, axes: Sequence[int], windows_: Any, kind: str) -> Any:
     for number, (_, target, source) in enumerate(
         taps(extents, size, stride, dilation, front, count)
     ):
-        to, place = index.copy(), index.copy()
+        to, position = index.copy(), index.copy()
         for axis, one, other in zip(axes, target, source, strict=True):
-            to[axis], place[axis] = one, other
-        seen[number][tuple(to)] = x[tuple(place)]
+            to[axis], position[axis] = one, other
+        seen[number][tuple(to)] = x[tuple(position)]
         valid[number][tuple(to)] = True
     with np.errstate(all="ignore"):
         if kind == "max":
@@ -304,7 +304,7 @@ def poolings() -> Iterator[Case]:
     yield from pooling(x, [0], [2], padding=[1, 1])
     yield from pooling(x, [1, 3], [3, 2], dilation=[1, 2], padding=[2, 0, 0, 1])
     yield from pooling(x, [], [])
-    # windows outside of the input, extents of 1 and 0
+    # windows outside of the input, dimensions of 1 and 0
     yield from pooling(real(1, 1, 3), [2], [2], padding=[3, 4])
     yield from pooling(real(1, 1, 3), [2], [2], padding=[3, 2], stride=[2], dilation=[2])
     yield from pooling(real(1, 1, 1, 1), [2, 3], [1, 1])

@@ -19,7 +19,7 @@ def real(*shape: int) -> Any:
 
 
 def lost(*shape: int) -> Any:
-    """Reals of which one in each of the first rows is no number."""
+    """Reals of which one in each of the first rows is not a number."""
     x = real(*shape)
     rows = x.reshape(-1, shape[-1])
     for row, value in enumerate(SPECIAL):
@@ -77,6 +77,6 @@ FAMILIES = {"reductions": reductions, "products": sums_of_products, "windows": w
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_no_number_is_where_numpy_has_it(family: str, agree: Any) -> None:
+def test_nan_is_where_numpy_has_it(family: str, agree: Any) -> None:
     with np.errstate(all="ignore"):
         agree([*FAMILIES[family]()])

@@ -26,7 +26,7 @@ def half_away(x: Any) -> Any:
 
 
 def limits(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
-    """The least and the greatest code."""
+    """The least and the largest code."""
     if not signed:
         return 0, 2**bits - 1
     return -(2 ** (bits - 1)) + int(symmetric), 2 ** (bits - 1) - 1
@@ -45,9 +45,9 @@ def by_range(
     low: Any, high: Any, bits: int, signed: bool = True, symmetric: bool = False, axis: int = 1
 ) -> Any:
     """The nearest of evenly spaced values from `low` to `high`, as many as there are codes."""
-    least, greatest = limits(bits, signed, symmetric)
+    least, largest = limits(bits, signed, symmetric)
     low, high = along(low, axis), along(high, axis)
-    step = (high - low) / (greatest - least)
+    step = (high - low) / (largest - least)
     return low + half_away((np.clip(X, low, high) - low) / step) * step
 
 
@@ -119,15 +119,15 @@ def test_every_operator_is_judged(uncovered: Any) -> None:
 
 
 def test_large_and_special_inputs_are_limited(agree: Any) -> None:
-    """What an int cannot hold is limited too; what is no number stays so."""
+    """What an int cannot hold is limited too; NaN stays so."""
     inf, nan = float("inf"), float("nan")
     x = np.array(
         [[3e38, -3e38, 1e10, -1e10, inf, -inf, nan, 0.0, 2.5, -2.5, 0.5, -0.5]], np.float32
     )
     cases: list[Any] = []
     for zero, bits, signed in ((0, 8, True), (100, 8, False), (-7, 4, True), (0, 24, True)):
-        least, greatest = limits(bits, signed, False)
-        code = np.clip(half_away(np.float64(x)), least - zero, greatest - zero)
+        least, largest = limits(bits, signed, False)
+        code = np.clip(half_away(np.float64(x)), least - zero, largest - zero)
         attributes = {"zero_point": zero, "scale": 1.0, "bits": bits, "signed": signed}
         cases.append((SCALED, attributes, [x], code))
     attributes = {"min": -8.0, "max": 7.0, "bits": 4}

@@ -1,4 +1,4 @@
-"""Module layout at its smallest: tensors of rank 0, extents of 0, no dimensions, no tensors."""
+"""Module layout at its smallest: tensors of rank 0, dimensions of 0, no dimensions, no tensors."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ EMPTY_PACKS = [
 
 @pytest.mark.parametrize("operand", ["[]", "x"])
 @pytest.mark.parametrize("invocation", EMPTY_PACKS)
-def test_an_empty_pack_that_tells_no_shape_is_refused(invocation: str, operand: str) -> None:
+def test_an_empty_pack_that_gives_no_shape_is_refused(invocation: str, operand: str) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.compose(model("x: real[2]..(0);", f"y = {invocation}({operand});", "y: real;"))
     (found,) = caught.value.diagnostics
     assert found.message.endswith("is an empty pack") and "at least one tensor" in str(found.hint)
     assert found.line == 3
-    assert found.notes[0].message.endswith("and tells 's'")
+    assert found.notes[0].message.endswith("and defines 's'")

@@ -51,7 +51,7 @@ RANDOM = np.random.default_rng(9)
 
 
 def counted(*shape: int) -> Any:
-    """Integers that tell every element's place."""
+    """Integers that identify every element's position."""
     return np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
 
 
@@ -72,7 +72,7 @@ def nxc(x: Any) -> Any:
 
 
 def coordinates(x: Any, axes: tuple[int, ...], squeeze: bool, least: bool) -> Any:
-    """Where the first least (or greatest) element over the axes is, by brute force."""
+    """Where the first least (or largest) element over the axes is, by brute force."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     output = np.zeros([*(x.shape[axis] for axis in kept), len(axes)], np.int32)
     for at in np.ndindex(*output.shape[:-1]):
@@ -103,12 +103,12 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
             ("layout.tensor{shape=[2, 3], value=[0, 1, 2, 3, 4, 5]}()", counted(2, 3)),
             ("layout.tensor{value=2.5}()", np.array(2.5)),
             ("layout.tensor<int>{shape=[2], value=7}()", np.array([7, 7])),
-            # 1 keeps an extent
+            # 1 keeps a dimension
             ("layout.broadcast{shape=[1, 5, 1, 4]}(y)", np.broadcast_to(Y, (2, 5, 3, 4))),
             ("layout.broadcast{axes=[-1, 0], shape=[2, 1]}(y)", np.tile(Y, (1, 1, 1, 2))),
             ("layout.slice{begin=1, end=9, stride=3}(v)", V[1:9:3]),
             ("layout.slice{begin=2, end=100}(v)", V[2:]),
-            # end = -1 is the place in front of the first element
+            # end = -1 is the position before the first element
             ("layout.slice{begin=9, end=-1, stride=-1}(v)", V[::-1]),
             ("layout.slice{begin=8, end=-100, stride=-3}(v)", V[8::-3]),
             ("layout.slice{axes=[-1, 1], begin=[2, 0], end=[5, 2]}(x)", X[:, :2, :, 2:5]),
@@ -159,7 +159,7 @@ def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:
 
 
 def test_the_draft_rounds_otherwise(judge: Any) -> None:
-    """The same models without the line that tells the dialect."""
+    """The same models without the line that names the dialect."""
     rows = [
         ("math.div(i, j)", np.array([-4, -4, 3, 3, -1])),
         ("math.mod(i, j)", np.array([1, -1, -1, 1, 2])),
@@ -201,7 +201,7 @@ def test_every_operator_of_the_overlay_is_judged() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(OVERLAY.glob("*.sknd")), ids=lambda path: path.stem)
-def test_text_tells_its_dialect(path: Path) -> None:
+def test_text_shows_its_dialect(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
     assert lines[0] == HEAD.strip()
     assert [line for line in lines if len(line) > 100 or line != line.rstrip()] == []

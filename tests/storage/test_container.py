@@ -103,7 +103,7 @@ def test_the_kind_is_found_from_the_content(kind: str, name: str, tmp_path: Path
     assert container.read("main.G.w.dat", 3) == b"wei"
     assert container.size("main.G.w.dat") == 7
     assert container.exists("./sub/m.sknd") and not container.exists("sub")
-    assert container.place("main.sknd") == f"{tmp_path}/{name}/main.sknd"
+    assert container.location("main.sknd") == f"{tmp_path}/{name}/main.sknd"
 
 
 def test_a_name_with_a_brace_is_a_file_where_there_is_one(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_text_with_a_line_break_or_a_brace_is_a_model(line_end: str) -> None:
     container = open_container(f"graph G {{{line_end}}}")
     assert container.names() == ("main.sknd",)
     assert container.read_source("main.sknd").text == f"graph G {{{line_end}}}"
-    assert container.place("main.sknd") == container.path == "<text>"
+    assert container.location("main.sknd") == container.path == "<text>"
 
 
 def test_a_single_file_is_a_model_of_one_module(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ NO_MODEL: dict[str, tuple[Callable[[Path], Path], str, str]] = {
         "no 'main.sknd'",
         "/a/main.sknd'?",
     ),
-    "zip": (file(b"PK\3\4" + bytes(50)), "no SkriptND model", "unpack it"),
-    "binary": (file(b"\x08\0\x12" * 9), "no SkriptND model", "a model is a folder"),
+    "zip": (file(b"PK\3\4" + bytes(50)), "not a SkriptND model", "unpack it"),
+    "binary": (file(b"\x08\0\x12" * 9), "not a SkriptND model", "a model is a folder"),
     "gzip of a text": (file(gzip.compress(TEXT)), "holds no tar", "a model is a folder"),
     "gzip of nothing": (file(gzip.compress(b"")), "holds no tar", "a model is a folder"),
     "pipe": (pipe, "neither a file", "a model is a folder"),
@@ -242,7 +242,7 @@ NO_MODEL: dict[str, tuple[Callable[[Path], Path], str, str]] = {
 
 
 @pytest.mark.parametrize("case", NO_MODEL)
-def test_what_is_no_model_is_refused_with_place_and_hint(case: str, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_refused_with_location_and_hint(case: str, tmp_path: Path) -> None:
     make, message, hint = NO_MODEL[case]
     (tmp_path / "modem").mkdir()
     path = make(tmp_path / "model")
@@ -268,10 +268,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         tar(MAIN, member("w.dat", type=tarfile.LNKTYPE, linkname="main.sknd")),
         "'w.dat' is a link",
     ),
-    "device": (tar(MAIN, member("w.dat", type=tarfile.CHRTYPE)), "'w.dat' is no regular file"),
-    "pipe": (tar(MAIN, member("w.dat", type=tarfile.FIFOTYPE)), "'w.dat' is no regular file"),
-    "sparse": (tar(MAIN, member("w.dat", type=tarfile.GNUTYPE_SPARSE)), "'w.dat' is no regular"),
-    "unknown kind": (tar(MAIN, member("w.dat", type=b"Z")), "'w.dat' is no regular file"),
+    "device": (tar(MAIN, member("w.dat", type=tarfile.CHRTYPE)), "'w.dat' is not a regular file"),
+    "pipe": (tar(MAIN, member("w.dat", type=tarfile.FIFOTYPE)), "'w.dat' is not a regular file"),
+    "sparse": (tar(MAIN, member("w.dat", type=tarfile.GNUTYPE_SPARSE)), "'w.dat' is not a regular"),
+    "unknown kind": (tar(MAIN, member("w.dat", type=b"Z")), "'w.dat' is not a regular file"),
     "twice": (tar(MAIN, member("./main.sknd", b"x")), "'./main.sknd' stands twice"),
     "no name": (tar(MAIN, member(".", b"x")), "has no name"),
     "larger than the archive": (

@@ -95,8 +95,8 @@ def test_gradients_agree_with_differences(script: ModuleType) -> None:
 
     for name, gradient in script.gradients(parameters, x, labels).items():
         direction = generator.standard_normal(gradient.shape)
-        ahead, behind = (
+        ahead, after = (
             loss({**parameters, name: parameters[name] + step * direction})
             for step in (1e-6, -1e-6)
         )
-        assert np.sum(gradient * direction) == pytest.approx((ahead - behind) / 2e-6, rel=1e-4)
+        assert np.sum(gradient * direction) == pytest.approx((ahead - after) / 2e-6, rel=1e-4)

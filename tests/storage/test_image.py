@@ -1,4 +1,4 @@
-"""Images to input arrays: layout, scale, size, and what is no image."""
+"""Images to input arrays: layout, scale, size, and what is not an image."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Path], tuple[int, ...], ImageInput, str
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_faults_have_a_place_and_a_hint(case: str, tmp_path: Path) -> None:
+def test_faults_have_a_location_and_a_hint(case: str, tmp_path: Path) -> None:
     make, shape, image, message = FAULTS[case]
     path = make(tmp_path / "x.png")
     with pytest.raises(NnefError) as caught:

@@ -12,7 +12,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.storage.metadata import (
     LAYOUTS,
-    MACHINE_TYPES,
+    STORED_DTYPES,
     ImageInput,
     Metadata,
     read_metadata,
@@ -32,7 +32,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]))
         Metadata,
         labels=st.lists(NAMES).map(tuple),
         inputs=st.dictionaries(NAMES, IMAGES, max_size=3),
-        machine_types=st.dictionaries(NAMES, st.sampled_from(MACHINE_TYPES)),
+        machine_types=st.dictionaries(NAMES, st.sampled_from(STORED_DTYPES)),
         source_names=st.dictionaries(NAMES, NAMES),
         source_operations=st.dictionaries(NAMES, NAMES),
     )
@@ -43,8 +43,8 @@ def test_what_is_written_is_read_again_unchanged(metadata: Metadata) -> None:
     assert write_metadata(read_metadata(data, "model.json")) == data
 
 
-def test_machine_types_are_those_of_the_graph() -> None:
-    assert sorted(MACHINE_TYPES) == sorted(DTYPES)
+def test_dtypes_are_those_of_the_graph() -> None:
+    assert sorted(STORED_DTYPES) == sorted(DTYPES)
 
 
 def test_an_empty_object_has_the_defaults() -> None:
@@ -93,7 +93,7 @@ FAULTS = {
         "'inputs.x.mean' must be one number",
         "",
     ),
-    "scale no number": (
+    "scale not a number": (
         '{"inputs": {"x": {"layout": "HW", "scale": [1, 2, true]}}}',
         "true",
         "'inputs.x.scale.2' must be a number",
@@ -118,10 +118,10 @@ FAULTS = {
         "'inputs.x.invert' must be true or false",
         "",
     ),
-    "machine type": (
+    "dtype": (
         '{"machine_types": {"a": "bool", "b": "float31"}}',
         '"float31"',
-        "'machine_types.b' must be a machine type",
+        "'machine_types.b' must be a dtype",
         "did you mean 'float3",
     ),
     "source name": ('{"source_names": {"a": null}}', "null", "must be a text", ""),
@@ -130,13 +130,13 @@ FAULTS = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_faults_are_pointed_at(case: str) -> None:
-    text, place, message, hint = FAULTS[case]
+    text, position, message, hint = FAULTS[case]
     with pytest.raises(NnefError) as caught:
         read_metadata(text.encode(), "model.json")
     (diagnostic,) = caught.value.diagnostics
     assert message in diagnostic.message
     assert diagnostic.hint and hint in diagnostic.hint
-    assert diagnostic.span and diagnostic.span.text == place
+    assert diagnostic.span and diagnostic.span.text == position
     assert diagnostic.path == "model.json"
 
 

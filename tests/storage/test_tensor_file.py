@@ -192,7 +192,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "later version": (header(version=b"\2\1") + bytes(8), "version 1.0 of the tensor format"),
     "rank 9": (header(rank=9) + bytes(8), "rank 9"),
     "huge rank": (header(rank=2**32 - 1) + bytes(8), "rank 4294967295"),
-    "extent behind the rank": (header(rank=0, length=4), "rank 0"),
+    "dimension after the rank": (header(rank=0, length=4), "rank 0"),
     "no bits": (header(bits=0, code=1), "1 to 64 bits; got 0"),
     "65 bits": (header(bits=65, code=1), "1 to 64 bits; got 65"),
     "float of 8 bits": (header(bits=8) + bytes(2), "16, 32, 64 bits; got 8"),
@@ -213,7 +213,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_damaged_files_are_refused_with_place_and_hint(case: str) -> None:
+def test_damaged_files_are_refused_with_location_and_hint(case: str) -> None:
     data, message = HOSTILE[case]
     with pytest.raises(NnefError) as caught:
         read_tensor(data, "model/main.G.w.dat")

@@ -161,7 +161,9 @@ UNWRITABLE = {
 
 
 @pytest.mark.parametrize("case", UNWRITABLE)
-def test_what_cannot_be_written_is_refused_with_place_and_hint(case: str, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_with_location_and_hint(
+    case: str, tmp_path: Path
+) -> None:
     target, files, message = UNWRITABLE[case]
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "folder.tar").mkdir()
@@ -201,7 +203,7 @@ def test_a_model_that_another_program_wrote_is_left_alone(tmp_path: Path) -> Non
     assert content(tmp_path / "model") == {**FILES, "main.G.precious.dat": b"1"}
 
 
-def test_a_damaged_manifest_is_no_permission(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_not_a_permission(tmp_path: Path) -> None:
     write_container(tmp_path / "model", FILES)
     for damaged in (b"", b"[]", b'{"sha256": 3}', b"\xff", b"[" * 100_000):
         (tmp_path / "model" / MANIFEST).write_bytes(damaged)

@@ -1,4 +1,4 @@
-"""Extents: numbers stay numbers, symbols obey the same laws, TVM comes only with a symbol."""
+"""Dimensions: numbers stay numbers, symbols obey the same laws, TVM comes only with a symbol."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_equality_is_that_of_every_value() -> None:
     assert dimensions.equal(3, 3) and not dimensions.equal(3, 4)
 
 
-def test_the_smaller_one_of_an_extent_and_what_it_is_rounded_up_to() -> None:
+def test_the_smaller_one_of_a_dimension_and_what_it_is_rounded_up_to() -> None:
     n = dimensions.symbol("n")
     padded = dimensions.mul(dimensions.ceildiv(n, 4), 4)
     assert dimensions.equal(dimensions.minimum(n, padded), n)

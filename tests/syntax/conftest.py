@@ -1,4 +1,4 @@
-"""What the tests of this room share: trees in a form that can be written by hand."""
+"""What the tests of this package share: trees in a form that can be written by hand."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_damaged_trees_are_made_anew(cache_folder: Path, change: str) -> None:
     assert file.read_bytes() == whole
 
 
-def test_a_tree_that_is_no_tree_runs_nothing(cache_folder: Path, tmp_path: Path) -> None:
+def test_a_tree_that_is_not_a_tree_runs_nothing(cache_folder: Path, tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[Path]]:
             return Path.touch, (tmp_path / "ran",)

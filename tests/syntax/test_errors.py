@@ -40,7 +40,7 @@ EXPRESSION_ERRORS = [
     ("a + b[i] <- c", 10, "unexpected '<-'", "'(a[i] <- b)'"),
     ("é + 1", 1, "unexpected word 'é'", "letters a to z"),
     ("a\0", 2, "unexpected character '\\x00'", None),
-    ("a.b.c", 1, "'a.b.c' is no value", "'.shape'"),
+    ("a.b.c", 1, "'a.b.c' is not a value", "'.shape'"),
     ("1 + 1e999", 5, "too large for a real", "'inf'"),
     ("9" * 5000, 1, "more than 1000 digits", None),
     ("'a {b'", 4, "a '{' without its '}'", r"'\{'"),
@@ -93,7 +93,7 @@ def test_a_lost_brace_is_shown_where_it_was_opened() -> None:
     text = "operator f {\n  @input {\n    x: real;\n  @output {\n  }\n}\n"
     (diagnostic,) = found(text)
     assert place(diagnostic) == (4, 3)
-    assert diagnostic.hint == "is a '}' missing in front of it?"
+    assert diagnostic.hint == "is a '}' missing before it?"
     (note,) = diagnostic.notes
     assert note.span is not None
     assert note.span.start == text.index("{\n    x")
@@ -207,7 +207,7 @@ def test_bottomless_nesting_is_an_error(opening: str, core: str) -> None:
         parse_expression(opening * 3000 + core + closing * 2999)
 
 
-def test_too_deep_a_tree_is_an_error_at_the_place_where_it_is_too_deep() -> None:
+def test_too_deep_a_tree_is_an_error_at_the_location_where_it_is_too_deep() -> None:
     with pytest.raises(NnefError) as caught:
         parse_expression("-" * 500 + "x")
     (diagnostic,) = caught.value.diagnostics

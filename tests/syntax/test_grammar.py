@@ -72,7 +72,7 @@ def test_a_cache_folder_that_cannot_be_made_is_done_without(cache_folder: Path) 
     assert cache_folder.read_text() == "a file where the folder should be"
 
 
-def test_the_nodes_have_one_door() -> None:
+def test_the_nodes_have_one_public_module() -> None:
     names = set(nodes.__all__)
     for module in (expressions, statements):
         own = {name for name, value in vars(module).items() if is_node(value, module.__name__)}

@@ -26,7 +26,7 @@ EXPRESSIONS = {
     "\"{x ? '{' : 'b'}\"": None,  # an unclosed brace in a nested string
     r'"{x ? "': None,
     "\"{f{a='}'}(x)}\"": None,
-    # names: reserved words are whole words, and `is` is one only behind an expression
+    # names: reserved words are whole words, and `is` is one only after an expression
     "inside": "inside",
     "integer": "integer",
     "is": "is",
@@ -134,7 +134,7 @@ EXPRESSIONS = {
     "a <- b": None,
     "a <? b": None,
 }
-"""Expressions with their trees; None where they are none."""
+"""Expressions with their trees; None if they are none."""
 
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree])
@@ -143,7 +143,7 @@ def test_an_expression_means(text: str, sketch: Callable[[object], str]) -> None
 
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree is None])
-def test_is_no_expression(text: str) -> None:
+def test_is_not_an_expression(text: str) -> None:
     with pytest.raises(NnefError):
         parse_expression(text)
 

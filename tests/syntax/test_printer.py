@@ -326,7 +326,7 @@ def test_a_text_of_the_tools_means_the_same_in_the_draft(text: str, draft: str) 
     assert parse_expression(print_expression(node, "tools"), dialect="tools") == node
 
 
-UNSAYABLE = {
+INEXPRESSIBLE = {
     "import a.b;": ["import 'a.b'"],
     "operator is { @using { as = b + static; c = x.is; } }": ["'is'", "'as'", "'static'", "'is'"],
     "operator f { @using { a = `step`(x); } }": ["'step'"],
@@ -342,13 +342,13 @@ UNSAYABLE = {
 """Texts of the draft, and what in them the tools dialect has no words for."""
 
 
-@pytest.mark.parametrize("text", UNSAYABLE)
+@pytest.mark.parametrize("text", INEXPRESSIBLE)
 def test_what_the_tools_dialect_cannot_say_is_refused(text: str) -> None:
     with pytest.raises(NnefError) as caught:
         print_module(parse(text), "tools")
     diagnostics = caught.value.diagnostics
-    assert len(diagnostics) == len(UNSAYABLE[text])
-    for diagnostic, part in zip(diagnostics, UNSAYABLE[text], strict=True):
+    assert len(diagnostics) == len(INEXPRESSIBLE[text])
+    for diagnostic, part in zip(diagnostics, INEXPRESSIBLE[text], strict=True):
         assert part in diagnostic.message
         assert diagnostic.span
 

@@ -72,7 +72,7 @@ REPLACEMENTS: dict[int, tuple[tuple[str, str], ...]] = {
     3367: (("z[zi..] =", "@lower {\nz[zi..] ="),),
     3400: (("z[zi..] =", "@lower {\nz[zi..] ="),),
     3433: (("z[zi..] =", "@lower {\nz[zi..] ="),),
-    3683: (("'b')\",", "'b')\";"),),  # cut off behind this line
+    3683: (("'b')\",", "'b')\";"),),  # cut off after this line
     3792: (("input[i..],", "input[i..], i < s;"),),
     4176: (("}", ""),),
     4212: (("dimensions", 'dimensions"'),),
@@ -142,7 +142,7 @@ def repaired(number: int, line: str) -> str:
 
 
 def closed(lines: list[str]) -> str:
-    """The text with the closing braces that the scan lost in front of blocks and at the end."""
+    """The text with the closing braces that the scan lost before blocks and at the end."""
     base = 1 if any(begins_definition(line) for line in lines) else 0
     depth, result = 0, []
     for line in lines:

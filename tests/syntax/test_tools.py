@@ -211,7 +211,7 @@ def test_an_expression_error_says(
 MODULE_ERRORS = [
     ("import a, b.c;", 11, "'b.c' cannot be imported", "by its own name"),
     ("operator f { @lower { y[] <= x; } }", 27, "unexpected '<='", "'<?=' and '>?='"),
-    ("operator f { @lower { a = x, y[] = a; } }", 25, "unexpected '='", "behind 'with'"),
+    ("operator f { @lower { a = x, y[] = a; } }", 25, "unexpected '='", "after 'with'"),
     ("operator f { @lower { with a = x, y[] = a; } }", 36, "unexpected '['", None),
     ("operator f { @lower { y[] -= x; } }", 27, "unexpected '-'", None),
     ("operator f { @compose { y = unroll..(n) g(); } }", 29, "begins with 'unroll'", "'do'"),
@@ -229,7 +229,7 @@ def test_a_module_error_says(text: str, column: int, message: str, hint: str | N
     assert (hint or "") in (diagnostic.hint or "")
 
 
-def test_what_is_wrong_in_several_places_is_reported_together() -> None:
+def test_what_is_wrong_in_several_locations_is_reported_together() -> None:
     text = "import a.b, c;\noperator f { @using { a = b + .. == 1; c = d * .. + 1; } }"
     assert [diagnostic.column for diagnostic in found(text)] == [8, 34, 51]
 

@@ -72,11 +72,11 @@ def test_a_schedule_that_was_compared_with_other_strategies_is_left(database: Da
     assert database.stale == ["y"]
 
 
-def test_a_folder_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NnefError, match="no tuning database"):
+def test_a_folder_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NnefError, match="not a tuning database"):
         Database.opened(tmp_path / "missing", NATIVE)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(NnefError, match="no tuning database"):
+    with pytest.raises(NnefError, match="not a tuning database"):
         Database.opened(tmp_path, NATIVE, create=True)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -108,9 +108,9 @@ def entry(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "a JSON object is expected"),
         ('{"name": NaN}', "missing"),
         (entry(traces=...), "missing"),
@@ -118,8 +118,8 @@ def entry(**changes: Any) -> str:
         (entry(strategy_seconds=-1), "more than 0"),
         (entry(strategy_seconds=float("nan")), "more than 0"),
         (entry(traces=[{"seconds": 1, "trace": 7}]), "a list of steps"),
-        (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is no step"),
-        (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "no step"),
+        (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is not a step"),
+        (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "not a step"),
         (entry(chosen=[[["Annotate", ["b0", "x"], ["pragma_import_llvm"], []]], []]), "annotation"),
         (entry(chosen=[[["Annotate", ["l1", 2**30], [UNROLL], []]], []]), "annotation"),
         (entry(chosen=[[["Annotate", ["l1", '"x"'], [UNROLL], []]], []]), "annotation"),
@@ -209,7 +209,7 @@ def test_two_do_not_tune_into_a_folder_at_once(database: Database) -> None:
         assert other.read(kernel()) is None
 
 
-def test_what_a_process_that_died_was_writing_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_what_a_process_that_died_was_writing_is_in_no_way(tmp_path: Path) -> None:
     for name in (f".{HEADER}.12", f".{'0' * 16}.json.12"):
         (tmp_path / name).write_text('{"format"')
     database = Database.opened(tmp_path, NATIVE, create=True)
@@ -218,7 +218,7 @@ def test_what_a_process_that_died_was_writing_is_in_nobodys_way(tmp_path: Path) 
         assert {file.name for file in tmp_path.iterdir()} == {HEADER, ".mine.json.12"}
 
 
-def test_names_of_variables_are_no_part_of_a_kernel() -> None:
+def test_names_of_variables_are_not_part_of_a_kernel() -> None:
     x = te.placeholder((64,), name="another")
     doubled = te.compute((64,), lambda i: x[i] * 2.0, name="y")
     renamed = te.create_prim_func((x, doubled)).without_attr("global_symbol")

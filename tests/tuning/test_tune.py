@@ -20,7 +20,7 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tuning import search, session, trial
 from tvm_nnef.tuning.database import HEADER, Measured, Record
-from tvm_nnef.tuning.report import State
+from tvm_nnef.tuning.report import TuningState
 from tvm_nnef.tuning.session import tune_module
 
 X, W = np.random.default_rng(0).standard_normal((2, 96, 96)).astype("float32")
@@ -42,7 +42,7 @@ def test_a_kernel_that_strategies_leave_slow_becomes_faster_and_stays_right(
     tuning: SimpleNamespace, tmp_path: Path
 ) -> None:
     tuning.slow()
-    states: list[State] = []
+    states: list[TuningState] = []
     report = tune_module(
         tuning.module(), "native", trials=8, database=tmp_path / "db", progress=states.append
     )
@@ -112,7 +112,7 @@ def test_who_loses_beside_the_strategy_is_not_built(
 def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     tuning: SimpleNamespace, tmp_path: Path
 ) -> None:
-    def impatient(state: State) -> None:
+    def impatient(state: TuningState) -> None:
         if state.done:
             (record,) = records(database)
             assert record["trials"] == state.done, "each trial is kept at once"
@@ -131,7 +131,7 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     assert record["judged"], "what was found before is compared with the strategy"
     before = record["traces"][0]["seconds"]
 
-    states: list[State] = []
+    states: list[TuningState] = []
     report = tune_module(
         tuning.module(), "native", trials=10, database=database, progress=states.append
     )
@@ -139,7 +139,7 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     (record,) = records(database)
     assert record["traces"][0]["seconds"] <= before
 
-    again: list[State] = []
+    again: list[TuningState] = []
     tune_module(tuning.module(), "native", trials=10, database=database, progress=again.append)
     assert again == [], "there is nothing left to do"
 
@@ -247,8 +247,8 @@ def lowered(lanes: int, copies: int, stride: int = 1) -> Any:
 
     def copied(number: int) -> Any:
         load = x[(tirx.Ramp(number, stride, lanes),)] if lanes > 1 else x[(number,)]
-        place = tirx.Ramp(number * lanes, 1, lanes) if lanes > 1 else number
-        return tirx.BufferStore(y, load, [place])
+        position = tirx.Ramp(number * lanes, 1, lanes) if lanes > 1 else number
+        return tirx.BufferStore(y, load, [position])
 
     return tirx.PrimFunc([x, y], tirx.SeqStmt([copied(number) for number in range(copies)]))
 
@@ -262,7 +262,9 @@ def test_code_is_counted_in_accesses_to_memory(arguments: tuple[int, ...], expec
     assert trial.accesses(lowered(*arguments)) == expected
 
 
-def test_what_llvm_would_take_minutes_for_is_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_llvm_would_take_minutes_for_is_not_a_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def compiled(function, target, inspect):
         if inspect is not None:
             inspect(function)

@@ -47,5 +47,5 @@ def test_the_smallest_quota_counts_in_both_versions_of_groups(
     assert processor_quota(tmp_path / "membership", tmp_path / "groups") == expected
 
 
-def test_what_the_system_does_not_tell_is_no_limit(tmp_path: Path) -> None:
+def test_what_the_system_does_not_say_is_no_limit(tmp_path: Path) -> None:
     assert processor_quota(tmp_path / "none", tmp_path / "none") is None

@@ -62,7 +62,7 @@ def test_a_padded_difference_in_another_shape() -> None:
 
 
 def test_a_condition_that_several_functions_share() -> None:
-    """TVM computed it once, as a vector of its own, whose values it then could not analyse."""
+    """TVM computed it once, as its own vector, whose values it then could not analyse."""
     x = np.random.default_rng(0).standard_normal((2, 14)).astype(np.float32)
     y = np.random.default_rng(1).standard_normal((8, 1)).astype(np.float32)
     found = run(

@@ -90,7 +90,7 @@ def _shapes(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="INPUT=1,3,224,224",
         type=words.named_shape,
-        help="the shape of an input; of a model that is converted: a name in place of a number, as "
+        help="the shape of an input; of a model that is converted: a name instead of a number, as "
         "in INPUT=N,3,224,224, keeps the dimension dynamic",
     )
 

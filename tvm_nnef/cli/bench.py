@@ -34,7 +34,7 @@ _OURS = "tvm-nnef"
 def run(options: argparse.Namespace) -> int:
     """Builds, checks and measures; prints the shortest and the median time of a run.
 
-    Raises NnefError where the outputs are wrong.
+    Raises NnefError if the outputs are wrong.
     """
     counts = _counts(options.threads)
     library = load_library(options)
@@ -112,7 +112,7 @@ def _other(given: str | None, source: OpenedSource) -> OpenedSource | None:
 
 
 def _session_call(against: OpenedSource, threads: int, inputs: list[Any]) -> Callable[[], Any]:
-    """What runs a model of another format on inputs, in order; NnefError where it takes others."""
+    """What runs a model of another format on inputs, in order; NnefError if it takes others."""
     flat = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
     sessions = against.format.load(against.format.session)
     call: Callable[[], Any] = sessions.open_session(Path(against.path), threads).prepared_in_order(

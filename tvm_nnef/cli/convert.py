@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(model: Model) -> None:
-    """Raises NnefError where shapes of the source do not fit, which only composing tells."""
+    """Raises NnefError if shapes of the source do not fit, as composition shows."""
     found = [each for each in check(model) if each.severity == "error"]
     if found:
         raise NnefError(found)

@@ -44,7 +44,7 @@ def refuse_options_of_models(options: argparse.Namespace) -> None:
 
 
 def model_metadata(executable: Executable) -> Metadata:
-    """What a library says of labels and images, as ``model.json`` would."""
+    """The labels and image settings of a library, as ``model.json`` would."""
     described = {
         "labels": executable.metadata.get("labels") or [],
         "inputs": executable.metadata.get("images") or {},

@@ -3,7 +3,7 @@
 from tvm_nnef.comparison.program import program_rows
 from tvm_nnef.comparison.report import Report, Row
 from tvm_nnef.comparison.routes import RECORDED, ROUTES, Setting, outputs
-from tvm_nnef.comparison.source import source_model, source_places
+from tvm_nnef.comparison.source import source_locations, source_model
 from tvm_nnef.comparison.walk import compare_routes
 
 __all__ = [
@@ -16,5 +16,5 @@ __all__ = [
     "outputs",
     "program_rows",
     "source_model",
-    "source_places",
+    "source_locations",
 ]

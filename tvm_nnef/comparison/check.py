@@ -49,7 +49,7 @@ class ProgramCheck:
     def require(self, executable: Executable, found: Sequence[Array]) -> None:
         """Raises NnefError if outputs of an executable, items of packs one by one, are wrong.
 
-        Rounding may grow at a threshold, so outputs that differ are no proof: the operations are
+        Rounding may grow at a threshold, so outputs that differ are not proof: the operations are
         executed one by one, and then the program is wrong if it differs from what they gave.
         """
         by_tensor = dict(zip(_output_tensors(self.graph), found, strict=False))
@@ -67,7 +67,7 @@ class ProgramCheck:
     def _report(self, executable: Executable) -> Report:
         """The comparison of the judge's operations with ours, and with this executable.
 
-        The reference is in the place of a model that ours was not converted from.
+        The reference replaces the source model that ours was not converted from.
         """
         source = None
         if self.against is not None and self.model.metadata.source_names:

@@ -1,6 +1,6 @@
 """Two arrays that should be the same: how far apart they are, and what rounding explains.
 
-Enters: NumPy arrays of two routes. Leaves: a :class:`Difference`. Executes no model.
+Input: NumPy arrays of two routes. Output: a :class:`Difference`. Executes no model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLERANCES: Mapping[str, float] = {
     "float16": 1e-2,
     "bfloat16": 6e-2,
 }
-"""The relative tolerance of a machine type; a type that is not here has to be equal.
+"""The relative tolerance of a dtype; a type that is not here has to be equal.
 
 One operation rounds each of its steps by half a unit in the last place (6e-8 for float32), and two
 routes that are both right add in another order and approximate transcendental functions with
@@ -33,11 +33,11 @@ OF_RANGE = 0.1
 """The tolerance of a bounded function, in units of ``rtol`` times the width of its range.
 
 Near its bounds a sigmoid is 1 - e or e: what approximates it is exact to some units in the last
-place of the range, and not of e.
+position of the range, and not of e.
 """
 
 _SENTINEL = 1e18
-"""Elements from here on, beside smaller ones, stand for infinity (a mask): they are no scale."""
+"""Elements from here on, beside smaller ones, stand for infinity (a mask) and set no scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Difference:
     ``atol + rtol * |first|``, where both are NaN, and where both are the same infinity.
     ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
     larger of the two magnitudes, infinite where only one of two elements is finite. ``share`` is
-    the largest ratio of a difference to what is allowed at its place, ``position`` that place
-    (None where all elements are equal), and ``values`` what stands there. ``beyond`` counts the
+    the largest ratio of a difference to what is allowed at its position, ``position`` that position
+    (None if all elements are equal), and ``values`` what stands there. ``beyond`` counts the
     elements that do not agree, ``nans`` those that are NaN in either array.
 
     Where shapes or dtypes are not the same, no element is compared, and nothing agrees.
@@ -154,7 +154,7 @@ def _distance(first: Array, second: Array) -> Array:
 
 
 def _worst(shares: Array, distance: Array) -> int:
-    """The place with the largest share; of several infinite ones, where the distance is largest."""
+    """The position with the largest share; of infinite ones, where the distance is largest."""
     if np.isinf(shares.max()):
         return int(np.argmax(np.where(np.isinf(shares), distance, -1.0)))
     return int(np.argmax(shares))

@@ -92,7 +92,7 @@ def _visit(graph: Graph, known: dict[Tensor, Interval]) -> None:
 
 
 def _results(node: Node, known: dict[Tensor, Interval]) -> list[Interval]:
-    """The ranges of a node's results, in order; none where nothing is known of them."""
+    """The ranges of a node's results, in order; none if nothing is known of them."""
     match node:
         case Operation(operator=name) if name == _SHARES:
             share = 1.0 / max(1.0, _summed(node))
@@ -122,7 +122,7 @@ def _outputs(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def _summed(node: Operation) -> float:
-    """How many elements the shares of a softmax are of; 1 where this is not known."""
+    """How many elements the shares of a softmax are of; 1 if this is not known."""
     shape = flatten(node.operands)[0].shape
     axes: Any = node.attributes.get("axes", ())
     sizes = [shape[axis] for axis in axes]
@@ -162,7 +162,7 @@ def _written(formula: Formula, known: Mapping[Tensor, Interval]) -> dict[Tensor,
 
 
 def _covers(statement: Statement, store: Store) -> bool:
-    """Whether a statement writes every element of a tensor, as far as plain indices show it."""
+    """Whether a statement writes every element of a tensor, as plain indices show."""
     if store.operator != "=" or statement.condition is not None or any(guards(statement)):
         return False
     loops = {loop.index: loop.extent for loop in statement.loops}
@@ -178,7 +178,7 @@ def _covers(statement: Statement, store: Store) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Scalars:
-    """Interval arithmetic on the ranges of tensors, and of scalars as far as they are known.
+    """Interval arithmetic on the ranges of tensors, and of scalars if known.
 
     These are the values that a statement names, and what a condition around narrows.
     """

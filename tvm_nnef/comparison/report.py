@@ -22,7 +22,7 @@ _OURS = frozenset(("reference", "mapped", "formula"))
 """The routes that execute our model, not its source."""
 
 WIDTH = 160
-"""Columns of a table where there is no terminal to ask."""
+"""Columns of a table if there is no terminal to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,17 @@ class Row:
         return () if self.node is None else self.node.trace
 
     def diagnostic(self, *, body_agrees: bool = False) -> Diagnostic:
-        """The difference as an error at the place of the invocation.
+        """The difference as an error at the location of the invocation.
 
         ``body_agrees`` says that all operations in the body of a composition do agree.
         """
         left, right = self.sides
-        place = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
+        location = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
         if self.node is None:
-            place = "outputs of the built program: "
-        message = f"{place}{left} and {right} give different values of '{self.tensor.short_name}'"
+            location = "outputs of the built program: "
+        message = (
+            f"{location}{left} and {right} give different values of '{self.tensor.short_name}'"
+        )
         notes = [] if self.origin is None else [Note(f"it is {self.origin}")]
         notes += [Note(text) for text in self._findings()]
         notes += [Note(f"together with {_titled(part)}", part.span) for part in self.parts]
@@ -92,14 +94,14 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain data; numbers that JSON has not are strings, as in "inf"."""
-        found, place = self.difference, self.diagnostic()
+        found, location = self.difference, self.diagnostic()
         return {
             "tensor": self.tensor.name,
             "operator": self.operator,
             "label": self.label,
-            "path": place.path,
-            "line": place.line,
-            "column": place.column,
+            "path": location.path,
+            "line": location.line,
+            "column": location.column,
             "depth": self.depth,
             "source": None if self.origin is None else asdict(self.origin),
             "sides": list(self.sides),
@@ -144,7 +146,7 @@ class Row:
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"
         third = next(name for name in sorted(_OURS) if name not in self.sides)
-        return f"compare each with '{third}' to tell which is right"
+        return f"compare each with '{third}' to find which is right"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,7 +179,7 @@ class Report:
         return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
-        """The first difference as an error with its place; None where the routes agree."""
+        """The first difference as an error with its location; None if the routes agree."""
         row = self.first_difference
         if row is None:
             return None

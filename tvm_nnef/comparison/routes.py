@@ -28,7 +28,7 @@ class Setting:
 
     For a route that executes a model as a whole: the graph and its inputs, and, where the model was
     converted, what it was converted from. ``program`` is the executable of the whole graph, if it
-    was built before. ``places`` has the origins of tensors by their names, if the source has them.
+    was built before. ``locations`` has the origins of tensors by name, if the source has them.
     """
 
     variables: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Setting:
     inputs: Arrays = field(default_factory=dict)
     source: SourceModel | None = None
     program: Callable[..., Any] | None = None
-    places: Mapping[str, Origin] = field(default_factory=dict)
+    locations: Mapping[str, Origin] = field(default_factory=dict)
 
 
 def runner(route: str, setting: Setting) -> Runner:

@@ -78,7 +78,7 @@ def source_model(model: Model, against: Any = None) -> SourceModel:
     return SourceModel(source, names, opened.format.route)
 
 
-def source_places(model: Model, opened: OpenedSource | None = None) -> Mapping[str, Origin]:
+def source_locations(model: Model, opened: OpenedSource | None = None) -> Mapping[str, Origin]:
     """The origin of each tensor of a converted model, if its format has files with lines.
 
     ``opened`` is the source, else what was converted is looked for where it was.
@@ -86,10 +86,10 @@ def source_places(model: Model, opened: OpenedSource | None = None) -> Mapping[s
     try:
         if opened is None:
             opened = open_source(model.path) if _is_source(model.path) else None
-        if opened is None or not opened.format.places:
+        if opened is None or not opened.format.locations:
             return {}
-        module = opened.format.load(opened.format.places)
-        places: Mapping[str, tuple[str, str]] = module.operation_places(opened.source)
+        module = opened.format.load(opened.format.locations)
+        locations: Mapping[str, tuple[str, str]] = module.operation_locations(opened.source)
     except NnefError:
         return {}
     found: dict[str, Origin] = {}
@@ -97,9 +97,9 @@ def source_places(model: Model, opened: OpenedSource | None = None) -> Mapping[s
         # What a fragment computes is called after the result of the statement that invokes it.
         parts = name.split("/")
         outer = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
-        statement = next((each for each in outer if each in places), None)
+        statement = next((each for each in outer if each in locations), None)
         if statement is not None:
-            found[ours] = Origin(*places[statement], name, module.WHAT)
+            found[ours] = Origin(*locations[statement], name, module.WHAT)
     return found
 
 

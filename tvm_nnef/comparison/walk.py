@@ -1,10 +1,10 @@
 """The walk that compares: node by node in the order of the Graph, until one differs.
 
-Enters: a Graph with machine types, arrays of its inputs, the runners of two routes. Leaves: a
+Input: a Graph with dtypes, arrays of its inputs, the runners of two routes. Output: a
 :class:`Report`. How a node is executed stands in ``comparison/routes.py``, when two arrays agree in
 ``comparison/differences.py``.
 
-Each node is executed as a graph of its own. Unless ``chained``, the second route gets the operands
+Each node is executed as its own graph. Unless ``chained``, the second route gets the operands
 that the first has computed, or, where one route executes the model as a whole, what that one has
 found. So a difference is the fault of the node where it appears, and of
 nothing before it: rounding cannot accumulate from one node to the next, nor grow at a threshold,
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _Comparison:
     """What all levels of one comparison share.
 
-    ``symbols`` has the values of the extents known so far in the run, by name, and
-    ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
+    ``symbols`` has the values of the dimensions known so far in the run, by name, and
+    ``carriers`` a tensor for each: a node may need a dimension that none of its operands has.
     ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
     that led to a tensor which the source of a converted model does not know. Operators that are
     ``lowered`` by functions of the user are not taken apart. ``widths`` are those of the ranges of
@@ -67,7 +67,7 @@ class _Walk:
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     lowered: Collection[str] = ()
-    places: Mapping[str, Origin] = field(default_factory=dict)
+    locations: Mapping[str, Origin] = field(default_factory=dict)
     widths: Mapping[Tensor, float] = field(default_factory=dict)
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
@@ -104,13 +104,13 @@ class _Walk:
         return tuple(dict.fromkeys(found))
 
     def origin(self, tensor: Tensor) -> Origin | None:
-        """The operation of the source that gives a tensor, as far as it is known."""
+        """The operation of the source that gives a tensor, if known."""
         if self.source and self.recorded:
             return self.source.origin(tensor)
-        return self.places.get(tensor.name)
+        return self.locations.get(tensor.name)
 
     def define(self, arrays: Arrays) -> None:
-        """Takes the extents that arrays tell, and makes the checks that waited for them."""
+        """Takes dimensions from arrays, and makes the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
                 name = trees.tree(extent)
@@ -147,9 +147,9 @@ def compare_routes(
     first, second = routes
     runners = (runner(first, setting), runner(second, setting))
     pending = list(graph.checks)
-    walk = _Walk(
+    walk = _Comparison(
         graph, (first, second), runners, rtol, atol, setting.source,
-        pending=pending, lowered=setting.lowerings, places=setting.places,
+        pending=pending, lowered=setting.lowerings, locations=setting.locations,
         widths=widths_of_ranges(graph),
     )  # fmt: skip
     walk.define(inputs)
@@ -168,7 +168,7 @@ def compare_routes(
 
 
 def _level(
-    walk: _Walk,
+    walk: _Comparison,
     level: Graph,
     values: Sequence[dict[Tensor, Array]],
     progress: Progress | None = None,
@@ -203,7 +203,7 @@ def _level(
 
 
 def _node(
-    walk: _Walk, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
+    walk: _Comparison, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
 ) -> Generator[Row, None, bool]:
     """The rows of a node, and those inside of it where it differs."""
     single = _single(walk, level, node)
@@ -227,7 +227,9 @@ def _node(
     return True
 
 
-def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]) -> None:
+def _take_over(
+    walk: _Comparison, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]
+) -> None:
     """Gives the results of a part of the graph what its nodes have computed."""
     outputs = flatten(tuple(port.operand for port in body.outputs))
     pairs = list(zip(flatten(node.results), outputs, strict=True))
@@ -241,7 +243,7 @@ def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tenso
 
 
 def _last_use(level: Graph) -> dict[Tensor, int]:
-    """The position of the last node that reads a tensor, behind all for what the graph gives."""
+    """The index of the last node that reads a tensor, after all nodes for results of the graph."""
     last = {
         tensor: position
         for position, node in enumerate(level.operations)
@@ -250,7 +252,7 @@ def _last_use(level: Graph) -> dict[Tensor, int]:
     return {**last, **dict.fromkeys(given(level), len(level.operations))}
 
 
-def _single(walk: _Walk, level: Graph, node: Node) -> Graph:
+def _single(walk: _Comparison, level: Graph, node: Node) -> Graph:
     """A graph of one node: what it reads are the inputs, what it computes the outputs."""
     read = (t for t in flatten(node.operands) if t.role not in ("variable", "constant"))
     single = replace(
@@ -271,7 +273,7 @@ def _ports(tensors: Iterable[Tensor]) -> tuple[Port, ...]:
     return tuple(Port(tensor.short_name, tensor) for tensor in tensors)
 
 
-def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
+def _run(walk: _Comparison, number: int, graph: Graph, values: Arrays) -> Arrays:
     try:
         return walk.runners[number](graph, values)
     except NnefError as problem:
@@ -279,7 +281,7 @@ def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
 
 
 def _program_rows(
-    walk: _Walk, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
+    walk: _Comparison, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
 ) -> list[Row]:
     """The outputs of the program of a compiled route, as ``build`` makes it.
 
@@ -301,10 +303,10 @@ def _program_rows(
     return program_rows(walk.graph, own, found, sides, walk.rtol, walk.atol)
 
 
-def _operation_by_operation(walk: _Walk, number: int, inputs: Arrays) -> dict[Tensor, Array]:
+def _operation_by_operation(walk: _Comparison, number: int, inputs: Arrays) -> dict[Tensor, Array]:
     """The tensors of a graph that one route computes from its own operands."""
     route, run = walk.routes[number], walk.runners[number]
-    alone = _Walk(
+    alone = _Comparison(
         walk.graph, (route, route), (run, lambda graph, _: {}), walk.rtol, walk.atol,
         pending=list(walk.graph.checks), lowered=walk.lowered,
     )  # fmt: skip

@@ -1,11 +1,11 @@
-"""What a compiled library says of itself: a module in, the same with a function ``metadata`` out.
+"""Metadata of a compiled library: a module in, the same with a function ``metadata`` out.
 
 The function takes nothing and returns a JSON object; programs in C++ or Python that load the
 library call it. Its members:
 
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
-  length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
+  length is a tensor with ``"stacked": true``, its items along the first dimension; a dimension is a
   number, or a symbol or expression known only at run time (``docs/metadata.md``);
 - ``attributes``: by the name of an input, for each dimension the graph attribute that is its size,
   or null; left out if there are none;
@@ -97,7 +97,7 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
-    # The type of a function leaves out data-dependent extents.
+    # The type of a function leaves out data-dependent dimensions.
     shapes = dict(enumerate(symbols.get("outputs", [])))
     outputs = [{"name": f"output_{n}", **_tensor(r, shapes.get(n))} for n, r in enumerate(results)]
     named = ((port["name"], port.get("attributes")) for port in ports.get("inputs", []))

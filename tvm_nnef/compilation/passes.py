@@ -102,7 +102,7 @@ def passes(
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say of the
+    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
     code for CUDA.
     Each list serves one compilation: the passes that write instructions of the virtual machine and
     the parameter file hand them to the last one.
@@ -229,7 +229,7 @@ def _lowering(
         ("lower_blocks", stir.LowerOpaqueBlock()),
         ("make_divisors_positive", _on_functions(with_positive_divisors)),
         ("flatten_buffers", flattened),
-        # CUDA has conversions of its own.
+        # CUDA has its own conversions.
         *_if(
             str(target.kind.name) != "cuda",
             ("round_to_bfloat16", _on_functions(with_rounded_bfloat16)),

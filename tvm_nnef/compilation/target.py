@@ -239,7 +239,7 @@ def _json(options: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """An option of a target as JSON has it; TVM has lists of its own."""
+    """An option of a target as JSON has it; TVM has its own lists."""
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     return [str(each) for each in value] if is_list else value
 
@@ -285,7 +285,7 @@ def _parsed_words(text: str) -> dict[str, Any]:
     for option in options:
         key, separator, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not key:
-            raise _unknown(text, f"'{option}' is no option; options are written -key=value")
+            raise _unknown(text, f"'{option}' is not an option; options are written -key=value")
         description[key] = _value(key, value) if separator else True
     return description
 

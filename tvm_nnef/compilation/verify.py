@@ -29,7 +29,7 @@ from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target, prim_functions
 
 SIZES = (1, 3, 8, 17)
-"""The sizes of dynamic dimensions, as far as they are within their bounds."""
+"""The sizes of dynamic dimensions, limited to their bounds."""
 
 _EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ROUNDINGS = {"float64": 64, "float32": 64, "float16": 8, "bfloat16": 8}
@@ -142,7 +142,7 @@ def _problem(
 
 
 def _sizes(function: PrimFunction, bounds: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
-    """Values of the symbols of a kernel: all alike, as far as their bounds allow."""
+    """Values of the symbols of a kernel: all equal if their bounds allow."""
     names = sorted({str(var.name) for var in _symbols(function)})
     if not names:
         yield {}
@@ -168,7 +168,7 @@ def _unscheduled(function: PrimFunction, checked: bool) -> Callable[..., object]
 
 
 def _copies(arguments: Sequence[Any]) -> list[Any]:
-    """The arguments with memory of their own."""
+    """The arguments with their own memory."""
     return [
         compat.runtime_tensor(each.numpy()) if hasattr(each, "numpy") else each
         for each in arguments

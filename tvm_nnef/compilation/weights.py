@@ -39,8 +39,8 @@ def with_bound_weights(mod: Module) -> Module:
     if "params" not in (main.attrs or {}):
         return mod
     first = int(main.attrs["num_input"])
-    behind = len(main.params) - int(main.attrs.get("num_state", 0))
-    names = [str(parameter.name) for parameter in main.params[first:behind]]
+    after = len(main.params) - int(main.attrs.get("num_state", 0))
+    names = [str(parameter.name) for parameter in main.params[first:after]]
     values = dict(zip(names, main.attrs["params"], strict=True))
     bare = mod.clone()
     bare.update_func(mod.get_global_var("main"), main.without_attr("params"))

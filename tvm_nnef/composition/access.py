@@ -54,7 +54,7 @@ def _load(target: Value, indices: tuple[Value, ...], span: Span) -> Item:
 def tensor_subscripts(
     target: Tensor, indices: tuple[Value, ...], span: Span
 ) -> tuple[formula.Subscript, ...]:
-    """Indices as subscripts, one for each dimension. Raises NnefError where that does not hold."""
+    """Indices as subscripts, one for each dimension. Raises NnefError if that does not hold."""
     if len(indices) != target.rank:
         count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"
         message = f"'{target.short_name}' of rank {target.rank} is accessed with {count}"

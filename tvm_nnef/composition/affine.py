@@ -20,11 +20,11 @@ def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
 
 
 def deduce(
-    node: nodes.Expression, value: Dimension, known: Container[str], what: str, place: Span
+    node: nodes.Expression, value: Dimension, known: Container[str], what: str, location: Span
 ) -> tuple[str, Dimension] | None:
     """The one unknown of an affine expression, and its value; None for any other expression.
 
-    Raises NnefError at ``place`` where no non-negative integer gives ``value``, as ``what`` is.
+    Raises NnefError at ``location`` where no non-negative integer gives ``value``, as ``what`` is.
     """
     form = affine(node)
     if form is None or form.symbol is None or form.symbol in known:
@@ -34,5 +34,5 @@ def deduce(
     exact = dimensions.equal(dimensions.mul(unknown, form.factor), difference)
     if dimensions.is_static(unknown) and (unknown < 0 or not exact):
         message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
-        raise error(message, place, hint=value_hints.fitting(value, form.factor, form.offset))
+        raise error(message, location, hint=value_hints.fitting(value, form.factor, form.offset))
     return form.symbol, unknown

@@ -58,7 +58,7 @@ MAX_TEXT = 1 << 20
 
 
 def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -> Value:
-    """A function of items applied over packs. Raises NnefError where packs differ in length."""
+    """A function of items applied over packs. Raises NnefError if packs differ in length."""
     if any(value is None for value in values):
         return None
     lengths = {len(value) for value in values if isinstance(value, tuple)}

@@ -1,6 +1,6 @@
 """An invocation's symbols: types, attributes, shapes, helpers, checks (sections 2.5 to 2.9, 2.13).
 
-Enters a checked definition, the attribute values and operands of an invocation; leaves the names
+Input: a checked definition, attribute values and operands of an invocation. Output: the names
 and what they stand for. The order is that of section 2.6.1, helpers and assertions are interleaved
 as section 2.9 says.
 """
@@ -36,7 +36,7 @@ class Invocation:
     attributes: Mapping[str, Value]
     operands: tuple[Operand, ...]
     types: Mapping[str, str]
-    place: Span
+    location: Span
     static_types: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ def bind(
     given = _bind_given_attributes(definition, invocation, env)
     operands = _bind_inputs(definition, invocation, env, constant)
     _bind_remaining_attributes(definition, given, invocation, env)
-    run_helpers(definition, env, invocation.place)
+    run_helpers(definition, env, invocation.location)
     return env, operands
 
 
@@ -91,7 +91,7 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
             value = call.attributes.get(parameter.name.name) if attribute else None
             first = value[0] if isinstance(value, tuple) else value
             hint = value_hints.of_type(first, wanted) if attribute else _type_hint(found, wanted)
-            raise error(message, call.place, hint=hint, notes=(note,))
+            raise error(message, call.location, hint=hint, notes=(note,))
     for name, dtype in generics.items():
         if name not in types and dtype.default is not None:
             types[name] = dtype.default.name
@@ -100,12 +100,12 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
             hint = f"give it between angle brackets, as in {example}"
             for parameter, operand in zip(definition.inputs, call.operands, strict=True):
                 _check_empty(parameter, operand, definition, call, env)
-            raise error(f"type '{name}' cannot be deduced", call.place, hint=hint)
+            raise error(f"type '{name}' cannot be deduced", call.location, hint=hint)
         allowed = _ALLOWED[dtype.base.name]
         if types[name] not in allowed:
             message = f"type '{name}' must be one of {', '.join(allowed)}, found {types[name]}"
             hint = f"convert it, or write '{name}: type;' in '@dtype' to allow every type"
-            raise error(message, call.place, hint=hint)
+            raise error(message, call.location, hint=hint)
 
 
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
@@ -136,8 +136,8 @@ def _check_attributes(definition: CheckedDefinition, call: Invocation, env: Envi
             hint = did_you_mean(name, declared) or _listed(declared)
             kind = "graph" if definition.is_graph else "operator"
             message = f"{kind} '{definition.qualified_name}' has no attribute '{name}'"
-            raise error(message, call.place, hint=hint)
-        check_attribute(declared[name], value, call.place, env)
+            raise error(message, call.location, hint=hint)
+        check_attribute(declared[name], value, call.location, env)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -145,7 +145,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def check_attribute(
-    parameter: nodes.Parameter, value: Value, place: Span, env: Environment
+    parameter: nodes.Parameter, value: Value, location: Span, env: Environment
 ) -> None:
     """Raises NnefError for a value of another type than the attribute has."""
     name = parameter.name.name
@@ -153,13 +153,13 @@ def check_attribute(
     if isinstance(value, tuple) and parameter.type.pack is None:
         message = f"attribute '{name}' takes a single value, found {describe(value)}"
         hint = f"give one of them, or declare it as a pack: '{name}: {parameter.type.name.name}..'"
-        raise error(message, place, hint=hint, notes=(note,))
+        raise error(message, location, hint=hint, notes=(note,))
     wanted = env.types.get(parameter.type.name.name, parameter.type.name.name)
     for item in value if isinstance(value, tuple) else (value,):
         found = wanted if item is None else type_of(item)
         if isinstance(item, Tensor) or (found != wanted and (found, wanted) != ("int", "real")):
             message = f"attribute '{name}' must be of type {wanted}, found {describe(item)}"
-            raise error(message, place, hint=value_hints.of_type(item, wanted), notes=(note,))
+            raise error(message, location, hint=value_hints.of_type(item, wanted), notes=(note,))
 
 
 def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Value:
@@ -195,9 +195,9 @@ def _bind_given_attributes(
 def _bind_remaining_attributes(
     definition: CheckedDefinition, given: set[str], call: Invocation, env: Environment
 ) -> None:
-    """Steps 3 and 4: deferred defaults and lengths of packs, as far as their symbols are known.
+    """Steps 3 and 4: deferred defaults and lengths of packs, if their symbols are known.
 
-    Values that are packs tell the length of others, so they go first; then whatever has become
+    Values that are packs give the length of others, so they go first; then whatever has become
     possible, until nothing is left.
     """
     pending: list[nodes.Parameter] = []
@@ -218,7 +218,7 @@ def _bind_remaining_attributes(
 
 
 def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environment) -> bool:
-    """Binds an attribute if all that it depends on is known, and tells whether it did."""
+    """Binds an attribute if all that it depends on is known, and says whether it did."""
     name = parameter.name.name
     value = call.attributes.get(name)
     if value is None and parameter.default is not None:
@@ -227,8 +227,8 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
         value = known(parameter.default, env)
     if value is None and not parameter.type.optional:
         hint = f"write {name}=… between the braces"
-        raise error(f"attribute '{name}' must be given", call.place, hint=hint)
-    check_attribute(parameter, value, call.place, env)
+        raise error(f"attribute '{name}' must be given", call.location, hint=hint)
+    check_attribute(parameter, value, call.location, env)
     value = _coerced(value, parameter, env)
     if parameter.type.pack is not None and value is not None and not isinstance(value, tuple):
         length = _pack_length(parameter, env)
@@ -240,7 +240,7 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
         # A shape that uses the attribute's name was bound before.
         found = f"{show(value)} and {show(env.names[name])}"
         hint = f"the shapes of the inputs give {show(env.names[name])}: write that"
-        raise error(f"attribute '{name}' has two values: {found}", call.place, hint=hint)
+        raise error(f"attribute '{name}' has two values: {found}", call.location, hint=hint)
     _bind_length(parameter, value, call, env)
     return True
 
@@ -262,7 +262,7 @@ def _bind_length(
         return
     name = parameter.name.name
     what = f"the length of attribute '{name}'"
-    deduced = deduce(pack.length, len(value), env.names, what, call.place)
+    deduced = deduce(pack.length, len(value), env.names, what, call.location)
     if deduced is not None:
         env.names[deduced[0]] = deduced[1]
         return
@@ -271,17 +271,19 @@ def _bind_length(
         message = f"attribute '{name}' must have {length} items, found {len(value)}"
         note = Note(f"its length is '{pack.length.span.text}'", parameter.span)
         hint = f"give {length} items, or a single value for all"
-        raise error(message, call.place, hint=hint, notes=(note,))
+        raise error(message, call.location, hint=hint, notes=(note,))
 
 
 def _unbound(parameter: nodes.Parameter, call: Invocation, env: Environment) -> NnefError:
     name = parameter.name.name
     if call.attributes.get(name) is not None:
         hint = "give a list of values"
-        return error(f"the length of attribute '{name}' cannot be deduced", call.place, hint=hint)
+        return error(
+            f"the length of attribute '{name}' cannot be deduced", call.location, hint=hint
+        )
     missing = unknown_names(parameter.default, env.names) if parameter.default else [name]
     message = f"attribute '{name}' has no value, since {', '.join(missing)} cannot be deduced"
-    return error(message, call.place, hint=f"write {name}=… between the braces")
+    return error(message, call.location, hint=f"write {name}=… between the braces")
 
 
 # Inputs (sections 2.6 and 2.6.1).
@@ -291,7 +293,7 @@ def _bind_inputs(
     definition: CheckedDefinition, call: Invocation, env: Environment, constant: MakeConstant
 ) -> tuple[Operand, ...]:
     names = frozenset(parameter.name.name for parameter in definition.attributes)
-    binder = ShapeBinder(env, call.place, names, definition.is_graph)
+    binder = ShapeBinder(env, call.location, names, definition.is_graph)
     operands = list(call.operands)
     omitted: list[int] = []
     for index in definition.binding_order:
@@ -303,7 +305,7 @@ def _bind_inputs(
                 )
                 listed = ", ".join(each.name.name for each in definition.inputs)
                 hint = f"give it as argument {index + 1}; the inputs are {listed}"
-                raise error(message, call.place, hint=hint)
+                raise error(message, call.location, hint=hint)
             omitted.append(index)
             continue
         if isinstance(operand, Tensor) and operand in env.symbols.stacked and parameter.type.pack:
@@ -315,7 +317,7 @@ def _bind_inputs(
             found = "a pack" if packed else "a single tensor"
             message = f"input '{parameter.name.name}' takes {kind}, found {found}"
             hint = "take an item of it, as in 'xs[0]'" if packed else "write it as a list: [x]"
-            raise error(message, call.place, hint=hint)
+            raise error(message, call.location, hint=hint)
         binder.bind(parameter, [tensor.shape for tensor in tensors(operand)])
     for index in omitted:
         parameter = definition.inputs[index]
@@ -339,15 +341,15 @@ def _check_empty(
     """Refuses an empty pack whose items would have given the shape of a result."""
     if operand != ():
         return
-    told = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()
+    named = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()
     shapes = (name for output in definition.outputs for name in used_names(output.type.shape))
-    unknown = next((name.name for name in shapes if name.name in told), None)
+    unknown = next((name.name for name in shapes if name.name in named), None)
     if unknown is not None:
         name = parameter.name.name
         message = f"input '{name}' of '{definition.qualified_name}' is an empty pack"
-        note = Note(f"'{name}' is declared here, and tells '{unknown}'", parameter.span)
+        note = Note(f"'{name}' is declared here, and defines '{unknown}'", parameter.span)
         hint = "give it at least one tensor: the shape of the result follows from its items"
-        raise error(message, call.place, hint=hint, notes=(note,))
+        raise error(message, call.location, hint=hint, notes=(note,))
 
 
 def _default_input(parameter: nodes.Parameter, env: Environment, constant: MakeConstant) -> Operand:

@@ -1,6 +1,6 @@
 """Helper symbols and assertions, interleaved (NNEF 2.0 draft, sections 2.8 and 2.9).
 
-Enters a definition whose attributes and inputs are bound; its environment gets the helper symbols.
+Input: a definition whose attributes and inputs are bound; its environment gets the helper symbols.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
-def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
+def run_helpers(definition: CheckedDefinition, env: Environment, location: Span) -> None:
     """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
     first, *later = definition.check_order.after_usings
-    _check_assertions(first, env, place, definition)
+    _check_assertions(first, env, location, definition)
     for using, ready in zip(definition.usings, later, strict=True):
         env.names.update(decompose(using.target, known(using.value, env), env, using.span))
-        _check_assertions(ready, env, place, definition)
+        _check_assertions(ready, env, location, definition)
 
 
 def helper_values(definition: CheckedDefinition, env: Environment) -> dict[str, Attribute]:
@@ -49,9 +49,9 @@ def _is_attribute(value: Value) -> bool:
     )
 
 
-def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
+def check_outputs(definition: CheckedDefinition, env: Environment, location: Span) -> None:
     """Checks the assertions that read outputs, once ``env`` knows them."""
-    _check_assertions(definition.check_order.of_outputs, env, place, definition)
+    _check_assertions(definition.check_order.of_outputs, env, location, definition)
 
 
 def _named(node: nodes.Expression | None) -> set[str]:
@@ -59,7 +59,10 @@ def _named(node: nodes.Expression | None) -> set[str]:
 
 
 def _check_assertions(
-    checks: Sequence[nodes.Assertion], env: Environment, place: Span, definition: CheckedDefinition
+    checks: Sequence[nodes.Assertion],
+    env: Environment,
+    location: Span,
+    definition: CheckedDefinition,
 ) -> None:
     """Checks assertions whose symbols are known; their order in the text does not matter (2.9).
 
@@ -72,7 +75,7 @@ def _check_assertions(
         except NnefError as problem:
             obstacle = obstacle or problem
             continue
-        _judge(check, value, env, place, definition)
+        _judge(check, value, env, location, definition)
     if obstacle is not None:
         raise obstacle
 
@@ -81,12 +84,12 @@ def _judge(
     check: nodes.Assertion,
     value: Value,
     env: Environment,
-    place: Span,
+    location: Span,
     definition: CheckedDefinition,
 ) -> None:
-    """Raises an NnefError at ``place`` where a condition is false; null is skipped.
+    """Raises an NnefError at ``location`` where a condition is false; null is skipped.
 
-    ``place`` is the invocation; a graph that nothing invokes fails where it asserts.
+    ``location`` is the invocation; a graph that nothing invokes fails where it asserts.
 
     What depends on dynamic extents is checked at run time.
     """
@@ -97,14 +100,14 @@ def _judge(
         problem = f"an assertion must be of type bool, found {describe(value)}"
         raise error(problem, check.condition.span, hint=value_hints.condition(value))
     message, hint = _message(check, env), _hint(check, env)
-    if place == definition.node.name.span:
-        place = check.condition.span
+    if location == definition.node.name.span:
+        location = check.condition.span
     notes = (Note(f"asserted by '{definition.qualified_name}'", check.condition.span),)
     for item in items:
         if is_scalar(item):
             raise error(_ON_REALS, check.condition.span, hint=_WITHOUT_REALS)
         if item is not None:
-            env.symbols.require(item, message, place, notes, hint=hint)
+            env.symbols.require(item, message, location, notes, hint=hint)
 
 
 _ON_REALS = "an assertion on reals known only at run time"
@@ -115,9 +118,9 @@ _MAX_SHOWN = 100
 
 def _hint(check: nodes.Assertion, env: Environment) -> str:
     """What an assertion needs, and the values in it that its message does not show."""
-    told = {detail.value.span.text for detail in check.details}
+    quoted = {detail.value.span.text for detail in check.details}
     names = dict.fromkeys(identifier.name for identifier in used_names(check.condition))
-    texts = [_value(name, env.names.get(name)) for name in names if name not in told]
+    texts = [_value(name, env.names.get(name)) for name in names if name not in quoted]
     where = ", ".join(filter(None, texts))
     condition = " ".join(check.condition.span.text.split())
     if check.message and len(condition) <= _MAX_SHOWN:
@@ -138,7 +141,7 @@ def _value(name: str, value: Value) -> str:
 
 
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
-    """What an assertion says when it fails, then the values that it names, as far as known yet."""
+    """What an assertion says when it fails, then the values that it names, if known."""
     if check.message:
         message = list(text_parts(check.message, env))
     else:

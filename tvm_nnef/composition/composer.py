@@ -1,6 +1,6 @@
 """Components to operations (NNEF 2.0 draft, section 2.10 and chapter 3).
 
-Enters checked definitions and values, leaves operations with their bodies; branches and loops are
+Input: checked definitions and values. Output: operations with their bodies; branches and loops are
 composed by :mod:`tvm_nnef.composition.control_flow`. How an operation is executed is not known
 here.
 """
@@ -99,8 +99,8 @@ class Composer:
             frame.constants += flatten((made,))
             self.define({parameter.name.name: made}, frame)
         for parameter in definition.variables:
-            place = frame.trace[-1] if frame.trace else parameter.span
-            name = partial(self.variable_name, frame.scope, place)
+            location = frame.trace[-1] if frame.trace else parameter.span
+            name = partial(self.variable_name, frame.scope, location)
             made = declarations.variables(parameter, frame.env, name)
             frame.variables += flatten((made,))
             self.define({parameter.name.name: made}, frame)
@@ -199,7 +199,7 @@ class Composer:
     ) -> tuple[Operand, ...]:
         """Composes an invocation and gives its results.
 
-        Raises NnefError; one that arises inside the operator tells the way that led there.
+        Raises NnefError; one inside the operator has notes with the chain of invocations.
         """
         definition = self.program.resolve(frame.module, call.callee)
         invocation = self._invocation(definition, call, frame)
@@ -276,7 +276,7 @@ class Composer:
         if scope is None and inner.variables:
             name = definition.qualified_name
             message = f"an invocation of '{name}' needs a label for its variables"
-            hint = "write a label in front of it, as in 'layer1: operator(x)'"
+            hint = "write a label before it, as in 'layer1: operator(x)'"
             raise error(message, call.span, hint=hint)
         frame.variables += inner.variables
         frame.operations.append(
@@ -355,7 +355,7 @@ class Composer:
         definition: CheckedDefinition,
         frame: Frame,
         operands: tuple[Operand, ...],
-        place: Span,
+        location: Span,
     ) -> Graph:
         """The graph of a frame whose components have run, its outputs checked."""
         changes = updates(self, definition, frame)
@@ -367,10 +367,10 @@ class Composer:
                 raise error(f"output '{name}' is never assigned", parameter.span, hint=hint)
             operand = as_operand(frame.env.names[name], parameter.span)
             if operand is not None or not parameter.type.optional:
-                assigned = assignment_of(name, definition.components) or place
+                assigned = assignment_of(name, definition.components) or location
                 declarations.check_result(parameter, operand, frame.env, assigned)
             outputs.append(operand)
-        check_outputs(definition, frame.env, place)
+        check_outputs(definition, frame.env, location)
         return replace(frame.graph(definition, operands, tuple(outputs)), updates=changes)
 
 

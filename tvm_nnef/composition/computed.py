@@ -1,6 +1,6 @@
 """Tensors for numbers known only at run time: extents, and what is made from them (section 3.1).
 
-Enters a value, leaves the operation that makes a tensor of it.
+Input: a value. Output: the operation that makes a tensor of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPERATOR = "value"
 
 
 def needs_run(value: Item, shape: tuple[Dimension, ...]) -> bool:
-    """Whether a uniform tensor is no constant: its value or its shape waits for a run."""
+    """Whether a uniform tensor is not a constant: its value or its shape waits for a run."""
     return is_scalar(value) or is_symbolic(value) or not all(map(is_static, shape))
 
 
@@ -31,7 +31,7 @@ def computed(tensor: Tensor, value: Item, trace: tuple[Span, ...]) -> Operation:
 def item(tensor: Tensor, stacked: Tensor, index: Tensor, trace: tuple[Span, ...]) -> Operation:
     """The operation that takes one item of tensors that are stacked along the first dimension."""
     first = formula.Subscript(formula.Load(index, ()))
-    return _operation(tensor, lambda places: formula.Load(stacked, (first, *places)), trace)
+    return _operation(tensor, lambda positions: formula.Load(stacked, (first, *positions)), trace)
 
 
 def _operation(
@@ -39,11 +39,11 @@ def _operation(
     value: Callable[[tuple[formula.Subscript, ...]], formula.Scalar],
     trace: tuple[Span, ...],
 ) -> Operation:
-    """The operation that computes each element of a tensor from its place."""
-    symbols = tuple(formula.Index(f"i{place}") for place in range(tensor.rank))
+    """The operation that computes each element of a tensor from its position."""
+    symbols = tuple(formula.Index(f"i{position}") for position in range(tensor.rank))
     extents = (scalar(extent, "int") for extent in tensor.shape)
-    places = tuple(map(formula.Subscript, symbols))
-    store = formula.Store(tensor, places, "=", value(places))
+    positions = tuple(map(formula.Subscript, symbols))
+    store = formula.Store(tensor, positions, "=", value(positions))
     loops = tuple(map(formula.Loop, symbols, extents))
     statement = formula.Statement(loops, (store,), (), None, trace[-1] if trace else None)
     fill = formula.Fill(tensor, formula.Constant(tensor.type, _ZERO[tensor.type]))

@@ -16,7 +16,7 @@ from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.subgraphs import (
-    Plan,
+    LoopPlan,
     branch_on,
     carried_first,
     check_single,
@@ -71,7 +71,7 @@ def loop(
     if limit == 0 and not stacked:
         return _unrolled(composer, node, 0, carried, scans, frame, targets)  # type: ignore[arg-type]
     if not node.unroll and plain:
-        plan = Plan(limit, steps, _most(node, limit, scans, frame), carried, scans)  # type: ignore[arg-type]
+        plan = LoopPlan(limit, steps, _most(node, limit, scans, frame), carried, scans)  # type: ignore[arg-type]
         return run_loop(composer, node, plan, frame, targets)
     if steps is None or stacked:
         raise _not_plain(node)
@@ -89,7 +89,7 @@ def _length(items: Scanned) -> Dimension:
 def _most(
     node: nodes.Loop, limit: Tensor | int | None, scans: Mapping[str, Scanned], frame: Frame
 ) -> int | None:
-    """An upper bound of the number of steps, None where there is none."""
+    """An upper bound of the number of steps, None if there is none."""
     if isinstance(limit, int):
         return limit
     bounds = [frame.env.symbols.largest(_length(items)) for items in scans.values()]
@@ -102,7 +102,7 @@ def _most(
 
 def _not_plain(node: nodes.Loop) -> NnefError:
     if node.unroll:
-        hint = "write 'do' in place of 'unroll'"
+        hint = "write 'do' instead of 'unroll'"
         return error("only a loop of known length can be unrolled", node.span, hint=hint)
     message = "a loop of data-dependent length scans packs of tensors of one shape"
     hint = "bring the items to one shape, as by layout.pad, or give the loop a fixed count"
@@ -140,7 +140,7 @@ def _unrolled(
         outputs.append(values[len(carried) :])
     if len(frame.variables) > own_variables and not node.unroll:
         message = "variables inside a loop over tensors of different shapes are not supported"
-        raise error(message, node.body.span, hint="write 'unroll' in place of 'do'")
+        raise error(message, node.body.span, hint="write 'unroll' instead of 'do'")
     columns = len(outputs[0]) if outputs else len(targets) - len(carried)
     packs = (tuple(row[column] for row in outputs) for column in range(columns))
     return (*carried.values(), *packs)
@@ -159,7 +159,7 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
 def _common_length(
     node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Dimension | None:
-    """The length of the packs that a loop goes through; a number where one of them tells it."""
+    """The length of the packs that a loop goes through; a number if one of them is static."""
     lengths = sorted(map(_length, scans.values()), key=is_symbolic)
     for other in lengths[1:]:
         message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
@@ -171,7 +171,7 @@ def _common_length(
 def _limit(
     composer: Invoker, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Tensor | int | None:
-    """The number of steps: a number, what a tensor says, or None where only data end the loop."""
+    """The number of steps: a number, what a tensor says, or None if only data end the loop."""
     length = _common_length(node, frame, scans)
     limit = _count(composer, node, frame, length)
     if not is_symbolic(length):
@@ -191,7 +191,7 @@ def _limit(
 def _count(
     composer: Invoker, node: nodes.Loop, frame: Frame, length: Dimension | None
 ) -> Tensor | int | None:
-    """The number of steps as far as the count and the ``length`` of the packs tell it."""
+    """The number of steps if it follows from the count and the ``length`` of the packs."""
     if node.iteration is None or node.iteration.count is None:
         if length is None and node.condition is None:
             message = "the loop has neither a count nor a condition"

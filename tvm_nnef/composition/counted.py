@@ -1,7 +1,7 @@
 """Formulas that count what they write: ``y[k] = x[i], i < n | x[i] > 0`` (section 2.12).
 
 ``k`` is a data-dependent extent of the output (``y: real[k|n]``). Each step that writes puts
-its value behind those written before, and in the end ``k`` is how many there were. Such an
+its value after those written before, and in the end ``k`` is how many there were. Such an
 operator becomes a graph: a formula that fills a buffer of the size of the bound and counts, and
 for each output the front part of its buffer.
 """
@@ -26,14 +26,14 @@ from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
-FRONT = "front"
+PREFIX = "front"
 """The operator that cuts a buffer: buffer and count in, the first items along an axis out."""
 
 
 def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.Extent | None:
-    """The extent that the formula of an operator counts, where there is one.
+    """The extent that the formula of an operator counts, if there is one.
 
-    ``names`` are those that are known in front of the outputs.
+    ``names`` are those known before the outputs.
     """
     for parameter in definition.outputs:
         for extent in parameter.type.shape or ():
@@ -49,20 +49,20 @@ def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.
 def check_counted(
     definition: CheckedDefinition, symbols: int, counted: nodes.Extent | None
 ) -> None:
-    """Raises NnefError where a formula leaves an extent of its outputs open.
+    """Raises NnefError if a formula leaves an extent of its outputs open.
 
     ``symbols`` is how many data-dependent extents its outputs have.
     """
     if definition.is_lowered and symbols > (counted is not None):
         span = definition.outputs[0].span
-        hint = "write behind what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
+        hint = "write after what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
         raise error("a data-dependent extent that the formula does not count", span, hint=hint)
 
 
 def lowered_part(
     definition: CheckedDefinition, frame: Frame, results: tuple[Operand, ...], formula: Formula
 ) -> Operation:
-    """The formula of an operator as an operation of its own, beside those in front of it."""
+    """The formula of an operator as its own operation, beside those before it."""
     read = dict.fromkeys(
         load.tensor for statement in formula.statements for load in loads(statement)
     )
@@ -85,22 +85,22 @@ def counted_body(
 ) -> tuple[Operand, ...]:
     """Composes the body of an operator whose formula counts an extent, and gives its results.
 
-    Raises NnefError where an extent of an output is made of the counted one, not it itself.
+    Raises NnefError if an extent of an output is made of the counted one, not it itself.
     """
     assert isinstance(counted.value, nodes.Identifier) and counted.bound is not None
     symbol, outputs = counted.value.name, definition.outputs
     before = dict(frame.env.names)
     shapes = [declarations.item_shapes(parameter, frame.env) for parameter in outputs]
-    room = replace(frame.env, names={**before, symbol: known(counted.bound, frame.env)})
+    buffer_ = replace(frame.env, names={**before, symbol: known(counted.bound, frame.env)})
     buffers = tuple(
         declared_result(
-            unique, parameter, declarations.item_shapes(parameter, room), room, frame, None
+            unique, parameter, declarations.item_shapes(parameter, buffer_), buffer_, frame, None
         )
         for parameter in outputs
     )
     count = Tensor(unique(f"{frame.scope}.{symbol}"), "int", (), "result", None, counted.span)
     written = dict(zip((p.name.name for p in outputs), buffers, strict=True))
-    env = room.extended({**written, symbol: Load(count, ())})
+    env = buffer_.extended({**written, symbol: Load(count, ())})
     length = frame.env.names[symbol]
     for buffer, shape in zip(buffers, shapes, strict=True):
         _check_shape(buffer, shape, length, frame)
@@ -114,7 +114,7 @@ def counted_body(
 
 
 def _counting(formula: Formula, count: Tensor) -> Formula:
-    """The formula with a step of the counter in each statement that writes behind the others."""
+    """The formula with a step of the counter in each statement that writes after the others."""
     here = Load(count, ())
 
     def stepped(statement: Statement) -> Statement:
@@ -133,8 +133,8 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
         hint = "declare the result without '..'"
         message = "an extent that is counted belongs to single tensors"
         raise error(message, frame.trace[-1], hint=hint)
-    for extent, room in zip(shape, buffer.shape, strict=True):
-        if extent is not length and not dimensions.equal(extent, room):
+    for extent, buffer_ in zip(shape, buffer.shape, strict=True):
+        if extent is not length and not dimensions.equal(extent, buffer_):
             hint = "give the outputs one data-dependent dimension, under the same name"
             message = "a data-dependent extent is not the one that is counted"
             raise error(message, buffer.span, hint=hint)
@@ -148,7 +148,7 @@ def _front(
     frame: Frame,
     unique: Callable[[str], str],
 ) -> Operand:
-    """The front part of a buffer; the buffer itself where nothing is to be cut."""
+    """The front part of a buffer; the buffer itself if nothing needs cutting."""
     axes = tuple(axis for axis, extent in enumerate(shape) if extent is length)
     assert isinstance(buffer, Tensor) and not isinstance(shape, list)
     if not axes:
@@ -156,7 +156,7 @@ def _front(
     result = replace(buffer, name=unique(f"{frame.scope}..T1"), shape=shape)
     frame.operations.append(
         Operation(
-            FRONT, {"axes": axes}, {}, (buffer, count), (result,), (buffer.type, "int"),
+            PREFIX, {"axes": axes}, {}, (buffer, count), (result,), (buffer.type, "int"),
             (buffer.type,), None, "", frame.trace,
         )
     )  # fmt: skip

@@ -45,7 +45,7 @@ _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool":
 
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
-    """The shape itself. Raises NnefError where it is known only at run time."""
+    """The shape itself. Raises NnefError if it is known only at run time."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span, hint=value_hints.sized(shape))
@@ -58,7 +58,7 @@ def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | S
     if pack is None:
         return declared_shape(parameter.type.shape or (), env, parameter.name.name)
     if pack.length is None:
-        hint = "write it behind the dots, as in '..(n)'"
+        hint = "write it after the dots, as in '..(n)'"
         message = f"the length of the pack '{parameter.name.name}' is missing"
         raise error(message, parameter.span, hint=hint)
     length = count(known(pack.length, env), "a pack length", pack.length.span)
@@ -178,20 +178,20 @@ def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str]
 
 
 def check_result(
-    parameter: nodes.Parameter, operand: Operand, env: Environment, place: Span
+    parameter: nodes.Parameter, operand: Operand, env: Environment, location: Span
 ) -> None:
-    """Raises NnefError where a composed result differs from its declaration (section 2.10)."""
+    """Raises NnefError if a composed result differs from its declaration (section 2.10)."""
     complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
     if complaint:
         note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-        raise error(f"output {complaint}", place, hint=_CORRECTION, notes=(note,))
+        raise error(f"output {complaint}", location, hint=_CORRECTION, notes=(note,))
 
 
 _CORRECTION = "correct the declaration; '~' stands for a dimension that is computed"
 
 
 def check_target(target: nodes.Target, operand: Operand, env: Environment) -> None:
-    """Raises NnefError where a tensor differs from the type and shape of its left-hand side."""
+    """Raises NnefError if a tensor differs from the type and shape of its left-hand side."""
     if isinstance(target, nodes.NameTarget) and target.type is not None:
         spec = nodes.TypeSpec(target.type, shape=target.shape, pack=target.pack, span=target.span)
         complaint = _disagreement(target.name.name, spec, operand, env)
@@ -202,7 +202,7 @@ def check_target(target: nodes.Target, operand: Operand, env: Environment) -> No
 def _disagreement(
     name: str, spec: nodes.TypeSpec, operand: Operand, env: Environment
 ) -> str | None:
-    """What differs between tensors and their declaration, in words; None where they agree."""
+    """What differs between tensors and their declaration, in words; None if they agree."""
     if operand is None:
         return f"'{name}' is null"
     if isinstance(operand, Tensor) and operand in env.symbols.stacked and spec.pack is not None:
@@ -228,7 +228,7 @@ def _disagreement(
 
 
 def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environment) -> None:
-    """Leaves it to a run whether a pack whose length only it tells is as long as declared."""
+    """Checks at run time that a pack of dynamic length is as long as declared."""
     match pack.length:
         case None:
             return

@@ -1,6 +1,6 @@
 """Declared shapes with data-dependent extents: ``~|10``, ``s|10``, packs of them (section 2.6).
 
-Enters a declaration and what is known so far; leaves a shape in which such an extent is a symbol.
+Input: a declaration and what is known. Output: a shape in which such an extent is a symbol.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _symbols(
     """The symbols of an extent that is given by its bound alone, one or those of a pack."""
     if extent.bound is None:
         message = "a data-dependent extent needs an upper bound"
-        raise error(message, extent.span, hint="write it behind the extent, as in '~|100'")
+        raise error(message, extent.span, hint="write it after the extent, as in '~|100'")
     limits = _limits(extent, extent.bound, env)
     if isinstance(extent.value, nodes.Identifier):
         name, first = extent.value.name, item or 0
@@ -89,7 +89,7 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
         length = count(known(extent.pack.length, env), "a number of dimensions", extent.pack.span)
     if not isinstance(limit, tuple):
         if extent.pack is not None and length is None:
-            hint = "write it behind the dots, as in '~|100..(2)'"
+            hint = "write it after the dots, as in '~|100..(2)'"
             raise error("the number of these dimensions is not known", extent.span, hint=hint)
         limit = (limit,) * (1 if length is None else length)
     elif extent.pack is None or length not in (None, len(limit)):
@@ -100,7 +100,7 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
 
 
 def _largest(limit: Value, env: Environment, span: Span) -> int:
-    """The largest value of a bound. Raises NnefError where there is none."""
+    """The largest value of a bound. Raises NnefError if there is none."""
     if type_of(limit) != "int" or is_scalar(limit):
         message = f"a bound must be an integer, found {describe(limit)}"
         raise error(message, span, hint=value_hints.integer(limit))
@@ -115,7 +115,7 @@ def _largest(limit: Value, env: Environment, span: Span) -> int:
 def _declare(
     extent: nodes.Extent, expression: nodes.Expression, made: Shape, env: Environment
 ) -> None:
-    """Gives a value to the name in an extent: the symbol itself, or what an affine one tells."""
+    """Gives a value to the name in an extent: the symbol itself, or solved from an affine one."""
     if isinstance(expression, nodes.Identifier):
         name, values = expression.name, made
     else:
@@ -136,7 +136,7 @@ def _declare(
 def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> None:
     """Leaves it to a run, where need be, whether extents are within their bound.
 
-    Raises NnefError where they are certainly not.
+    Raises NnefError if they are certainly not.
     """
     for within, message in within_bound(bound, part, env):
         env.symbols.require(within, message, bound.span, hint=value_hints.BEYOND)

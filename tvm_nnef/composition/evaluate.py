@@ -1,6 +1,6 @@
 """Expressions to values (NNEF 2.0 draft, section 2.4).
 
-Enters an expression and an environment, leaves a :data:`~tvm_nnef.composition.values.Value`. Names
+Input: an expression and an environment. Output: a :data:`~tvm_nnef.composition.values.Value`. Names
 have been resolved and types checked before; what can go wrong here depends on values: lengths,
 ranges, divisions by zero. The branch that a select does not take is not evaluated.
 """
@@ -141,7 +141,7 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
     arguments = node.arguments or ()
     plain = not node.attributes and not node.generics and node.label is None
     if name not in env.types or not plain or len(arguments) > 1:
-        hint = "give its result a name in a component of its own"
+        hint = "give its result a name in its own component"
         raise error(f"'{name}' is invoked inside an expression", node.span, hint=hint)
     argument = arguments[0] if arguments else None
     if isinstance(argument, nodes.Omitted):
@@ -166,7 +166,7 @@ def format_text(node: nodes.Text, env: Environment) -> str:
 
 
 def _text(node: nodes.Text, env: Environment) -> Value:
-    """A string with its formatted parts filled in; null where one of them is null (2.4.1)."""
+    """A string with its formatted parts filled in; null if one of them is null (2.4.1)."""
     quote = env.dialect == "tools"
     text = ""
     for part in node.parts:
@@ -181,7 +181,7 @@ def expand_items(
     items: tuple[nodes.ListItem, ...] | tuple[nodes.Expression | nodes.Range | nodes.Expand, ...],
     env: Environment,
 ) -> tuple[Item, ...] | None:
-    """The items of a list, packs spliced in and ranges written out; null where one is null."""
+    """The items of a list, packs spliced in and ranges written out; null if one is null."""
     result: list[Item] = []
     for item in items:
         values = _list_item(item, env)
@@ -335,7 +335,7 @@ def _ends(
     parts: tuple[nodes.Expression | None, nodes.Expression | None, nodes.Expression | None],
     env: Environment,
 ) -> tuple[Value, Value, Value] | None:
-    """Begin, end and stride of a range, None for what is not written; None where one is null."""
+    """Begin, end and stride of a range, None for what is not written; None if one is null."""
     begin, end, stride = (None if part is None else known(part, env) for part in parts)
     null = any(
         part is not None and value is None

@@ -1,6 +1,6 @@
 """Folds of packs (NNEF 2.0 draft, section 2.4): a binary operator between all the items.
 
-Enters: an operator, as text, and a value that is a pack. Leaves: one value, or for a cumulative
+Input: an operator, as text, and a value that is a pack. Output: one value, or for a cumulative
 fold a pack of all the steps. Null gives null.
 """
 
@@ -24,7 +24,7 @@ from tvm_nnef.diagnostics import Span, error
 
 
 def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
-    """``pack op ..`` (section 2.4, folding). Raises NnefError where the value is no pack."""
+    """``pack op ..`` (section 2.4, folding). Raises NnefError if the value is not a pack."""
     if value is None:
         return None
     items = _items(symbol, value, span)

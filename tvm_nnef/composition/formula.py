@@ -1,6 +1,6 @@
 """``@lower`` to a closed Formula (NNEF 2.0 draft, section 2.12).
 
-Enters the statements of an operator and the environment of an invocation; leaves the formula:
+Input: statements of an operator, and the environment of an invocation. Output: the formula:
 packs expanded, attributes and extents as numbers, loops that choose a tensor out of a pack
 unrolled. It does not simplify the mathematics and orders nothing.
 """
@@ -89,7 +89,7 @@ def _updates(lowerings: Sequence[nodes.Lowering], env: Environment) -> dict[Tens
 
 
 def _written(lowering: nodes.Lowering, env: Environment) -> tuple[Tensor, ...]:
-    """The tensors that a statement is about: none where its left side is an empty pack."""
+    """The tensors that a statement is about: none if its left side is an empty pack."""
     node: nodes.Expression = lowering.target
     while isinstance(node, nodes.Subscript):
         node = node.target
@@ -178,7 +178,7 @@ def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
 
 
 def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement | None:
-    """One statement; None where it never runs, or where an initializer is null."""
+    """One statement; None if it never runs, or where an initializer is null."""
     loops: list[formula.Loop] = []
     separator = _separator(lowering)
     for bound in lowering.bounds:

@@ -18,7 +18,7 @@ class Frame:
 
     ``transparent``: the block is the only component of an operator without own tensors, so its
     invocation adds nothing to the scope (section 2.10, labelling). ``around`` is the scope around a
-    branch or a loop, where it differs: an explicit label of a body takes the place of the branch's.
+    branch or a loop, where it differs: an explicit label of a body replaces the branch's.
     ``definition`` is the one that the block is part of.
     """
 
@@ -51,7 +51,7 @@ class Frame:
         )  # fmt: skip
 
     def separate(self, scope: str) -> Frame:
-        """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
+        """A block that becomes its own graph; invocations in it add nothing to the scope."""
         env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
         around = self.around or self.scope
         return Frame(

@@ -80,14 +80,14 @@ def _compose(
     input_shapes: Mapping[str, InputShape] | None,
     quantize: bool,
 ) -> Graph:
-    place = definition.node.name.span
+    location = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
     _check_names(definition, values, "attribute", definition.attributes)
     _check_names(definition, input_shapes or {}, "input", definition.inputs)
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     known_types = dict(_types(definition, types or {}))
     env = Environment({}, known_types, program.dialect, Symbols())
-    _check_attributes(definition, values, env, place)
+    _check_attributes(definition, values, env, location)
     env.names.update(_known_attributes(definition, values, env))
     composer = Composer(program, env.budget, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", (), definition=definition)
@@ -98,13 +98,13 @@ def _compose(
     check_sizes(flatten(operands))
     frame.env, operands = bind(
         definition,
-        Invocation(values, operands, env.types, place),
+        Invocation(values, operands, env.types, location),
         env,
         partial(composer.constant, frame),
     )
     composer.begin(definition, frame, operands)
     _run(composer, definition.components, frame)
-    composed = composer.graph(definition, frame, operands, place)
+    composed = composer.graph(definition, frame, operands, location)
     check_applied(composer.quantizations, frame.scope, composer.names)
     check_sizes(every_tensor(composed))
     symbols = env.symbols
@@ -130,7 +130,7 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
-    """The graph named, or the first of the main module. Raises NnefError where there is none."""
+    """The graph named, or the first of the main module. Raises NnefError if there is none."""
     definitions = program.modules[MAIN].definitions
     if name is not None and name in definitions and definitions[name].is_graph:
         return definitions[name]
@@ -174,12 +174,12 @@ def _check_names(
 
 
 def _check_attributes(
-    definition: CheckedDefinition, values: Mapping[str, Value], env: Environment, place: Span
+    definition: CheckedDefinition, values: Mapping[str, Value], env: Environment, location: Span
 ) -> None:
     """Raises NnefError for a value of another type than its attribute, before shapes use it."""
     for parameter in definition.attributes:
         if parameter.name.name in values:
-            check_attribute(parameter, values[parameter.name.name], place, env)
+            check_attribute(parameter, values[parameter.name.name], location, env)
 
 
 def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -43,22 +43,22 @@ def index(target: Value, position: Value, span: Span) -> Value:
             message = f"a mask must be as long as the pack that it masks: {sizes}"
             raise error(message, span, hint=hint)
         return tuple(item for item, kept in zip(target, position, strict=True) if kept)
-    return elementwise(strict(lambda place: _item(target, place, span)), span, position)
+    return elementwise(strict(lambda each: _item(target, each, span)), span, position)
 
 
-def _item(target: tuple[Item, ...], place: Item, span: Span) -> Item:
-    if is_scalar(place) and place.type == "int":
-        return _lookup(target, place, span)
-    if not isinstance(place, int) or isinstance(place, bool):
-        message = f"a pack is indexed by integers, found {describe(place)}"
-        raise error(message, span, hint=value_hints.integer(place))
-    if not -len(target) <= place < len(target):
-        message = f"index {place} is outside of a pack of length {len(target)}"
+def _item(target: tuple[Item, ...], position: Item, span: Span) -> Item:
+    if is_scalar(position) and position.type == "int":
+        return _lookup(target, position, span)
+    if not isinstance(position, int) or isinstance(position, bool):
+        message = f"a pack is indexed by integers, found {describe(position)}"
+        raise error(message, span, hint=value_hints.integer(position))
+    if not -len(target) <= position < len(target):
+        message = f"index {position} is outside of a pack of length {len(target)}"
         return Undefined(message, span, hints.index(len(target)))
-    return target[place]
+    return target[position]
 
 
-def _lookup(target: tuple[Item, ...], place: formula.Scalar, span: Span) -> Item:
+def _lookup(target: tuple[Item, ...], position: formula.Scalar, span: Span) -> Item:
     for item in target:
         if isinstance(item, Tensor):
             hint = "index it by a symbol of a loop bound, or by a compile-time value"
@@ -69,14 +69,14 @@ def _lookup(target: tuple[Item, ...], place: formula.Scalar, span: Span) -> Item
             raise error(message, span, hint=hint)
     if not target:
         return Undefined("an empty pack has no items", span, hints.index(0))
-    return formula.Lookup(tuple(scalar(item) for item in target), place)
+    return formula.Lookup(tuple(scalar(item) for item in target), position)
 
 
 def _characters(target: str, position: Value, span: Span) -> Value:
-    places = position if isinstance(position, tuple) else (position,)
+    positions = position if isinstance(position, tuple) else (position,)
     characters: list[str] = []
-    for place in places:
-        at = integer(place, "an index of a string", span)
+    for each in positions:
+        at = integer(each, "an index of a string", span)
         if not -len(target) <= at < len(target):
             return Undefined(
                 f"index {at} is outside of a string of length {len(target)}",
@@ -114,7 +114,7 @@ def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[in
 def substitute(target: Value, position: Value, replacement: Value, span: Span) -> Value:
     """``target[position] <- replacement``: the target with items replaced; the last one wins.
 
-    A single replacement serves every position. Raises NnefError where lengths differ or a
+    A single replacement serves every position. Raises NnefError if lengths differ or a
     position is out of range.
     """
     if target is None or position is None or replacement is None:
@@ -122,22 +122,22 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
     if not isinstance(target, tuple):
         message = f"substitution needs a pack, found {describe(target)}"
         raise error(message, span, hint=hints.SUBSTITUTION)
-    places = position if isinstance(position, tuple) else (position,)
-    if places and all(isinstance(place, bool) for place in places):
-        masked = [place for place, chosen in enumerate(places) if chosen is True]
+    positions = position if isinstance(position, tuple) else (position,)
+    if positions and all(isinstance(each, bool) for each in positions):
+        masked = [each for each, chosen in enumerate(positions) if chosen is True]
         hint = f"write the positions: {masked}"
         raise error("substitution needs integer positions, found a mask", span, hint=hint)
     if isinstance(replacement, tuple):
-        if not isinstance(position, tuple) or len(replacement) != len(places):
-            sizes = f"{len(places)} positions and {len(replacement)} values"
-            hint = f"give {len(places)} values, or a single one for all"
+        if not isinstance(position, tuple) or len(replacement) != len(positions):
+            sizes = f"{len(positions)} positions and {len(replacement)} values"
+            hint = f"give {len(positions)} values, or a single one for all"
             raise error(f"substitution with {sizes}", span, hint=hint)
         values = replacement
     else:
-        values = (replacement,) * len(places)
+        values = (replacement,) * len(positions)
     items = list(target)
-    for place, value in zip(places, values, strict=True):
-        at = integer(place, "a position", span)
+    for each, value in zip(positions, values, strict=True):
+        at = integer(each, "a position", span)
         if not -len(items) <= at < len(items):
             message = f"position {at} is outside of a pack of length {len(items)}"
             raise error(message, span, hint=hints.index(len(items)))
@@ -146,7 +146,7 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
 
 
 def integer(value: Value, what: str, span: Span) -> int:
-    """A value as a number. Raises NnefError where it is anything but a known integer."""
+    """A value as a number. Raises NnefError if it is anything but a known integer."""
     if isinstance(value, Undefined):
         raise value.raised()
     if isinstance(value, int) and not isinstance(value, bool):

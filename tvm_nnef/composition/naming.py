@@ -23,7 +23,7 @@ def plain_name(target: nodes.Target) -> str | None:
 def scope_of(
     definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
 ) -> str | None:
-    """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
+    """The scope of an invocation (section 2.10, labelling); None if nothing names it."""
     if call.label is not None:
         return frame.labelled(call.label.name)
     if definition.is_graph:
@@ -44,10 +44,10 @@ def item_names(target: nodes.Target | None, length: int, env: Environment) -> li
     """The names of the tensors of a packed result, as the left-hand side gives them."""
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
-        # Taking the positions apart tells which name each item gets.
-        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
-            if isinstance(place, int):
-                names[place] = name
-            for order, position in enumerate(place if isinstance(place, tuple) else ()):
+        # Taking the positions apart says which name each item gets.
+        for name, location in decompose(target, tuple(range(length)), env, target.span).items():
+            if isinstance(location, int):
+                names[location] = name
+            for order, position in enumerate(location if isinstance(location, tuple) else ()):
                 names[position] = f"{name}:{order + 1}"
     return names

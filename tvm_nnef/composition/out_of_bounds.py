@@ -72,7 +72,7 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
 
 
 def _may_be_outside(statement: Statement) -> bool:
-    """Whether some index that no guard skips may be outside, as far as numbers alone tell."""
+    """Whether some index that no guard skips may be outside, judged by numbers alone."""
     ranges = ranges_of(statement)
     accesses: list[Store | Load] = [*statement.stores]
     for inner in itertools.chain.from_iterable(map(walk, scalars(statement))):
@@ -209,7 +209,7 @@ def _numbers(statement: Statement) -> Iterator[Dimension]:
 def _candidates(
     extent: Dimension, bounds: Mapping[str, int], near: Sequence[Dimension], everything: bool
 ) -> list[Dimension]:
-    """Values of an index to be tried, the ends first; none where its loop never runs."""
+    """Values of an index to be tried, the ends first; none if its loop never runs."""
     if dimensions.decide(dimensions.compare("ge", extent, 1), bounds) is False:
         return []
     if everything and dimensions.is_static(extent):
@@ -230,7 +230,7 @@ class _Step:
     locals: dict[str, _Value] = field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
-        """What is out of bounds at this step for certain, by the place of the index."""
+        """What is out of bounds at this step for certain, by the location of the index."""
         statement, suspects = self.examined.statement, self.examined.suspects
         for loop in statement.loops:
             yield from self._inside(loop.extent)
@@ -378,18 +378,18 @@ class _Step:
             if self._is_inside(index, extent) is False:
                 assert index is not None
                 owner = f"'{name}'" if (name := tensor.short_name).isidentifier() else "its tensor"
-                place = f"dimension {dimension} of {owner}"
+                where = f"dimension {dimension} of {owner}"
                 text = subscript.span.text if subscript.span else ""
                 span = subscript.span or self.examined.statement.span
                 title = f"index '{text}'" if text else "an index"
-                yield span, _diagnostic(title, index, place, extent, span, text)
+                yield span, _diagnostic(title, index, where, extent, span, text)
 
 
 def _diagnostic(
-    title: str, index: Dimension, place: str, extent: Dimension, span: Span | None, text: str | None
+    title: str, index: Dimension, where: str, extent: Dimension, span: Span | None, text: str | None
 ) -> Diagnostic:
     count = "1 element" if extent == 1 else f"{trees.text(extent)} elements"
-    message = f"{title} reaches {trees.text(index)}, and {place} has {count}"
+    message = f"{title} reaches {trees.text(index)}, and {where} has {count}"
     hint = "change the index, or the bounds of the loops"
     if text and text[0] != "|" and ".." not in text:
         hint += f"; '|{text}|' skips the steps that are out of bounds"

@@ -1,4 +1,4 @@
-"""``@quantize``: quantization operators put behind the tensors that they are named for (2.14)."""
+"""``@quantize``: quantization operators put after the tensors that they are named for (2.14)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _apply(composer: Invoker, entry: Entry, tensor: Tensor, frame: Frame) -> Ten
 
 
 def check_applied(waiting: Mapping[str, Entry], scope: str, known_names: Iterable[str]) -> None:
-    """Raises NnefError where a quantization of a scope is left over: its tensor does not exist."""
+    """Raises NnefError if a quantization of a scope is left over: its tensor does not exist."""
     for entry in waiting.values():
         if entry.scope == scope:
             names = [name.removeprefix(f"{scope}.") for name in known_names]

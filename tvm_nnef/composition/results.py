@@ -46,7 +46,7 @@ def declared_result(
     frame: Frame,
     target: nodes.Target | None,
 ) -> Operand:
-    """The result that an output declares: of one shape, or a pack where there is a list of them."""
+    """The result that an output declares: of one shape, or a pack if there is a list of them."""
     type_, span = concrete_type(parameter, env), parameter.span
 
     def made(base: str, shape: Shape) -> Tensor:

@@ -44,7 +44,7 @@ def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> 
 
 
 def at_run_time(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:
-    """One of two items, where a scalar of a formula tells which."""
+    """One of two items, where a scalar of a formula says which."""
     for item in (yes, no):
         if isinstance(item, Undefined):
             return item

@@ -24,16 +24,16 @@ class ShapeBinder:
     """Binds the symbols of declared shapes to actual shapes, one input after the other.
 
     The names of ``env`` grow; a symbol that is known already is compared instead. Every error
-    points at ``place`` (the invocation), with the declaration in a note. ``attributes`` are the
+    points at ``location`` (the invocation), with the declaration in a note. ``attributes`` are the
     names of the attributes that an invocation can set, of a graph or of an operator.
     """
 
     def __init__(
-        self, env: Environment, place: Span, attributes: frozenset[str], is_graph: bool
+        self, env: Environment, location: Span, attributes: frozenset[str], is_graph: bool
     ) -> None:
         self.env = env
         self.names = env.names
-        self.place = place
+        self.location = location
         self.attributes = attributes
         self.is_graph = is_graph
 
@@ -110,7 +110,7 @@ class ShapeBinder:
         return [rank - taken if length is None else length for length in known_lengths]
 
     def _known_length(self, extent: nodes.Extent) -> int | None:
-        """The number of dimensions of an extent; None where the shape tells it."""
+        """The number of dimensions of an extent; None if the shape gives it."""
         expression = None if isinstance(extent.value, nodes.Omitted) else extent.value
         determined = expression is not None and not unknown_names(expression, self.names)
         if extent.pack is None:
@@ -184,7 +184,7 @@ class ShapeBinder:
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
         what = f"an extent of {_name(parameter)}"
-        found = [deduce(expression, value, self.names, what, self.place) for value in part]
+        found = [deduce(expression, value, self.names, what, self.location) for value in part]
         for value, pair in zip(part, found, strict=True):
             if pair is not None and not dimensions.is_static(value):
                 self._require_exact(parameter, expression, value, pair)
@@ -220,19 +220,19 @@ class ShapeBinder:
 
     def _bind_length(self, expression: nodes.Expression, value: int, what: str) -> None:
         """Deduces the unknown of a length, or compares the length with a known expression."""
-        deduced = deduce(expression, value, self.names, what, self.place)
+        deduced = deduce(expression, value, self.names, what, self.location)
         if deduced is not None:
             name, number = deduced
             self.names[name] = number
         elif unknown_names(expression, self.names):
             message = f"{what} cannot be deduced from {_text(expression)}"
-            raise error(message, self.place, hint=_unknown_hint(expression, self.names))
+            raise error(message, self.location, hint=_unknown_hint(expression, self.names))
         else:
             wanted = count(known(expression, self.env), what, expression.span)
             if wanted != value:
                 message = f"{what} must be {_text(expression)} = {wanted}, found {value}"
                 raise error(
-                    message, self.place, hint=f"give {wanted}, or change {_text(expression)}"
+                    message, self.location, hint=f"give {wanted}, or change {_text(expression)}"
                 )
 
     def _require(
@@ -244,12 +244,12 @@ class ShapeBinder:
     ) -> None:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
         text = [f"input {_name(parameter)}: ", *message]
-        self.env.symbols.require(condition, text, self.place, (note,), hint=hint)
+        self.env.symbols.require(condition, text, self.location, (note,), hint=hint)
 
     def _error(self, parameter: nodes.Parameter, message: str, hint: str) -> NnefError:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
         message = f"input {_name(parameter)}: {message}"
-        return error(message, self.place, hint=hint, notes=(note,))
+        return error(message, self.location, hint=hint, notes=(note,))
 
 
 _RANK_HINT = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change the rank"
@@ -305,7 +305,7 @@ def evaluate_shape(
 ) -> Shape | None:
     """A declared shape in numbers, of one item of a pack where ``item`` is given.
 
-    Null extents are left out (section 2.6). None where an extent is ``~``: the shape is unknown.
+    Null extents are left out (section 2.6). None if an extent is ``~``: the shape is unknown.
     Raises NnefError for a negative extent.
     """
     shape: list[Dimension] = []

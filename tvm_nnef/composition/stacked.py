@@ -35,7 +35,7 @@ def joined(
 ) -> tuple[Operand, ...] | None:
     """The result of an operator that stacks or concatenates such a pack; None for other packs.
 
-    Raises NnefError where another operator is given such a pack.
+    Raises NnefError if another operator is given such a pack.
     """
     pack = _stacked(definition, invocation, frame.env)
     if pack is None:
@@ -47,17 +47,17 @@ def joined(
         raise error("a pack whose length is known only at run time", span, hint=hint)
     rank = pack.rank - 1
     limit = rank if role == "stack" else rank - 1
-    place = axis + rank if axis < 0 else axis
-    if not 0 <= place <= limit:
+    location = axis + rank if axis < 0 else axis
+    if not 0 <= location <= limit:
         message = f"'axis' is out of range for inputs of rank {rank}; axis = {axis}"
         raise error(message, span, hint=f"write an axis from {-rank} to {limit}")
     steps: list[_Step] = []
-    if place:
-        order = (*range(1, place + 1), 0, *range(place + 1, rank + 1))
+    if location:
+        order = (*range(1, location + 1), 0, *range(location + 1, rank + 1))
         steps.append(("transpose", {"perm": order}))
     if role == "concat":
-        total = dimensions.mul(pack.shape[0], pack.shape[place + 1])
-        steps.append(("reshape", {"axis": place, "rank": 2, "shape": (total,)}))
+        total = dimensions.mul(pack.shape[0], pack.shape[location + 1])
+        steps.append(("reshape", {"axis": location, "rank": 2, "shape": (total,)}))
     return (_invoked(composer, steps, pack, call, frame, targets),)
 
 
@@ -80,7 +80,7 @@ def taken_apart(
         return None
     if not -operand.rank <= axis < operand.rank:
         return None
-    extent, place, rank = operand.shape[axis], axis % operand.rank, operand.rank
+    extent, location, rank = operand.shape[axis], axis % operand.rank, operand.rank
     steps: list[_Step] = []
     if role == "split":
         number = given.get("count")
@@ -90,14 +90,14 @@ def taken_apart(
         message = ["'count' must be positive; count = ", number]
         frame.env.symbols.require(positive, message, call.span, hint="give a count from 1 on")
         parts = (number, dimensions.floordiv(extent, number))
-        steps.append(("reshape", {"axis": place, "rank": 1, "shape": parts}))
+        steps.append(("reshape", {"axis": location, "rank": 1, "shape": parts}))
         rank += 1
     elif dimensions.is_static(extent):
         return None
-    order = (place, *(other for other in range(rank) if other != place))
+    order = (location, *(other for other in range(rank) if other != location))
     steps.append(("transpose", {"perm": order}))
     if role == "unstack" and given.get("squeeze") is False:
-        steps.append(("unsqueeze", {"axes": (place + 1,)}))
+        steps.append(("unsqueeze", {"axes": (location + 1,)}))
     result = _invoked(composer, steps, operand, call, frame, targets)
     frame.env.symbols.stacked.add(result)
     return (result,)

@@ -1,6 +1,6 @@
 """Data-dependent branches and loops, as nodes of the graph (section 2.10.1).
 
-A body is composed once, in a frame of its own, and closed: what it reads from outside becomes its
+A body is composed once, in its own frame, and closed: what it reads from outside becomes its
 inputs.
 """
 
@@ -43,7 +43,7 @@ def branch_on(
     targets: Sequence[nodes.Target],
     span: Span,
 ) -> tuple[Operand, ...]:
-    """The results of a branch on a tensor. Raises NnefError where the branches disagree."""
+    """The results of a branch on a tensor. Raises NnefError if the branches disagree."""
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
@@ -69,7 +69,7 @@ def branch_on(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoopPlan:
     """What is known of a loop before its body is composed.
 
     ``steps`` is the number of its steps where that is certain, ``most`` an upper bound.
@@ -96,7 +96,7 @@ class Plan:
 class _Step:
     """The tensors of one step of a loop: what it carries, items of packs, and its number."""
 
-    def __init__(self, composer: Invoker, node: nodes.Loop, plan: Plan, scope: str) -> None:
+    def __init__(self, composer: Invoker, node: nodes.Loop, plan: LoopPlan, scope: str) -> None:
         self._composer, self._node, self._plan, self._scope = composer, node, plan, scope
         self.carried = {name: self._locals(name, value) for name, value in plan.carried.items()}
         self.items = {name: self._local(name, pack[0]) for name, pack in plan.packs.items()}
@@ -133,7 +133,7 @@ class _Step:
 def run_loop(
     composer: Invoker,
     node: nodes.Loop,
-    plan: Plan,
+    plan: LoopPlan,
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...]:
@@ -178,13 +178,13 @@ def _flat(body: Graph, carried: int) -> Graph:
     return replace(body, outputs=(*outputs, *body.outputs[carried:]))
 
 
-def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
+def _pack(item: Operand, plan: LoopPlan, symbols: Symbols, span: Span) -> Operand:
     """What a scan output looks like: the tensor of a step once for each step.
 
     All stacked to one tensor where the number of steps is known only at run time.
     """
     if not isinstance(item, Tensor):
-        hint = "give the tensors of a pack as results of their own, or stack them by layout.stack"
+        hint = "give the tensors of a pack as their own results, or stack them by layout.stack"
         message = f"each step must give a single tensor, found {describe(item)}"
         raise error(message, span, hint=hint)
     if plan.steps is not None:

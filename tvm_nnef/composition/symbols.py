@@ -54,7 +54,7 @@ class Symbols:
         self,
         condition: Condition,
         message: Sequence[str | Dimension],
-        place: Span | None,
+        location: Span | None,
         notes: tuple[Note, ...] = (),
         *,
         hint: str,
@@ -62,10 +62,10 @@ class Symbols:
         """A condition that must hold: decided now if it can be, else left to a run to check.
 
         ``message`` says what is wrong otherwise: texts, and extents whose values belong there.
-        Raises NnefError where the condition never holds.
+        Raises NnefError if the condition never holds.
         """
         decided = dimensions.decide(condition, self.bounds)
         if decided is False:
-            raise error(plain(message), place, hint=hint, notes=notes)
+            raise error(plain(message), location, hint=hint, notes=notes)
         if decided is None:
-            self.checks.append(Check(condition, tuple(message), place, notes, hint))
+            self.checks.append(Check(condition, tuple(message), location, notes, hint))

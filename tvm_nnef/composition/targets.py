@@ -30,7 +30,7 @@ def target_names(target: nodes.Target) -> Sequence[str]:
 
 
 def assignment_of(name: str, components: Sequence[nodes.Component]) -> Span | None:
-    """Where components assign a name; None where they do not."""
+    """Where components assign a name; None if they do not."""
     for component in components:
         for target in component.targets:
             if name in target_names(target):
@@ -41,7 +41,7 @@ def assignment_of(name: str, components: Sequence[nodes.Component]) -> Span | No
 def decompose(target: nodes.Target, value: Value, env: Environment, span: Span) -> dict[str, Value]:
     """The names that a left-hand side gives to (parts of) a value (section 2.9).
 
-    Raises NnefError where declared lengths do not match.
+    Raises NnefError if declared lengths do not match.
     """
     match target:
         case nodes.Omitted():
@@ -100,7 +100,7 @@ def _split(
     flexible = [index for index, length in enumerate(lengths) if length is None]
     rest = len(value) - sum(length or 0 for length in lengths)
     if len(flexible) > 1:
-        hint = "write lengths behind '..', for all but one"
+        hint = "write lengths after '..', for all but one"
         raise error("more than one part of the list has no length", span, hint=hint)
     if rest < 0 or (rest > 0 and not flexible):
         hint = hints.parts(len(value) - rest, bool(flexible))
@@ -123,7 +123,7 @@ def _split(
 def _target_length(
     item: nodes.NameTarget | nodes.ZipTarget | nodes.Omitted, env: Environment
 ) -> int | None:
-    """How many items a part of a list takes; None where it takes what is left."""
+    """How many items a part of a list takes; None if it takes what is left."""
     if isinstance(item, nodes.Omitted) or (isinstance(item, nodes.NameTarget) and not item.pack):
         return 1
     pack = item.pack

@@ -41,7 +41,7 @@ def element(value: Value) -> str:
 
 
 def index(value: Value) -> str:
-    """What to write for a value that is no index."""
+    """What to write for a value that is not an index."""
     if type_of(value) == "real" and not isinstance(value, Tensor):
         return "round it, as in 'int(r)'"
     if type_of(value) == "bool":
@@ -50,7 +50,7 @@ def index(value: Value) -> str:
 
 
 def condition(value: Value) -> str:
-    """What to write for a value that is no condition."""
+    """What to write for a value that is not a condition."""
     if value is None:
         return "test it for null, as in '?a'"
     if isinstance(value, tuple):
@@ -59,14 +59,14 @@ def condition(value: Value) -> str:
 
 
 def pack(value: Value) -> str:
-    """What to write for a value that is no pack."""
+    """What to write for a value that is not a pack."""
     if isinstance(value, Tensor):
         return "write it as a list, as in '[x]', or divide it by layout.unstack"
     return FOR_NULL if value is None else "write it as a list, as in '[a]'"
 
 
 def tensor(value: Value) -> str:
-    """What to write for a value that is no tensor."""
+    """What to write for a value that is not a tensor."""
     match value:
         case None:
             return "give a tensor for the case of null, as in 'x ?? 0.0'"
@@ -78,7 +78,7 @@ def tensor(value: Value) -> str:
 
 
 def integer(value: Value) -> str:
-    """What to write for a value that is no integer known when the model is composed."""
+    """What to write for a value that is not an integer known when the model is composed."""
     if isinstance(value, float):
         return f"write {int(value)}" if value.is_integer() else "round it, as in 'int(r)'"
     if dimensions.is_symbolic(value):

@@ -103,7 +103,7 @@ def type_of(value: object) -> str:
 
 
 def pack_type(value: Value) -> str | None:
-    """The type of a value or of a pack's items; None where nothing tells it."""
+    """The type of a value or of a pack's items; None if it is unknown."""
     if isinstance(value, tuple):
         return type_of(value[0]) if value else None
     return None if value is None else type_of(value)
@@ -128,7 +128,7 @@ def defined(value: Value) -> Value:
 
 
 def as_operand(value: Value, span: Span) -> Operand:
-    """A value as tensors. Raises NnefError where it holds anything else."""
+    """A value as tensors. Raises NnefError if it holds anything else."""
     if value is None or isinstance(value, Tensor):
         return value
     if isinstance(value, tuple) and all(isinstance(item, Tensor) for item in value):

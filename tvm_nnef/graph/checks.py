@@ -27,12 +27,12 @@ def to_json(check: Check) -> dict[str, Any]:
     return {
         "condition": trees.tree(check.condition),
         "message": message,
-        "place": place(check.span),
+        "place": location(check.span),
         "hint": check.hint,
     }
 
 
-def place(span: Span | None) -> str:
+def location(span: Span | None) -> str:
     """File name, line and column, for those who have the model at hand; empty without a span."""
     if span is None:
         return ""
@@ -49,23 +49,23 @@ def symbols(check: Check) -> frozenset[str]:
 
 
 def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> Check:
-    """That a data-dependent extent is within its bound."""
+    """That a data-dependent dimension is within its bound."""
     name = trees.text(symbol)
-    message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
+    message = (f"'{tensor.name}': dimension {name} = ", symbol, f" is beyond its bound {bound}")
     hint = "write a larger bound in the model, or make the data smaller"
     return Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)
 
 
 def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:
-    """That an extent of a tensor is what was found when it was made."""
-    known = f"'{tensor.name}': extent {trees.text(extent)} is "
+    """That a dimension of a tensor is what was found when it was made."""
+    known = f"'{tensor.name}': dimension {trees.text(extent)} is "
     message = (known, extent, ", not ", found)
     hint = "the inputs disagree: give them shapes for which both sizes are equal"
     return Check(dimensions.compare("eq", extent, found), message, span, hint=hint)
 
 
 def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
-    """What is wrong, given the values of the symbols; None where the check holds."""
+    """What is wrong, given the values of the symbols; None if the check holds."""
     if trees.evaluate(check["condition"], values):
         return None
     return "".join(
@@ -87,6 +87,6 @@ def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
 
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:
-    """The names of the symbols that are extents of their own in tensors: those that these tell."""
+    """The names of the symbols that are dimensions of tensors, which define them."""
     found = (trees.tree(extent) for tensor in tensors for extent in tensor.shape)
     return frozenset(tree for tree in found if isinstance(tree, str))

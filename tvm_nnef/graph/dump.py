@@ -34,7 +34,7 @@ def text(graph: Graph, *, bodies: bool = True) -> str:
     """A graph as text, an operation a line, with its body indented below where ``bodies``.
 
     Branches and loops look as in a model, with ``{...}`` for their graphs where not ``bodies``.
-    Types are machine types where the graph has them.
+    Types are dtypes where the graph has them.
     """
     return "\n".join(_graph(graph, graph.machine_types, bodies))
 
@@ -42,8 +42,8 @@ def text(graph: Graph, *, bodies: bool = True) -> str:
 def to_json(graph: Graph) -> dict[str, Any]:
     """A graph as plain data that ``json.dumps`` takes.
 
-    ``tensors`` maps each name to ``type``, ``shape`` (numbers; a symbolic extent is a string),
-    ``role``, ``dtype`` where machine types are assigned, and ``value`` for a constant.
+    ``tensors`` maps each name to ``type``, ``shape`` (numbers; a symbolic dimension is a string),
+    ``role``, ``dtype`` where dtypes are assigned, and ``value`` for a constant.
     ``inputs`` and ``outputs`` have ``name`` and ``tensor``; an operand is the name of a tensor, a
     list of names for a pack, or null. Each of ``operations`` has ``operator``, ``label``,
     ``operands`` and ``results``. The operator "if" has ``condition``, ``consequent`` and
@@ -186,7 +186,7 @@ def _port(port: Port, dtypes: Mapping[Tensor, str]) -> str:
 
 
 def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
-    """An operand by name; with its type, where machine types are given."""
+    """An operand by name; with its type, where dtypes are given."""
     match operand:
         case None:
             return "null"

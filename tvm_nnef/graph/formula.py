@@ -1,7 +1,7 @@
 """Formulas: the closed form of ``@lower`` (NNEF 2.0 draft, section 2.12), and their scalars.
 
-A formula is closed: ranks and packs are expanded, attributes and extents are values, and index
-symbols are plain integers that run from 0 to an exclusive extent. It says, for each result:
+A formula is closed: ranks and packs are expanded, attributes and dimensions are values, and index
+symbols are plain integers that run from 0 to an exclusive bound. It says, for each result:
 
 1. the tensor starts as the ``fill`` everywhere;
 2. each statement runs in turn: its loops are nested in the order given (first one outermost); in
@@ -46,7 +46,7 @@ StoreOperator: TypeAlias = Literal["=", "+=", "*=", "&=", "|=", "min=", "max="]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number, truth value or extent. An infinite ``int`` stands for the type's extreme value."""
+    """A number, truth value or dimension. An infinite ``int`` is the type's extreme value."""
 
     type: ScalarType
     value: int | float | bool | Dimension
@@ -138,9 +138,9 @@ class Lookup:
 class Subscript:
     """An index of a tensor access.
 
-    ``guarded``: outside of [0, extent) the statement's step is skipped. With ``below`` and
+    ``guarded``: outside of [0, size) the statement's step is skipped. With ``below`` and
     ``above`` the index is remapped instead: ``below`` where it is negative, ``above`` where it is
-    at or beyond the extent. What is then out of bounds, as an unguarded index may be that depends
+    at or beyond the dimension. What is then out of bounds, as an index without a guard that depends
     on data, is an error of the model: the evaluator raises; compiled code reads the nearest
     element, and writes nothing. ``span`` is where the index is written.
     """
@@ -261,7 +261,7 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 
 def scalars(statement: Statement) -> Iterator[Scalar]:
-    """The outermost scalars of a statement: extents, locals, condition, indices and values."""
+    """The outermost scalars of a statement: dimensions, locals, condition, indices and values."""
     for loop in statement.loops:
         yield loop.extent
     for local in statement.locals:

@@ -95,7 +95,7 @@ def scalar(value: Scalar, binding: int = 0) -> str:
 
 
 def atom(value: bool | float | str | Dimension | None) -> str:
-    """An atom as the language writes it; a symbolic extent as TVM does."""
+    """An atom as the language writes it; a symbolic dimension as TVM does."""
     match value:
         case None:
             return "null"

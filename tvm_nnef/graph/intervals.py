@@ -1,6 +1,6 @@
 """Bounds of index expressions: a scalar and the ranges of its indices in, an interval out.
 
-An interval is inclusive at both ends, which are extents; None: unknown. What holds of the values in
+Both ends of an interval are inclusive, maybe symbolic; None: unknown. What holds of the values in
 an interval says nothing of a loop that never runs, as nothing inside it is evaluated.
 """
 
@@ -19,7 +19,7 @@ Ranges: TypeAlias = "Mapping[str, Interval]"
 
 
 def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
-    """The interval of all values that an integer scalar can take, None where it is not known.
+    """The interval of all values that an integer scalar can take, None if it is not known.
 
     What may be beyond 64 bits is not known: there the arithmetic wraps around.
     """
@@ -52,7 +52,7 @@ def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
 
 
 def ranges_of(statement: Statement) -> dict[str, Interval]:
-    """The intervals of a statement's indices and locals, as far as they are known.
+    """The intervals of a statement's indices and locals, if known.
 
     A loop whose extent varies has the interval of its largest extent.
     """
@@ -88,7 +88,7 @@ def above(value: Dimension) -> bool:
 
 
 def below(value: Dimension, extent: Dimension) -> bool:
-    """Whether a value is certainly less than an extent."""
+    """Whether a value is certainly less than a dimension."""
     return dimensions.compare("lt", value, extent) is True
 
 

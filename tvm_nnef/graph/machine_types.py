@@ -1,4 +1,4 @@
-"""Machine types: from a Graph to the dtype of every tensor of it, in one pass.
+"""Dtypes: from a Graph to the dtype of every tensor of it, in one pass.
 
 A model says real, int and bool; here each Tensor gets the name of a dtype (design law 11). Nothing
 is converted here, and nothing depends on the values of tensors.
@@ -121,7 +121,7 @@ def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
 def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
     for kind, dtype in defaults.items():
         if kind not in DEFAULTS:
-            message = f"'{kind}' is no type of a model; those are real, int and bool"
+            message = f"'{kind}' is not a type of a model; those are real, int and bool"
             yield Diagnostic(message, hint=did_you_mean(kind, DEFAULTS) or "give real, int or bool")
         elif DTYPES.get(dtype) != kind:
             yield _unfit(dtype, kind, f"the type {kind}")
@@ -160,9 +160,9 @@ _LISTED = 8
 def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
     if dtype not in DTYPES:
         hint = did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}"
-        return Diagnostic(f"unknown machine type '{dtype}'", hint=hint)
+        return Diagnostic(f"unknown dtype '{dtype}'", hint=hint)
     fitting = ", ".join(name for name, described in DTYPES.items() if described == kind)
-    return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
+    return Diagnostic(f"'{dtype}' is not a dtype for {subject}", hint=f"use one of {fitting}")
 
 
 def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:
@@ -229,10 +229,10 @@ def _infer_operation(
     for name, members in _groups(operation.operand_types, operation.operands):
         dtype = _leading(members, types) or standard[members[0].type]
         declared[name] = dtype
-        _settle(types, dtype, members)
+        _complete(types, dtype, members)
     for name, members in _groups(operation.result_types, operation.results):
         if name in declared:
-            _settle(types, declared[name], members)
+            _complete(types, declared[name], members)
     match operation.body:
         case Graph() as body:
             _infer(body, types, standard)
@@ -299,7 +299,7 @@ def _follow(
             types.setdefault(follower, types[leader])
 
 
-def _settle(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:
+def _complete(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:
     for tensor in members:
         types.setdefault(tensor, dtype)
 

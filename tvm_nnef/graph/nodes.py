@@ -46,13 +46,13 @@ class Port:
 class Operation:
     """An invocation of an operator, everything about it resolved.
 
-    ``operands`` and ``results`` stand in the order of the operator's declaration, null where
+    ``operands`` and ``results`` stand in the order of the operator's declaration, null if
     omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
     a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block, as far as they are attributes.
+    ``using``: the values of its ``@using`` blockthat are attributes.
     """
 
     operator: str
@@ -129,7 +129,7 @@ class Loop:
     which is run before each step, or after it where ``post_test``. Either way it reads item and
     index of that step; the count is looked at before each step, and first. ``body`` gives the new
     carried tensors, then the scan outputs. Body and condition have ``carried``, scan items,
-    ``index`` and what they capture from outside as inputs, as far as they read them; as in an If,
+    ``index`` and what they capture from outside as inputs, if they read them; as in an If,
     variables and constants need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for
@@ -188,9 +188,9 @@ Node: TypeAlias = "Operation | If | Loop"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """What is checked at run time: a condition on extents that must hold (sections 2.4, 2.6, 2.9).
+    """A check at run time: a condition on dimensions that must hold (sections 2.4, 2.6, 2.9).
 
-    ``message`` says what is wrong where it does not, in parts: texts, and extents whose values
+    ``message`` says what is wrong where it does not, in parts: texts, and dimensions whose values
     belong there.
     """
 
@@ -211,7 +211,7 @@ class Graph:
     of every tensor, inner ones included, once they are assigned
     (:mod:`tvm_nnef.graph.machine_types`).
 
-    A symbol in a shape is defined by the first input or operation that has it as an extent of its
+    A symbol in a shape is defined by the first input or operation that has it as a dimension of its
     own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
     name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
     its symbols are known: those of composites stand in the graph, branch or loop body around them.
@@ -318,7 +318,7 @@ def part_of_graph(node: Node, whole: Collection[str] = ()) -> Graph | None:
 
 
 def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
-    """The nodes of a graph, and in place of parts of it (:func:`part_of_graph`) theirs."""
+    """The nodes of a graph, and instead of parts of it (:func:`part_of_graph`) theirs."""
     for node in graph.operations:
         body = part_of_graph(node, whole)
         if body is None:

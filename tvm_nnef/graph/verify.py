@@ -1,6 +1,6 @@
 """The verifier of a Graph: raises where it breaks a rule that all routes rely on.
 
-A user cannot cause what is found here; it is a bug of the room that made the graph. What a user
+A user cannot cause what is found here; it is a bug of the package that made the graph. What a user
 can cause was reported before, as an NnefError.
 """
 
@@ -35,7 +35,7 @@ _ATOMS: dict[ScalarType, tuple[type, ...]] = {
 
 
 class GraphInvariantError(ValueError):
-    """A graph breaks a rule of the house; the message names the operation."""
+    """A graph violates an invariant; the message names the operation."""
 
 
 def verify(graph: Graph) -> None:
@@ -91,7 +91,7 @@ def _graph(graph: Graph, defined: set[Tensor]) -> None:
         for tensor in flatten((port.operand,)):
             _require(tensor in defined, graph.name, f"output '{port.name}' is never computed")
     for variable, tensor in graph.updates:
-        _require(variable in graph.variables, graph.name, f"'{variable.name}' is no variable")
+        _require(variable in graph.variables, graph.name, f"'{variable.name}' is not a variable")
         _require(tensor in defined, graph.name, f"update with '{tensor.name}', never computed")
         message = f"update of '{variable.name}' with another type or shape"
         _require(alike(variable, tensor), graph.name, message)
@@ -139,7 +139,7 @@ def _body(operation: Operation, variables: set[Tensor], where: str) -> None:
         case Formula() as formula:
             for tensor in formula.captures:
                 known = tensor.role == "constant" or tensor in variables
-                _require(known, where, f"captured '{tensor.name}' is no constant or variable")
+                _require(known, where, f"captured '{tensor.name}' is not a constant or variable")
             operands, results = flatten(operation.operands), flatten(operation.results)
             if message := problem(formula, operands, results):
                 raise GraphInvariantError(f"{where}: {message}")
@@ -149,7 +149,7 @@ def _composite(operation: Operation, body: Graph, where: str) -> None:
     inputs = flatten(tuple(port.operand for port in body.inputs))
     operands = flatten(operation.operands)
     for tensor in inputs:
-        _require(tensor in operands, where, f"body input '{tensor.name}' is no operand")
+        _require(tensor in operands, where, f"body input '{tensor.name}' is not an operand")
     results = flatten(operation.results)
     # What a body computes may be the result itself, which the outer graph has defined already.
     _graph(body, set(inputs))

@@ -1,6 +1,6 @@
 """The rules of a single If or Loop: what it says itself, not what stands inside its graphs.
 
-Enters a node, leaves what is wrong with it. Which tensors its graphs may read, and what they
+Input: a node. Output: what is wrong with it. Which tensors its graphs may read, and what they
 compute, is checked with them (:mod:`tvm_nnef.graph.verify`).
 """
 
@@ -60,7 +60,7 @@ def _locals(node: Loop) -> Iterator[str]:
     if len({len(scan.items) for scan in node.scans}) > 1:
         yield "scanned packs differ in length"
     if node.index is not None and (node.index.type != "int" or node.index.rank != 0):
-        yield f"index '{node.index.name}' is no int of rank 0"
+        yield f"index '{node.index.name}' is not an int of rank 0"
 
 
 def _limits(node: Loop) -> Iterator[str]:
@@ -89,11 +89,11 @@ def _results(node: Loop) -> Iterator[str]:
         yield from _unlike(result, carried)
     for output, result in zip(outputs[count:], node.results[count:], strict=True):
         if not isinstance(output, Tensor):
-            yield "a scan output of the body is no tensor"
+            yield "a scan output of the body is not a tensor"
         elif node.steps is None:
             yield from _stacked(output, result)
         elif not isinstance(result, tuple) or len(result) != node.steps:
-            yield f"the results of '{output.name}' are no pack of {node.steps}"
+            yield f"the results of '{output.name}' are not a pack of {node.steps}"
         else:
             for item in result:
                 yield from _unlike(item, output)
@@ -102,16 +102,16 @@ def _results(node: Loop) -> Iterator[str]:
 def _stacked(output: Tensor, result: Operand) -> Iterator[str]:
     """The scan output of a loop whose number of steps is known only at run time."""
     if not isinstance(result, Tensor) or not result.rank:
-        yield f"the result of '{output.name}' is no stacked tensor"
+        yield f"the result of '{output.name}' is not a stacked tensor"
     elif not own_symbols((replace(result, shape=result.shape[:1]),)):
-        yield f"the first extent of '{result.name}' is no symbol"
+        yield f"the first dimension of '{result.name}' is not a symbol"
     else:
         yield from _unlike(replace(result, shape=result.shape[1:]), output)
 
 
 def _unlike(found: Operand, wanted: Tensor) -> Iterator[str]:
     if not isinstance(found, Tensor):
-        yield f"'{wanted.name}' is no single tensor"
+        yield f"'{wanted.name}' is not a single tensor"
     elif not alike(found, wanted):
         yield f"'{found.name}' and '{wanted.name}' differ in type or shape"
 

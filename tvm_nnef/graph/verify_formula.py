@@ -54,7 +54,7 @@ _STORES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the scalars at a place may name."""
+    """What the scalars at a position may name."""
 
     tensors: frozenset[Tensor]
     indices: frozenset[str]
@@ -114,7 +114,7 @@ def _statement(
 def _store(store: Store, results: frozenset[Tensor], scope: _Scope) -> Iterator[str]:
     title = f"the store into '{store.tensor.name}'"
     if store.tensor not in results:
-        yield f"{title}, which is no result"
+        yield f"{title}, which is not a result"
     if store.tensor.type not in _STORES[store.operator]:
         yield f"{title} is {store.operator} on {store.tensor.type}"
     yield from _access(store.tensor, store.subscripts, scope)

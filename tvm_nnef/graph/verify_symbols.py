@@ -54,7 +54,7 @@ def _graph(graph: Graph, known: set[str]) -> Iterator[str]:
 
 
 def _read(node: Node) -> Iterator[object]:
-    """The extents that a node uses before it gives its results."""
+    """The dimensions that a node uses before it gives its results."""
     match node:
         case Loop():
             yield from (extent for tensor in node.local for extent in tensor.shape)

@@ -59,7 +59,7 @@ def shapes_of(path: str, texts: Mapping[str, str], search_path: Sequence[str] = 
     """
     try:
         files = files_of(path, texts, search_path)
-        if files.place(files.main) != path:
+        if files.location(files.main) != path:
             return []
         model = load_model(_opened(files), variables={})
     except NnefError:

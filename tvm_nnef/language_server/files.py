@@ -69,11 +69,11 @@ class EditedFiles(Container):
             raise self._missing(name)
         return holder.size(name)
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The path of a file."""
         holder = None if name in self.texts else self._holder(name)
         if holder is not None and holder is not self.saved:
-            return holder.place(name)
+            return holder.location(name)
         return self.paths.get(name) or (Path(self.path) / name).as_posix()
 
     def _read(self, name: str, count: int) -> bytes:
@@ -97,7 +97,7 @@ class EditedFiles(Container):
     def original(self, span: Span) -> Span:
         """The same offsets in the text of the editor, if that is where they are."""
         for name in self.texts:
-            if self.place(name) == span.source.path:
+            if self.location(name) == span.source.path:
                 return Span(self.read_source(name), span.start, span.end)
         return span
 

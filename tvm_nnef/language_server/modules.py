@@ -1,4 +1,4 @@
-"""Modules as far as they parse, and the operators that names stand for in them.
+"""The parts of modules that parse, and the operators that names stand for in them.
 
 Input: the files of a model. Output: syntax trees, also of texts that are being typed: a statement
 with a syntax error is left out, all others keep their offsets.

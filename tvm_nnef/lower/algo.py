@@ -17,7 +17,7 @@ from tvm_nnef.lower.checks import define
 from tvm_nnef.lower.invocation import Invocation, Lowered
 from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
-from tvm_nnef.lower.sorting import PLACE, sorting_function
+from tvm_nnef.lower.sorting import POSITION_DTYPE, sorting_function
 from tvm_nnef.lower.symbols import own
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -30,15 +30,15 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
-def first_places(invocation: Invocation) -> Lowered:
-    """``algo._first_places``: the positions of the first k elements along an axis."""
+def first_positions(invocation: Invocation) -> Lowered:
+    """``algo._first_positions``: the positions of the first k elements along an axis."""
     shape, dtype = invocation.result.shape, invocation.dtype
     if any(dimensions.equal(extent, 0) for extent in shape):
         return relax.op.zeros(shape, dtype)
     axis = forward(invocation.number("axis"), len(shape))
     sort = Sort(largest=bool(invocation.attribute("largest")))
     indices = _sorted(invocation, 0, axis, shape[axis], invocation.attribute("k"), sort)
-    return indices if dtype == PLACE else relax.op.astype(indices, dtype)
+    return indices if dtype == POSITION_DTYPE else relax.op.astype(indices, dtype)
 
 
 def _sorted(
@@ -55,7 +55,7 @@ def _sorted(
     known = [size if dimensions.is_static(size) else None for size in (*shape, count, most)]
     dtype = shape_and_dtype(data)[1]
     kernel = sorting_function(known[:-2], known[-2], dtype, sort, most=known[-1])
-    result = [((*shape[:-1], count), PLACE)]
+    result = [((*shape[:-1], count), POSITION_DTYPE)]
     indices = builder.normalize(_call(builder, "sort", kernel, [data], result)[0])
     if axis == last:
         return indices
@@ -104,7 +104,7 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
         overlap=0.0 if overlap is None else overlap,
         score=least,
     )
-    arguments, results = [*operands, order], [((*rows, width), PLACE), (rows, INDEX)]
+    arguments, results = [*operands, order], [((*rows, width), POSITION_DTYPE), (rows, INDEX)]
     chosen, counts = _call(builder, "boxes_apart", kernel, arguments, results)
     define(builder, builder.emit(relax.op.sum(counts)), symbol)
     listed = (invocation.result.shape, invocation.dtype)

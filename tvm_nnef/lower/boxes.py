@@ -1,6 +1,6 @@
 """Non-maximum suppression as PrimFuncs: the boxes that overlap no better one, and their list.
 
-Input: shapes, where None stands for any extent, and dtypes. Output: functions of buffers, the
+Input: shapes, where None stands for any dimension, and dtypes. Output: functions of buffers, the
 written ones last. Does not touch Relax.
 """
 
@@ -29,7 +29,7 @@ from tvm_nnef.lower.loops import (
     when,
     wide,
 )
-from tvm_nnef.lower.sorting import PLACE
+from tvm_nnef.lower.sorting import POSITION_DTYPE
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _LANES = 16
@@ -45,22 +45,22 @@ def boxes_apart(
     each class from the best one on. ``chosen``, an int32 ``[batch, class, width]``, becomes the
     first boxes, ``width`` at most, whose intersection over union with those before them does not
     exceed ``overlap``, and whose score exceeds ``score``; ``counts``, an int64, is how many
-    they are. No box is looked at behind the last one that is chosen, or can be.
+    they are. No box is looked at after the last one that is chosen, or can be.
     """
     boxes = buffer("boxes", (None, None, 4), boxes_type)
     scores = buffer("scores", (*boxes.shape[:1], None, boxes.shape[1]), scores_type)
     rows = scores.shape[:2]
-    order = buffer("order", scores.shape, PLACE)
-    chosen = buffer("chosen", (*rows, None), PLACE)
+    order = buffer("order", scores.shape, POSITION_DTYPE)
+    chosen = buffer("chosen", (*rows, None), POSITION_DTYPE)
     counts = buffer("counts", rows, INDEX)
     width = chosen.shape[2]
 
-    def row(places: Sequence[PrimExpression]) -> Statement:
-        batch, kind = places
+    def row(positions: Sequence[PrimExpression]) -> Statement:
+        batch, kind = positions
 
         def body(count: Buffer, number: Buffer, step: Buffer, hits: Buffer, held: Buffer) -> Any:
-            place, read = bound("place", order[batch, kind, number[0]])
-            sides = corners([boxes[batch, place, item] for item in range(4)], center)
+            position, read = bound("place", order[batch, kind, number[0]])
+            sides = corners([boxes[batch, position, item] for item in range(4)], center)
             pairs = [bound("side", side) for side in sides]
             pairs.append(bound("area", area([side for side, _ in pairs])))
             box = [side for side, _ in pairs]
@@ -70,13 +70,13 @@ def boxes_apart(
                 _compared(box, held, count[0], overlap, (step, hits)),
                 when(
                     hits[0].equal(0),
-                    *(*taken, store(chosen, place, batch, kind, count[0])),
+                    *(*taken, store(chosen, position, batch, kind, count[0])),
                     store(count, count[0] + 1, 0),
                 ),
                 store(number, number[0] + 1, 0),
             )
             if score is not None:
-                value = scores[batch, kind, place]
+                value = scores[batch, kind, position]
                 enough = value > tirx.const(score, dtype_of(value))
                 offer = tirx.IfThenElse(enough, offer, store(number, scores.shape[2], 0))
             nothing = tirx.const(0, boxes_type)
@@ -122,14 +122,14 @@ def box_rows(index_type: str) -> PrimFunction:
 
     ``rows`` is ``[count, 3]``, of batch, class and box.
     """
-    chosen = buffer("chosen", (None, None, None), PLACE)
+    chosen = buffer("chosen", (None, None, None), POSITION_DTYPE)
     counts = buffer("counts", chosen.shape[:2], INDEX)
     rows = buffer("rows", (None, 3), index_type)
 
     def body(found: Buffer) -> Statement:
-        def listed(places: Sequence[PrimExpression]) -> Statement:
-            *row, number = places
-            values = (*row, tirx.BufferLoad(chosen, [*places]))
+        def listed(positions: Sequence[PrimExpression]) -> Statement:
+            *row, number = positions
+            values = (*row, tirx.BufferLoad(chosen, [*positions]))
             stores = [
                 store(rows, tirx.Cast(index_type, value), found[0], column)
                 for column, value in enumerate(values)

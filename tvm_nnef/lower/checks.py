@@ -15,7 +15,7 @@ from typing import Any
 from tvm import relax, te
 
 from tvm_nnef.check_failure import MARK, CheckFailure
-from tvm_nnef.graph.checks import place
+from tvm_nnef.graph.checks import location
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
@@ -35,7 +35,7 @@ def is_pure(graph: Graph, known: Container[str]) -> bool:
 
 
 def defines_symbols(graph: Graph, known: Container[str]) -> bool:
-    """Whether a graph has data-dependent dimensions of its own."""
+    """Whether a graph has its own data-dependent dimensions."""
     shapes = (extent for tensor in every_tensor(graph) for extent in tensor.shape)
     return any(str(symbol.name) not in known for symbol in occurring(shapes))
 
@@ -70,14 +70,14 @@ def require(builder: BlockBuilder, check: Check) -> None:
 def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpression]) -> Any:
     """A function that raises an error with the failure of a check.
 
-    It asks for a shape where there is none: this error has a text that the program can make.
+    It asks for a shape if there is none: this error has a text that the program can make.
     """
     items: list[Any] = [
         part if occurring([part]) else compat.string(_text(part)) for part in check.message
     ]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
-        head = [compat.string(MARK), compat.string(place(check.span))]
+        head = [compat.string(MARK), compat.string(location(check.span))]
         message = relax.Tuple([*head, *items])
         rendered = builder.emit(
             compat.packed_call("ffi.json.Stringify", relax.AnyType(), message, 0)

@@ -8,7 +8,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
 class LoweringError(NnefError):
     """A mapping or a body does not compute what the Graph says: a bug of tvm_nnef, not of a model.
 
-    It is reported with the place of the operation, so that a user can avoid it.
+    It is reported with the location of the operation, so that a user can avoid it.
     """
 
 

@@ -1,7 +1,7 @@
 """Formulas as tensor expressions: a Formula in, a function over ``te`` tensors out.
 
 Takes every formula in which a position on a left-hand side determines its indices
-(``lower/places.py``), and no statement reads what it writes. Such a formula says what each element
+(``lower/positions.py``), and no statement reads what it writes. Such a formula says what an element
 is, in any order, so it can be scheduled. The others, and those whose values would be too large
 without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
 Does not touch Relax.
@@ -35,7 +35,7 @@ from tvm_nnef.lower.integers import sealed
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
-from tvm_nnef.lower.places import Place, extents, is_single, place
+from tvm_nnef.lower.positions import Position, extents, is_single, position_of
 from tvm_nnef.lower.scalars import ComputeTypes, Emitter
 from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.symbolic import dimensions
@@ -45,7 +45,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 TeTensor: TypeAlias = Any
 
 Stage: TypeAlias = "TeTensor | Constant"
-"""A tensor as far as it is computed: a ``te`` tensor, or one value for all of its elements."""
+"""A tensor as computed so far: a ``te`` tensor, or one value for all of its elements."""
 
 COMBINE: Mapping[StoreOperator, str] = {
     "+=": "add",
@@ -74,9 +74,9 @@ _MOST_STATEMENTS = 1 << 7
 
 @dataclass(frozen=True, slots=True)
 class FormulaTypes:
-    """Machine types of the tensors of a formula, its compute types, and its large lookups.
+    """Dtypes of the tensors of a formula, its compute types, and its large lookups.
 
-    ``is_finite`` tells whether the elements of a tensor are known to be finite numbers; ``bounds``
+    ``is_finite`` says whether the elements of a tensor are known to be finite numbers; ``bounds``
     has the largest value of each symbol; ``checked`` is that of :class:`Emitter`.
     """
 
@@ -154,21 +154,21 @@ def _is_plain(statement: Statement, checked: bool) -> bool:
 def _is_plain_store(store: Store, statement: Statement) -> bool:
     if any(subscript.below is not None for subscript in store.subscripts):
         return False
-    places = _places(store, statement)
-    if any(place is None for place in places):
+    positions = _positions(store, statement)
+    if any(each is None for each in positions):
         return False
-    used = [term.index for place in places if place for term in place.terms]
+    used = [term.index for each in positions if each for term in each.terms]
     once = len(set(used)) == len(used)
     return once and (store.operator != "=" or not _reduced(store, statement))
 
 
-def _places(store: Store, statement: Statement) -> list[Place | None]:
-    return [place(subscript.index, statement) for subscript in store.subscripts]
+def _positions(store: Store, statement: Statement) -> list[Position | None]:
+    return [position_of(subscript.index, statement) for subscript in store.subscripts]
 
 
 def _reduced(store: Store, statement: Statement) -> dict[str, Dimension]:
-    """The loops that the position of a plain store does not tell, with their extents."""
-    used = {term.index for place in _places(store, statement) if place for term in place.terms}
+    """The loops that the position of a plain store does not determine, with their extents."""
+    used = {term.index for each in _positions(store, statement) if each for term in each.terms}
     ranges = extents(statement) or {}
     return {
         name: extent
@@ -229,8 +229,8 @@ class _Step:
         """
         indices = {loop.index.name: tirx.const(0, INDEX_TYPE) for loop in self.statement.loops}
         tests: list[PrimExpression] = []
-        places = _places(self.store, self.statement)
-        for where, axis, extent in zip(places, axes, self.store.tensor.shape, strict=True):
+        written = _positions(self.store, self.statement)
+        for where, axis, extent in zip(written, axes, self.store.tensor.shape, strict=True):
             assert where is not None
             found, needed = _turned_around(where, axis, extent)
             indices |= found
@@ -251,7 +251,7 @@ class _Step:
 
 
 def _turned_around(
-    where: Place, axis: PrimExpression, extent: Dimension
+    where: Position, axis: PrimExpression, extent: Dimension
 ) -> tuple[dict[str, PrimExpression], list[PrimExpression]]:
     """The indices that write a position of a dimension, and the tests that some do."""
     indices: dict[str, PrimExpression] = {}
@@ -276,11 +276,11 @@ def _assignment(step: _Step) -> TeTensor:
     """The stage of a statement without reduction."""
 
     def element(*axes: PrimExpression) -> PrimExpression:
-        emitter, places = step.emitter(axes, {})
+        emitter, positions = step.emitter(axes, {})
         new = step.held(emitter.value(step.store.value))
         if step.store.operator != "=":
             new = binary(COMBINE[step.store.operator], step.old(axes), new)
-        return guarded([*places, *emitter.conditions()], new, step.old(axes))
+        return guarded([*positions, *emitter.conditions()], new, step.old(axes))
 
     return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
 
@@ -303,12 +303,12 @@ def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
             for name, extent in reduced.items()
         }
         variables = {name: loop.var for name, loop in loops.items()}
-        emitter, places = step.emitter(axes, variables)
+        emitter, positions = step.emitter(axes, variables)
         value = step.held(emitter.value(step.store.value))
         if guards is not None:
             inside = guards.emitter(axes, variables)[0].conditions()
             value = select(tirx.all(*inside), value, null) if inside else value
-        value = guarded([*places, *emitter.conditions()], value, null)
+        value = guarded([*positions, *emitter.conditions()], value, null)
         return reducer(value, axis=list(loops.values()))
 
     total = te.compute(shape, element, name=f"{step.name}_{COMBINE[operator]}")
@@ -370,7 +370,7 @@ def _element(stage: Stage, positions: Sequence[PrimExpression], dtype: str) -> P
 
 
 def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeTensor:
-    """The result in its machine type: the one narrowing of law 11."""
+    """The result in its dtype: the one narrowing of law 11."""
     dtype = types.stored[tensor]
     if not isinstance(stage, Constant) and str(stage.dtype) == dtype:
         return stage

@@ -2,8 +2,8 @@
 
 The operands of a function have one dtype. Ints wrap around as in hardware; TVM promises LLVM
 that they never overflow, so in one kernel a comparison of what did overflow may turn out either
-way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
-is no number. What the functions of reals are, and how precise, says
+way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with NaN
+is not a number. What the functions of reals are, and how precise, says
 ``schedules.cpu.math_functions``; sums, products, quotients and square roots are within half a unit
 in the last place. TVM takes
 ``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their functions
@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 
 from tvm import tirx
 
-from tvm_nnef.extremes import greater, smaller
 from tvm_nnef.lower.integers import (
     DIVISIONS,
     BinaryEmitter,
@@ -30,6 +29,7 @@ from tvm_nnef.lower.integers import (
     opaque,
     subtracted,
 )
+from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
@@ -38,7 +38,7 @@ _NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
     """Conversion: real to int truncates, anything to bool compares with zero.
 
-    A real that an int cannot hold becomes its extreme value, and what is no number 0; ints wrap.
+    A real that an int cannot hold becomes its extreme value, and NaN 0; ints wrap.
     """
     source = dtype_of(value)
     if source == dtype:
@@ -58,12 +58,12 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     """A real as an int; the conversion of the hardware is undefined outside of the limits."""
-    least, greatest = tirx.min_value(dtype), tirx.max_value(dtype)
+    least, largest = tirx.min_value(dtype), tirx.max_value(dtype)
     low = tirx.const(float(least.value), dtype_of(value))
-    # The greatest int is no floating-point number, its successor is.
-    high = tirx.const(float(greatest.value + 1), dtype_of(value))
+    # The largest int is not a floating-point number, its successor is.
+    high = tirx.const(float(largest.value + 1), dtype_of(value))
     inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
-    number = tirx.Select(value >= high, greatest, inside)
+    number = tirx.Select(value >= high, largest, inside)
     return unless_nan(value, number, tirx.const(0, dtype))
 
 
@@ -99,7 +99,7 @@ def is_real_type(dtype: str) -> bool:
 def _opposite(x: PrimExpression) -> PrimExpression:
     """True where a condition is false.
 
-    TVM takes ``not x < y`` for ``y <= x``, which neither is where one of them is no number, and
+    TVM takes ``not x < y`` for ``y <= x``, which neither is where one of them is not a number, and
     knows nothing of single bits. Comparisons of ints, as those of indices, it may well turn around.
     """
     return tirx.Not(x) if _compares_ints(x) else tirx.bitwise_xor(x, tirx.const(True, "bool"))
@@ -218,8 +218,8 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "add": added,
     "sub": subtracted,
     "mul": multiplied,
-    "min": smaller,
-    "max": greater,
+    "min": minimum,
+    "max": maximum,
     "pow": _power,
     "div": _quotient,
     "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),

@@ -101,7 +101,7 @@ def _gathered(x: PrimExpression) -> int:
 
 
 def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A quotient rounded down; of what was divided before perhaps by so much that little is left.
+    """A quotient rounded down; of a quotient perhaps by a product of both divisors.
 
     TVM would divide once by the product of the divisors (see ``opaque``).
     """
@@ -155,13 +155,13 @@ def sealed(x: PrimExpression) -> PrimExpression:
     """The same int, of which the analysis of TVM knows nothing.
 
     It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
-    evaluates both of its values and what was guarded may move in front of the loop.
+    evaluates both of its values and what was guarded may move before the loop.
     """
     return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
 
 
 def with_sealed_divisors(x: PrimExpression) -> PrimExpression:
-    """The same int with divisors :func:`sealed` that are no constants.
+    """The same int with divisors :func:`sealed` that are not constants.
 
     A dimension is never divided by 0, but the conditions around it may exclude one another. TVM
     simplifies what is between them all the same, and its analysis fails where a divisor is 0.
@@ -267,7 +267,7 @@ def _power_of_unit(x: PrimExpression, n: PrimExpression) -> PrimExpression:
 
     Such a power is 1 + e with 7 or 8 zero bits at the end of e, so few terms of the binomial
     series 1 + n e (1 + (n - 1) e / 2 (1 + (n - 2) e / 3 (...))) are not zero. (A loop over the
-    bits of n is no expression, and TVM's passes take exponential time for as many nested lets.)
+    bits of n is not an expression, and TVM's passes take exponential time for as many nested lets.)
     """
     dtype = dtype_of(x)
     one, rest = tirx.const(1, dtype), tirx.Var("rest", dtype)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tvm import relax, tirx
 
-from tvm_nnef.lower.algo import first_places, nonmax_suppress
+from tvm_nnef.lower.algo import first_positions, nonmax_suppress
 from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
@@ -31,7 +31,7 @@ def _nonzero(invocation: Invocation) -> Lowered:
     function = builder.add_func(kernel, "nonzero")
     kinds = [tensor_type(room, dtype), tensor_type((), INDEX_TYPE)]
     made = builder.emit(relax.call_tir(function, [invocation.expression(0), *extra], kinds))
-    positions, count = (builder.emit(relax.TupleGetItem(made, place)) for place in range(2))
+    positions, count = (builder.emit(relax.TupleGetItem(made, position)) for position in range(2))
     (symbol,) = own(invocation.result.shape)
     return cut(builder, positions, count, symbol, invocation.result.shape)
 
@@ -76,6 +76,6 @@ def _front(invocation: Invocation) -> Lowered:
 INTRINSICS: Mapping[str, LoweringFunction] = {
     "front": _front,
     "layout.nonzero": _nonzero,
-    "algo._first_places": first_places,
+    "algo._first_positions": first_positions,
     "algo.nonmax_suppress": nonmax_suppress,
 }

@@ -22,7 +22,7 @@ class Invocation(Arguments):
     """An operation that is being lowered, with its operands in Relax.
 
     ``builder`` is the ``relax.BlockBuilder``; everything that ``builder.emit`` takes may be made
-    of it. Nothing is inferred here: attributes, shapes and machine types are those of the Graph.
+    of it. Nothing is inferred here: attributes, shapes and dtypes are those of the Graph.
     """
 
     builder: BlockBuilder
@@ -32,7 +32,7 @@ class Invocation(Arguments):
 
     @property
     def dtype(self) -> str:
-        """The machine type of the only result."""
+        """The dtype of the only result."""
         return self.machine_types[self.result]
 
     def expression(self, number: int) -> RelaxExpression:
@@ -54,7 +54,7 @@ class Invocation(Arguments):
         return operand
 
     def dtypes(self) -> set[str]:
-        """The machine types of all operands and results."""
+        """The dtypes of all operands and results."""
         everything: Sequence[Operand] = (*self.operation.operands, *self.operation.results)
         return {self.machine_types[t] for operand in everything for t in tensors(operand)}
 

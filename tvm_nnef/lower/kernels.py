@@ -1,6 +1,6 @@
-"""Calls of kernels: tensor expressions or a Formula in, a call of a PrimFunc of their own out.
+"""Calls of kernels: tensor expressions or a Formula in, calls of new PrimFuncs out.
 
-A kernel gets the symbols that the shapes of its tensors do not tell as scalars, behind operands.
+A kernel gets symbols absent from the shapes of its tensors as scalars, after operands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_nnef.extremes import arg_reduction
 from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
@@ -23,6 +22,7 @@ from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
+from tvm_nnef.min_max import arg_reduction
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, PrimExpression, PrimFunction, RelaxExpression
 

@@ -77,7 +77,7 @@ def _is_long(x: PrimExpression) -> bool:
 
 
 def with_late_arithmetic(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic in place of calls; a ``Let`` names each operand."""
+    """The function with arithmetic instead of calls; a ``Let`` names each operand."""
     return with_mapped_body(function, (Call, _arithmetic))
 
 

@@ -14,7 +14,7 @@ INDEX_TYPE = "int64"
 
 
 def literal(value: float | Dimension, dtype: str) -> PrimExpression:
-    """A number or extent as a constant; an infinite int is the extreme value of the dtype.
+    """A number or dimension as a constant; an infinite int is the extreme value of the dtype.
 
     An int that the dtype does not hold wraps around, as what it was computed from would have.
     """

@@ -71,7 +71,7 @@ def _extents(statement: Statement) -> dict[str, int] | None:
 
 
 def _plain_indices(store: Store) -> set[str] | None:
-    """The names of the indices that a store uses; None where it uses others than plain ones."""
+    """The names of the indices that a store uses; None if it uses others than plain ones."""
     if any(each.guarded or each.below is not None for each in store.subscripts):
         return None
     indices = [each.index for each in store.subscripts if not isinstance(each.index, Constant)]
@@ -134,10 +134,10 @@ def _parted(
             inner.append(_loop(name, block))
     shape = tuple(map(_extent, outer))
     parts = Tensor(f"{store.tensor.name}.parts", "real", shape, "result", span=store.tensor.span)
-    places = tuple(Subscript(loop.index) for loop in outer)
+    positions = tuple(Subscript(loop.index) for loop in outer)
     (term,) = (each.value for each in statement.stores)
-    loops, stores = (*outer, *inner), (Store(parts, places, "+=", term),)
-    total = Store(store.tensor, store.subscripts, "+=", Load(parts, places))
+    loops, stores = (*outer, *inner), (Store(parts, positions, "+=", term),)
+    total = Store(store.tensor, store.subscripts, "+=", Load(parts, positions))
     second = Statement(tuple(outer), (total,), span=statement.span)
     return dataclasses.replace(statement, loops=loops, stores=stores), second, parts
 

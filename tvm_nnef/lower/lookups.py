@@ -15,7 +15,7 @@ _LARGEST_SELECT_CHAIN = 8
 """A lookup with more items reads a table."""
 
 TABLE_TYPES: Mapping[ScalarType, str] = {"real": "float64", "int": "int64", "bool": "bool"}
-"""The machine type of a table, by the type of its numbers."""
+"""The dtype of a table, by the type of its numbers."""
 
 
 def lookup_tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:

@@ -89,7 +89,7 @@ def _unrolled(node: Loop, walk: Scope) -> Lowered:
         outputs = inner.outputs(node.body, _output_types(node, walk))
         state = outputs[: len(state)]
         made.append(outputs)
-    packs = {place: [outputs[place] for outputs in made] for place in _packs(node)}
+    packs = {position: [outputs[position] for outputs in made] for position in _packs(node)}
     return _results(node, state, packs, walk)
 
 
@@ -97,7 +97,7 @@ def _unrolled(node: Loop, walk: Scope) -> Lowered:
 class _Repeated:
     """A loop of many steps, or of a number that is known only when it runs.
 
-    Its functions take the index, the state, and behind it what stays the same: ``captured``, the
+    Its functions take the index, the state, and after it what stays the same: ``captured``, the
     stacks of the packs that are scanned, the symbols that are known, and the limit where the count
     is a tensor.
     """
@@ -113,16 +113,16 @@ class _Repeated:
         """Makes the functions and calls the outermost."""
         node, walk, packs = self.node, self.walk, _packs(self.node)
         state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
-        for place, pack in packs.items():
+        for position, pack in packs.items():
             shape = _stack_shape(pack, walk)
-            state.append(empty(walk.builder, shape, _output_types(node, walk)[place]))
+            state.append(empty(walk.builder, shape, _output_types(node, walk)[position]))
         index = _counter(0)
         if most_steps(node) != 0:
             index, *state = self._called(state)
         rest = iter(state)
         carried = [next(rest) for _ in node.carried]
         walk.updated.update({variable: next(rest) for variable in self.updates})
-        made = {place: self._taken(next(rest), pack, index) for place, pack in packs.items()}
+        made = {position: self._taken(next(rest), pack, index) for position, pack in packs.items()}
         return _results(node, carried, made, walk)
 
     def _taken(
@@ -204,7 +204,7 @@ class _Repeated:
         return self.walk.builder.emit(call)
 
     def _step(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
-        """The function of one step; a condition in front of it may end the loop instead."""
+        """The function of one step; a condition before it may end the loop instead."""
         node, builder = self.node, self.walk.builder
         advance = self._advance(arguments, changing)
         if node.condition is None or node.post_test:
@@ -243,19 +243,19 @@ class _Repeated:
     def _state(
         self, inner: Scope, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
     ) -> list[RelaxExpression]:
-        """What of the state stands behind the carried tensors, after a step."""
+        """What of the state stands after the carried tensors, after a step."""
         first = 1 + len(self.node.carried) + len(self.updates)
         stacks = [
-            stored(self.walk.builder, stack, outputs[place], parameters[0])
-            for place, stack in zip(_packs(self.node), parameters[first:], strict=False)
+            stored(self.walk.builder, stack, outputs[position], parameters[0])
+            for position, stack in zip(_packs(self.node), parameters[first:], strict=False)
         ]
         return [*map(inner.new_value, self.updates), *stacks]
 
     def _values(self, parameters: Sequence[Variable]) -> Lowered:
         """What body and condition read, of the parameters of a function."""
         node, count = self.node, len(self.node.carried)
-        behind = 1 + count + len(self.updates) + len(_packs(node))
-        index, rest = parameters[0], iter(parameters[behind:])
+        captured = 1 + count + len(self.updates) + len(_packs(node))
+        index, rest = parameters[0], iter(parameters[captured:])
         values = dict(zip(node.carried, parameters[1:], strict=False))
         values.update((tensor, next(rest)) for tensor in self.captured)
         builder = self.walk.builder
@@ -284,9 +284,9 @@ class _Repeated:
 
 
 def _packs(node: Loop) -> dict[int, Pack]:
-    """The scan outputs that are kept, by their place among the outputs of the body."""
+    """The scan outputs that are kept, by their position among the outputs of the body."""
     packs = enumerate(node.results)
-    return {place: pack for place, pack in packs if place >= len(node.carried) and pack}
+    return {position: pack for position, pack in packs if position >= len(node.carried) and pack}
 
 
 def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
@@ -299,9 +299,9 @@ def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
 def _output_types(node: Loop, walk: Scope) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
     outputs = flatten(tuple(port.operand for port in node.body.outputs))
-    packs = {place: tensors(pack)[0] for place, pack in _packs(node).items()}
+    packs = {position: tensors(pack)[0] for position, pack in _packs(node).items()}
     meant = {**dict(enumerate(node.carried)), **packs}
-    return [walk.machine_types[meant.get(place, made)] for place, made in enumerate(outputs)]
+    return [walk.machine_types[meant.get(position, made)] for position, made in enumerate(outputs)]
 
 
 def _initial(node: Loop, walk: Scope) -> list[RelaxExpression]:
@@ -317,11 +317,11 @@ def _results(
     packs: dict[int, list[RelaxExpression]],
     walk: Scope,
 ) -> Lowered:
-    found = {place: [value] for place, value in enumerate(state)} | packs
+    found = {position: [value] for position, value in enumerate(state)} | packs
     return {
         tensor: walk.cast(value, walk.machine_types[tensor])
-        for place, result in enumerate(node.results)
-        for tensor, value in zip(tensors(result), found.get(place, []), strict=False)
+        for position, result in enumerate(node.results)
+        for tensor, value in zip(tensors(result), found.get(position, []), strict=False)
     }
 
 

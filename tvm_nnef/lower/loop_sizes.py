@@ -1,4 +1,4 @@
-"""How long a loop is, and whether its steps are lowered one after the other, as far as one knows.
+"""How long a loop is, and whether its steps are lowered one after the other, if known.
 
 Knows graphs only.
 """
@@ -13,7 +13,7 @@ _MOST_UNROLLED_NODES = 256
 
 
 def most_steps(node: Loop) -> int | None:
-    """The greatest number of steps as far as numbers and scans tell, whatever ends it before."""
+    """The largest number of steps by numbers and scans, whatever ends the loop earlier."""
     limits = [len(scan.items) for scan in node.scans]
     limits += [node.count] if isinstance(node.count, int) else []
     return max(0, min(limits)) if limits else None

@@ -18,14 +18,14 @@ Buffer: TypeAlias = Any
 Statement: TypeAlias = Any
 
 Shape: TypeAlias = "Sequence[int | None]"
-"""Extents of a parameter, where None stands for any."""
+"""Dimensions of a parameter, where None stands for any."""
 
 INDEX = "int64"
 """The dtype of indices and counts."""
 
 
 def buffer(name: str, shape: Sequence[Any], dtype: str) -> Buffer:
-    """A parameter; None in its shape stands for any extent."""
+    """A parameter; None in its shape stands for any dimension."""
     extents = [
         tirx.Var(f"{name}_extent{number}", INDEX) if extent is None else extent
         for number, extent in enumerate(shape)
@@ -43,13 +43,13 @@ def sequence(*statements: Statement) -> Statement:
     return tirx.stmt_seq(*statements)
 
 
-def store(target: Buffer, value: PrimExpression, *places: Any) -> Statement:
+def store(target: Buffer, value: PrimExpression, *positions: Any) -> Statement:
     """A value put into a buffer."""
-    return tirx.BufferStore(target, value, list(places))
+    return tirx.BufferStore(target, value, list(positions))
 
 
 def bound(name: str, value: PrimExpression) -> tuple[PrimExpression, Statement]:
-    """A name for a value, and the statement that gives it to those behind."""
+    """A name for a value, and the statement that gives it to those after."""
     variable = tirx.Var(name, dtype_of(value))
     return variable, tirx.Bind(variable, value)
 
@@ -77,17 +77,17 @@ def nest(
     *,
     parallel: bool = False,
 ) -> Statement:
-    """Loops over all places of a shape, in row-major order.
+    """Loops over all positions of a shape, in row-major order.
 
     If ``parallel``, all steps are independent, and the outermost long loop is parallel.
     """
     long = next((number for number, extent in enumerate(shape) if not _is_one(extent)), 0)
 
-    def inner(places: tuple[PrimExpression, ...]) -> Statement:
-        depth = len(places)
+    def inner(positions: tuple[PrimExpression, ...]) -> Statement:
+        depth = len(positions)
         if depth == len(shape):
-            return body(places)
-        made = loop(shape[depth], lambda place: inner((*places, place)))
+            return body(positions)
+        made = loop(shape[depth], lambda position: inner((*positions, position)))
         if not parallel:
             return made
         kind = tirx.ForKind.PARALLEL if depth == long else made.kind
@@ -103,7 +103,7 @@ def _is_one(extent: Any) -> bool:
 def allocating(
     kinds: Sequence[tuple[Sequence[Any], str]], body: Callable[..., Statement]
 ) -> Statement:
-    """A statement with buffers of its own, of shapes and dtypes; single numbers in registers."""
+    """A statement with its own buffers, of shapes and dtypes; single numbers in registers."""
     buffers = [
         tirx.decl_buffer(
             shape, dtype, f"own{number}", scope="local" if all(map(_is_one, shape)) else "global"

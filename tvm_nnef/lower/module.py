@@ -1,6 +1,6 @@
 """A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
-Input: a Graph, its machine types and the values of its variables. Output: an IRModule with a
+Input: a Graph, its dtypes and the values of its variables. Output: an IRModule with a
 function ``main``, and private ones for branches and loops. What nodes become stands in
 ``lower/walk.py``: for an operation the first of the user's own function, the mapping of
 ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
@@ -13,16 +13,16 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
   ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor (with
   ``"stacked": true`` if this holds the items of a pack of dynamic length), and
-  likewise the ``state`` where there is one, by the full names of its variables;
+  likewise the ``state`` if there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
-- ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
+- ``nnef_symbols``: where dimensions are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
   ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
-  see to it that bounds and checks hold;
-- ``num_state``: how many parameters are state, where there is one;
+  ensure that bounds and checks hold;
+- ``num_state``: how many parameters are state, if there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
-Where there is a state, a function ``initial_state`` returns the values that it starts with.
+If there is a state, a function ``initial_state`` returns the values that it starts with.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def lower(
     the bounds checks of a build; it becomes the nearest that is in bounds otherwise. ``sources``
     are the operations that tensors of a converted model come from, by full name.
 
-    Raises NnefError where a variable has no value or one of the wrong shape, where an operator
+    Raises NnefError if a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
     """
     weights = _weights(graph, variables, machine_types)
@@ -116,7 +116,7 @@ def lower(
 def _weights(
     graph: Graph, variables: Mapping[str, Array], machine_types: Mapping[Tensor, str]
 ) -> dict[Tensor, Array]:
-    """The arrays of a graph's variables in their machine types, all problems found at once."""
+    """The arrays of a graph's variables in their dtypes, all problems found at once."""
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []
     for tensor in graph.variables:

@@ -18,11 +18,11 @@ LARGEST = 1 << 11
 is read again written out, are built in minutes."""
 
 _HARMLESS = frozenset({"add", "sub", "mul", "min", "max", "lt", "le", "gt", "ge", "eq", "ne"})
-"""What integers can be computed with where nobody asks for the result."""
+"""What integers can be computed with where nothing asks for the result."""
 
 
 def named_locals(statement: Statement, scalar: Scalar, largest: int = LARGEST) -> tuple[Let, ...]:
-    """The locals to be named in a scalar, in their order; none where it is small without.
+    """The locals to be named in a scalar, in their order; none if it is small without.
 
     They are numbers, read more than once, and can be computed whether they are needed or not.
     """

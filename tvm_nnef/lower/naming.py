@@ -16,7 +16,7 @@ class Names:
     taken: set[str] = field(default_factory=set)
 
     def unique(self, name: str) -> str:
-        """``name`` as an identifier, with a number behind it where it was given out before."""
+        """``name`` as an identifier, with a number after it where it was given out before."""
         base = identifier(name)
         candidate, number = base, 0
         while candidate in self.taken:

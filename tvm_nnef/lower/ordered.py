@@ -21,7 +21,7 @@ from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex, held_indices
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
-from tvm_nnef.lower.places import sweeps
+from tvm_nnef.lower.positions import sweeps
 from tvm_nnef.lower.scalars import (
     Emitter,
     is_empty,
@@ -143,8 +143,8 @@ def _nest(
     other = None
     if instead is not None:
         (store,) = statement.stores
-        places = [emitter.position(part.index) for part in store.subscripts]
-        other = tirx.BufferStore(buffers[store.tensor], instead, places)
+        targets = [emitter.position(part.index) for part in store.subscripts]
+        other = tirx.BufferStore(buffers[store.tensor], instead, targets)
     for condition in reversed(emitter.conditions()):
         body = tirx.IfThenElse(condition, body, other)
     body = tirx.stmt_seq(*bindings, body)
@@ -181,13 +181,13 @@ def _step(
     buffers: Mapping[Tensor, Buffer],
     types: FormulaTypes,
 ) -> TirStatement:
-    """All stores of one step: every value and place is computed before the first is written."""
+    """All stores of one step: every value and position is computed before the first is written."""
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []
     for number, store in enumerate(statement.stores):
         if is_empty(store.tensor):
             continue
-        places = [
+        positions = [
             emitter.subscript(part, extent)
             for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
@@ -196,12 +196,14 @@ def _step(
             if local.name not in emitter.names:
                 name = _held(bindings, emitter.exact(local.value), local.name)
                 emitter = replace(emitter, names={**emitter.names, local.name: name})
-        value = _new_value(store, emitter, buffers[store.tensor], places, types)
+        value = _new_value(store, emitter, buffers[store.tensor], positions, types)
         if len(statement.stores) > 1:
-            places = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(places)]
+            positions = [
+                _bound(bindings, p, f"position{number}_{d}") for d, p in enumerate(positions)
+            ]
             value = _bound(bindings, value, f"value{number}")
             tests = [_bound(bindings, test, f"inside{number}") for test in tests]
-        write = tirx.BufferStore(buffers[store.tensor], value, places)
+        write = tirx.BufferStore(buffers[store.tensor], value, positions)
         writes.append(tirx.IfThenElse(tests[0], write, None) if tests else write)
     return tirx.stmt_seq(*bindings, *writes)
 
@@ -210,14 +212,14 @@ def _new_value(
     store: Store,
     emitter: Emitter,
     buffer: Buffer,
-    places: Sequence[PrimExpression],
+    positions: Sequence[PrimExpression],
     types: FormulaTypes,
 ) -> PrimExpression:
     value = cast(signed(emitter.value(store.value)), types.computed[store.tensor.type])
     if store.operator == "=":
         return value
     combined = types.combination(store.operator, store.tensor)
-    return combined(tirx.BufferLoad(buffer, list(places)), value)
+    return combined(tirx.BufferLoad(buffer, list(positions)), value)
 
 
 def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:

@@ -1,8 +1,8 @@
 """Padding of guarded loads: a reduction in, the same reduction over a padded copy out.
 
 ``output += |x| * w`` skips the steps in which x is read outside. Adding ``0 * w`` for them gives
-the same where w is finite, so x can be copied into a frame of zeros once, and the innermost loop
-needs no test. Where w may be infinite or no number the test stays; but as the copy can be read
+the same where w is finite, so x can be copied into a padded buffer once, and the innermost loop
+needs no test. Where w may be infinite or NaN the test stays; but as the copy can be read
 anywhere, it may choose between two values that are both computed, which vectorises. Knows only of
 formulas; the copy itself is made by the caller.
 """
@@ -63,9 +63,9 @@ def padded(
 ) -> Padding | None:
     """The padding by which the only store of a statement, a reduction, loses its guards.
 
-    ``null`` is the null element of its operator; ``is_finite`` tells whether all elements of a
+    ``null`` is the null element of its operator; ``is_finite`` says whether all elements of a
     tensor are known to be finite numbers; ``bounds`` has the largest value of each symbol. None
-    where there is no guard, or where the guards are not those of one load whose padding yields
+    if there is no guard, or where the guards are not those of one load whose padding yields
     the null element.
     """
     (store,) = statement.stores

@@ -61,7 +61,7 @@ def choice_function(
     walk: Scope,
     pure: bool,
 ) -> Any:
-    """A function that takes a condition in front of the parameters of two expressions."""
+    """A function that takes a condition before the parameters of two expressions."""
     condition = relax.Var("condition", compat.tensor_type((), "bool"))
     both = [condition, *parameters]
     with walk.builder.function(name, both, ALL_CONSTANT, pure=pure, private=True):

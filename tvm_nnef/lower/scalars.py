@@ -117,7 +117,7 @@ class Emitter:
                     x = x if function == "neg" else self._wrapped(operand, x)
                 return unary(function, x)
             case Binary("sub", left, right) if left == right and left.type == "real":
-                # TVM takes x - x for 0, also where x is infinite or no number.
+                # TVM takes x - x for 0, also where x is infinite or NaN.
                 x = self.value(left)
                 return x + x * literal(-1, dtype_of(x))
             case Binary(function, left, right):
@@ -318,7 +318,7 @@ class Emitter:
         value = self.read(load.tensor, positions)
         if not (load.type == "int" and dtype_of(value) == UNSIGNED):
             value = cast(value, dtype)
-        # Nothing can be read in place of what is out of bounds if a tensor is empty at run time.
+        # Nothing can be read instead of what is out of bounds if a tensor is empty at run time.
         empty = [
             extent <= 0
             for (_, safe), extent in zip(found, shape, strict=True)

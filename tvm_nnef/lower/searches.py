@@ -30,7 +30,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.long_sums import replaced
-from tvm_nnef.lower.places import extents as extents_of
+from tvm_nnef.lower.positions import extents as extents_of
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -117,7 +117,7 @@ def find_search(formula: Formula) -> Search | None:
 
 
 def _unfolded(scalar: Scalar | None, statement: Statement) -> Scalar | None:
-    """A condition without locals; None where it is large."""
+    """A condition without locals; None if it is large."""
     for local in reversed(statement.locals):
         scalar = replaced(scalar, Local(local.name, local.value.type), local.value)
         if sum(1 for _ in walk(scalar)) > _LARGEST:
@@ -130,7 +130,7 @@ def _axes(
 ) -> dict[str, int] | None:
     """The dimension of each loop that is not searched, where a store is made to all of its tensor.
 
-    None where it is not, or not once for each step of the loops that are searched.
+    None if it is not, or not once for each step of the loops that are searched.
     """
     if store.operator != "=" or any(len(parts(each)) > 1 for each in store.subscripts):
         return None
@@ -161,7 +161,7 @@ def _is_zero(scalar: Scalar) -> bool:
 
 
 def _is_at_outputs(value: Scalar, other: Scalar, statement: Statement) -> bool:
-    """Whether the second scalar is the first one with outputs in place of indices."""
+    """Whether the second scalar is the first one with outputs instead of indices."""
     written = {store.tensor for store in statement.stores}
     read = (inner.tensor for inner in walk(value) if isinstance(inner, Load))
     if value.type == "bool" or not written.isdisjoint(read):

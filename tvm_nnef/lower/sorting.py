@@ -13,7 +13,7 @@ from tvm_nnef.function_attributes import Sort, sort_attributes
 from tvm_nnef.lower.loops import INDEX, Shape, wide
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
-PLACE = "int32"
+POSITION_DTYPE = "int32"
 """The dtype of indices along an axis."""
 
 
@@ -22,8 +22,8 @@ def sorting_function(
 ) -> PrimFunction:
     """A function ``(data, indices)`` that sorts rows along the last axis.
 
-    ``indices`` is an int32 with ``count`` elements in each row; for None ``most``, as far as there
-    are so many, and any number for None as well.
+    ``indices`` is an int32 with ``count`` elements in a row, or ``most`` if ``count`` is None; any
+    number if both are None.
     """
     sizes = [
         tirx.Var(f"extent{number}", INDEX) if size is None else wide(size)
@@ -40,15 +40,15 @@ def sorting_function(
     def rank(*indices: PrimExpression) -> PrimExpression:
         *row, index = indices
         before = _is_before(data(*row, other.var), data(*indices), other.var < index, sort)
-        return te.sum(tirx.Cast(PLACE, before), axis=other)
+        return te.sum(tirx.Cast(POSITION_DTYPE, before), axis=other)
 
     ranks = te.compute(sizes, rank, "ranks")
 
     def index_of(*indices: PrimExpression) -> PrimExpression:
         *row, wanted = indices
-        found = ranks(*row, candidate.var).equal(tirx.Cast(PLACE, wanted))
-        index = tirx.Cast(PLACE, candidate.var)
-        return te.sum(tirx.Select(found, index, tirx.const(0, PLACE)), axis=candidate)
+        found = ranks(*row, candidate.var).equal(tirx.Cast(POSITION_DTYPE, wanted))
+        index = tirx.Cast(POSITION_DTYPE, candidate.var)
+        return te.sum(tirx.Select(found, index, tirx.const(0, POSITION_DTYPE)), axis=candidate)
 
     indices = te.compute([*sizes[:-1], kept], index_of, "indices")
     function: PrimFunction = te.create_prim_func([data, indices], INDEX).without_attr(

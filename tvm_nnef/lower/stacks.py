@@ -1,7 +1,7 @@
 """Packs whose items are taken and written by a number that is known only at run time.
 
 A stack is one Relax tensor that holds the items of a pack, all of one shape, along a new leading
-axis; an index is an int64 tensor of rank 0. Enters and leaves: Relax expressions, emitted. Does not
+axis; an index is an int64 tensor of rank 0. Input and output: Relax expressions, emitted. Does not
 know of loops.
 """
 
@@ -84,10 +84,10 @@ def _part(builder: BlockBuilder, value: RelaxExpression) -> tuple[RelaxExpressio
         return _item_part(*found.args[1].fields[:2])
     if not _calls(found, "relax.strided_slice"):
         return None
-    data, *places = found.args
+    data, *positions = found.args
     extent = compat.shape_and_dtype(data)[0][0]
-    axes, begin, end = ([int(number) for number in place.fields] for place in places[:3])
-    single = axes == [0] and end[0] == begin[0] + 1 and len(places) == 3
+    axes, begin, end = ([int(number) for number in position.fields] for position in positions[:3])
+    single = axes == [0] and end[0] == begin[0] + 1 and len(positions) == 3
     return (data, begin[0], extent) if single and isinstance(extent, int) else None
 
 
@@ -123,7 +123,7 @@ def _definition(builder: BlockBuilder, value: RelaxExpression) -> RelaxExpressio
 
 
 def empty(builder: BlockBuilder, shape: Sequence[Dimension], dtype: str) -> RelaxExpression:
-    """A stack of its own to be written by :func:`stored`, with anything in it.
+    """Its own stack to be written by :func:`stored`, with anything in it.
 
     Not of zeros: what is computed twice alike is shared, and then two loops write into one.
     """
@@ -135,8 +135,8 @@ def item(builder: BlockBuilder, stack: RelaxExpression, index: RelaxExpression) 
     """The item at an index, which must be in bounds."""
     (_, *shape), _ = compat.shape_and_dtype(stack)
 
-    def taken(items: Any, place: Any) -> Any:
-        return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
+    def taken(items: Any, position: Any) -> Any:
+        return te.compute(shape, lambda *axes: items(position(), *axes), name="item")
 
     # Fused into the kernel that reads it, so that no item is copied; TVM would not find out by
     # itself, as the index is data.
@@ -159,7 +159,7 @@ def part(builder: BlockBuilder, stack: RelaxExpression, number: int) -> RelaxExp
 def stored(
     builder: BlockBuilder, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
 ) -> RelaxExpression:
-    """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
+    """The stack with an item replaced: the same memory, so ``stack`` must not be read any more."""
     shape, dtype = compat.shape_and_dtype(stack)
     extra = untold([shape, shape[1:]])
     kernel = in_place_store(shape, dtype, extra)

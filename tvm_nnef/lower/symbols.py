@@ -1,7 +1,7 @@
 """Symbols of a Graph in what is lowered: which ones occur, and which are arguments of a function.
 
 While a module is made, all of its functions share the symbols of the Graph; each gets symbols of
-its own in the end (:func:`separated`). Extents in, TIR variables out; no arithmetic.
+its own in the end (:func:`separated`). Dimensions in, TIR variables out; no arithmetic.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
 from tvm_nnef.tvm_support.compat import Module, RelaxExpression, update_functions, with_own_symbols
 
 Symbol: TypeAlias = Any
-"""A TIR variable that stands for an extent."""
+"""A TIR variable that stands for a dimension."""
 
 UPPER_BOUNDS = "tir_var_upper_bound"
 """The attribute of a function by which TVM plans the memory of dynamic tensors."""
 
 
 def occurring(values: Iterable[object]) -> list[Symbol]:
-    """The symbols of extents, each once; what is no extent has none."""
+    """The symbols of dimensions, each once; what is not a dimension has none."""
     found: dict[Symbol, None] = {}
     for value in values:
         if is_symbolic(value):
@@ -31,7 +31,7 @@ def occurring(values: Iterable[object]) -> list[Symbol]:
 
 
 def own(shape: Sequence[Dimension]) -> list[Symbol]:
-    """The symbols that are dimensions of their own in a shape: the shape defines them."""
+    """The symbols that are their own dimensions in a shape: the shape defines them."""
     return [extent for extent in shape if isinstance(extent, tirx.Var)]
 
 
@@ -49,7 +49,7 @@ def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
 
 
 def separated(mod: Module, bounds: Mapping[str, int]) -> Module:
-    """A module in which each Relax function has symbols of its own, with their upper bounds.
+    """A module in which each Relax function has its own symbols, with their upper bounds.
 
     Functions with data-dependent dimensions get their dataflow blocks.
     """

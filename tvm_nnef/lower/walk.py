@@ -213,8 +213,8 @@ class Walk:
         shape = [
             extent
             if own((extent,)) and trees.text(extent) not in self.known
-            else dimensions.symbol(f"found_{place}")
-            for place, extent in enumerate(tensor.shape)
+            else dimensions.symbol(f"found_{position}")
+            for position, extent in enumerate(tensor.shape)
         ]
         define_shape(self.builder, value, shape)
         for extent, found in zip(tensor.shape, shape, strict=True):
@@ -276,7 +276,7 @@ class Walk:
         self._note_symbols(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
-        """Opens a composite: its operations take its place."""
+        """Opens a composite: its operations replace it."""
         self.run(body)
         results = flatten(operation.results)
         dtypes = [self.machine_types[result] for result in results]
@@ -384,7 +384,7 @@ def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:
 
 def _described(value: RelaxExpression) -> str:
     if not compat.is_tensor(value):
-        return "something that is no tensor"
+        return "something that is not a tensor"
     shape, dtype = compat.shape_and_dtype(value)
     return f"{dtype}{_extents(shape)}"
 

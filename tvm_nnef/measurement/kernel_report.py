@@ -42,7 +42,7 @@ class KernelRow:
 
     @property
     def gflops(self) -> float | None:
-        """Operations in a nanosecond; None where there are none, or no time."""
+        """Operations in a nanosecond; None if there are none, or no time."""
         return self._rate(self.work.flop if self.work else 0)
 
     @property
@@ -56,7 +56,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """The kernels of a model, slowest first; ``threads`` is None where nothing was timed."""
+    """The kernels of a model, slowest first; ``threads`` is None if nothing was timed."""
 
     rows: tuple[KernelRow, ...]
     threads: int | None

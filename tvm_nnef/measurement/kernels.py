@@ -30,7 +30,7 @@ SECONDS = 8.0
 """How long the timing of all kernels of a model may take."""
 
 _PATIENCE = 0.2
-"""How long one kernel is timed, where there are few."""
+"""How long one kernel is timed, if there are few."""
 
 _PATTERN = 1 << 16
 """How many random numbers are made; larger buffers repeat them."""
@@ -46,7 +46,7 @@ def kernel_report(
 
     Kernels are timed where the library runs ``here``, on so many threads.
     """
-    # What scheduling made anew are loops, which hold kernels that have no code of their own then.
+    # What scheduling made anew are loops, which hold kernels without own code then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
     bounds = bounds_of(scheduled)
     reported = {kernel.name: kernel for kernel in schedules.report(scheduled)}

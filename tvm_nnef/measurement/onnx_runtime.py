@@ -16,7 +16,7 @@ from tvm_nnef.requirements import needed_for
 _HINT = "give the ONNX model that this one was converted from"
 
 _NAMES = {"float": "float32", "double": "float64"}
-"""Names of dtypes that ONNX Runtime has of its own."""
+"""Names of dtypes in ONNX Runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Session:
     def prepared_in_order(self, inputs: Sequence[Any]) -> Callable[[], list[Any]]:
         """The same for arrays in the order of the inputs, converted to their dtypes.
 
-        Raises NnefError where the ONNX model takes another number of inputs, or others.
+        Raises NnefError if the ONNX model takes another number of inputs, or others.
         """
         if len(inputs) != len(self.names):
             raise error(
@@ -81,7 +81,7 @@ def installed() -> bool:
 
 
 def open_session(path: Path, threads: int) -> Session:
-    """The session of an ONNX file; NnefError where it is not installed or refuses the model."""
+    """The session of an ONNX file; NnefError if it is not installed or refuses the model."""
     if not path.is_file():
         raise error("there is no such file", hint="give the path of a .onnx file", file=str(path))
     with needed_for("running the ONNX model"):

@@ -1,6 +1,6 @@
 """Calls timed in turns, so that what else the machine does meets all of them alike.
 
-Enters: functions that run something. Leaves: seconds. Knows nothing of what is run.
+Input: functions that run something. Output: seconds. Knows nothing of what is run.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _FREE_CALLS = ("if_then_else", "reinterpret", "likely")
 class Work:
     """``flop`` is the number of operations on elements, ``bytes`` what has to be moved for them.
 
-    An element that is read often counts once, as far as one element of the result needs it at all.
+    An element that is read often counts once, if an element of the result needs it.
     """
 
     flop: int
@@ -60,7 +60,7 @@ class _Count:
 def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
     """The work of one call; symbols have the values in ``bounds``, by name.
 
-    None where it depends on data, or on a symbol that has no value.
+    None if it depends on data, or on a symbol that has no value.
     """
     try:
         if read_sort(function.attrs) is not None:
@@ -87,7 +87,7 @@ def _sorting(function: PrimFunction, bounds: Mapping[str, int]) -> Work:
 
 
 def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
-    """The number that an extent is, at the bounds of its symbols; None where one has none."""
+    """The number that an extent is, at the bounds of its symbols; None if one has none."""
     try:
         return _number(extent, bounds)
     except _Unknown:
@@ -190,14 +190,14 @@ def _new_expression(
     found = [_expression(part, times, count, seen) for part in _parts(expression)]
     if isinstance(expression, tirx.Select):
         decided_by_data = _expression(expression.condition, times, count, seen)
-        count.flop += times * (decided_by_data and not _tells_numbers(expression.condition))
+        count.flop += times * (decided_by_data and not _tests_for_nan(expression.condition))
     elif any(found) and _is_operation(expression):
         count.flop += times
     return any(found)
 
 
-def _tells_numbers(condition: PrimExpression) -> bool:
-    """Whether a condition tells a number from NaN, which belongs to the operation in it."""
+def _tests_for_nan(condition: PrimExpression) -> bool:
+    """Whether a condition distinguishes a number from NaN, which belongs to the operation in it."""
     number = getattr(condition, "b", None)
     return (
         isinstance(condition, tirx.LE)

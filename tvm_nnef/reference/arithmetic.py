@@ -53,7 +53,7 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(array != 0)
     if dtype.kind in "iu" and array.dtype.kind == "f":
         limits = np.iinfo(dtype)
-        # The upper limit itself is no floating-point number, its successor is.
+        # The upper limit itself is not a floating-point number, its successor is.
         inside = (array > float(limits.min)) & (array < float(limits.max))
         extreme = np.where(array > 0, limits.max, np.where(array < 0, limits.min, 0))
         return np.where(inside, np.where(inside, array, 0).astype(dtype), extreme.astype(dtype))

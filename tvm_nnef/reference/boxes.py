@@ -40,7 +40,7 @@ def nonmax_suppress(operation: Operation, operands: Sequence[Array]) -> Sequence
 
 
 def _corners(boxes: Array, center: bool) -> Array:
-    """The least and the greatest corner of each box: [..., 2, 2]."""
+    """The least and the largest corner of each box: [..., 2, 2]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if center:
         half = second * boxes.dtype.type(0.5)

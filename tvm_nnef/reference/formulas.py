@@ -70,7 +70,7 @@ def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Ar
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What the steps of a block do to one tensor: values for places of the flattened result."""
+    """What the steps of a block do to one tensor: values for positions of the flattened result."""
 
     target: Array
     operator: StoreOperator
@@ -208,16 +208,18 @@ def _prepare(
     """A store of the active steps of a block, of which at least one there is."""
     where = positions(store.tensor, store.subscripts, target.shape, block, active)
     strides = [prod(target.shape[axis + 1 :]) for axis in range(target.ndim)]
-    place = sum((index * stride for index, stride in zip(where, strides, strict=True)), np.array(0))
+    position = sum(
+        (index * stride for index, stride in zip(where, strides, strict=True)), np.array(0)
+    )
     values = evaluate(store.value, block, active).astype(target.dtype, copy=False)
     if store.operator == "=":
-        place, values = np.broadcast_to(place, shape), np.broadcast_to(values, shape)
+        position, values = np.broadcast_to(position, shape), np.broadcast_to(values, shape)
         taken = np.broadcast_to(active, shape)
-        return _Write(target, "=", place[taken], values[taken])
-    place = place.reshape((1,) * (len(shape) - place.ndim) + place.shape)
+        return _Write(target, "=", position[taken], values[taken])
+    position = position.reshape((1,) * (len(shape) - position.ndim) + position.shape)
     if not active.all():
         values = np.where(active, values, null(store.operator, values.dtype))
-    contracted = tuple(axis for axis in range(len(shape)) if place.shape[axis] == 1)
+    contracted = tuple(axis for axis in range(len(shape)) if position.shape[axis] == 1)
     # A long sum loses no digits here, so that it can judge those of the other routes.
     exact = store.operator == "+=" and values.dtype == np.float32
     total = CONTRACTIONS[store.operator].reduce(
@@ -226,4 +228,4 @@ def _prepare(
         dtype=np.float64 if exact else values.dtype,
         keepdims=True,
     )
-    return _Write(target, store.operator, place.ravel(), total.astype(values.dtype).ravel())
+    return _Write(target, store.operator, position.ravel(), total.astype(values.dtype).ravel())

@@ -206,7 +206,7 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
 
 
 def _known(value: Attribute, context: _Run) -> Any:
-    """An attribute, its extents as numbers."""
+    """An attribute, its dimensions as numbers."""
     if isinstance(value, tuple):
         return tuple(_known(item, context) for item in value)
     return trees.evaluate(value, context.symbols) if dimensions.is_symbolic(value) else value

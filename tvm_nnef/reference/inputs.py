@@ -2,7 +2,7 @@
 
 A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
 real. Within a kind, reals are rounded, and numbers must fit. Symbols must agree and keep their
-bounds (section 2.6); the extents of a graph may be trees here. No operation is evaluated.
+bounds (section 2.6); the dimensions of a graph may be trees here. No operation is evaluated.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def bind_inputs(
 
 
 def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
-    """The values of the symbols that the shapes of the inputs tell, given their arrays.
+    """The values of the symbols in the shapes of the inputs, given their arrays.
 
-    Raises NnefError where a value is beyond its bound, and where inputs do not agree.
+    Raises NnefError if a value is beyond its bound, and where inputs do not agree.
     """
     values: dict[str, int] = {}
     givers: dict[str, str] = {}
@@ -84,7 +84,7 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
                     f"give at most {bound}, or build with a larger bound: '{tree}|{actual}' in the "
                     f"model, --bound {tree}={actual} for ONNX"
                 )
-                message = f"{title}: extent {tree} = {actual} is beyond its bound {bound}"
+                message = f"{title}: dimension {tree} = {actual} is beyond its bound {bound}"
                 raise error(message, hint=hint)
     for title, tree, actual in compound:
         expected = trees.evaluate(tree, values)
@@ -92,7 +92,7 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
             where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
             meant = f"{trees.text(tree)} is {expected} where {where}"
             hint = f"make it {expected}, or change the inputs that give the others"
-            raise error(f"{title}: extent {meant}, got {actual}", hint=hint)
+            raise error(f"{title}: dimension {meant}, got {actual}", hint=hint)
     return values
 
 
@@ -111,7 +111,7 @@ def bind_variables(
 ) -> dict[Tensor, Array]:
     """The arrays of the variables of a graph, found by full name; what is not asked for is left.
 
-    Raises NnefError, which tells of every variable that is missing or wrong.
+    Raises NnefError, which lists every variable that is missing or wrong.
     """
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []

@@ -18,19 +18,19 @@ flattened; gives those of its results likewise. Their dtypes are converted by th
 def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     """Positions of the items that are not 0, a column each, in row-major order: int[d,~]."""
     (data,) = operands
-    # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates to tell.
+    # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates.
     if data.ndim == 0:
         return (np.zeros((0, int(bool(data))), np.int64),)
     return (np.stack(np.nonzero(data)),)
 
 
-def _first_places(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+def _first_positions(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     """Positions of the k first items along an axis in order of value; of equal ones the first."""
     (data,) = operands
     axis, count = operation.attributes["axis"], operation.attributes["k"]
     assert isinstance(axis, int) and isinstance(count, int)
     if kind_of(data.dtype) == "real":
-        # What is no number is sorted behind all others; so is its opposite.
+        # NaN is sorted after all others; so is its opposite.
         wide = data.astype(np.result_type(data, np.float32))
         keys = -wide if operation.attributes["largest"] else wide
     else:
@@ -51,7 +51,7 @@ def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
 INTRINSICS: Mapping[str, Intrinsic] = {
     "front": _front,
     "layout.nonzero": _nonzero,
-    "algo._first_places": _first_places,
+    "algo._first_positions": _first_positions,
     "algo.nonmax_suppress": nonmax_suppress,
 }
 """By the qualified name of the operator."""

@@ -38,9 +38,9 @@ INDEX = np.dtype(np.int64)
 
 
 class OutOfBounds(Exception):
-    """An active step reads or writes outside of a tensor, or of a pack; the message tells which.
+    """An active step reads or writes outside of a tensor, or of a pack; the message says which.
 
-    The evaluator of the operation adds the place and raises an NnefError.
+    The evaluator of the operation adds the location and raises an NnefError.
     """
 
 
@@ -104,7 +104,7 @@ def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[A
 
 
 def number(value: float | Dimension, block: Block) -> float:
-    """A number as it is, an extent by the values of its symbols."""
+    """A number as it is, a dimension by the values of its symbols."""
     if isinstance(value, (int, float)):
         return value
     found: int = trees.evaluate(value, block.symbols)
@@ -115,9 +115,9 @@ def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, activ
     if tensor in block.counts:
         return block.counts[tensor]
     array, dtype = block.arrays[tensor], block.dtypes[tensor.type]
-    places = positions(tensor, subscripts, array.shape, block, active)
+    indices = positions(tensor, subscripts, array.shape, block, active)
     # Nothing of an empty tensor is read in an active step, or positions had complained.
-    return _computed(np.asarray(array[places]), dtype) if array.size else np.zeros((), dtype)
+    return _computed(np.asarray(array[indices]), dtype) if array.size else np.zeros((), dtype)
 
 
 def _computed(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -151,16 +151,16 @@ def positions(
     return tuple(found)
 
 
-def _check(index: Array, extent: int, active: Array, place: str) -> None:
+def _check(index: Array, extent: int, active: Array, position: str) -> None:
     wrong = (index < 0) | (index >= extent)
     if wrong.any() and (wrong & active).any():
         worst = np.broadcast_arrays(index, wrong & active)
         example = int(worst[0][worst[1]].flat[0])
-        raise OutOfBounds(f"index {example} is out of bounds for {place}, which has {extent}")
+        raise OutOfBounds(f"index {example} is out of bounds for {position}, which has {extent}")
 
 
 def _reached(function: str, first: Array, active: Array) -> Array:
-    """Where the second operand matters: ``and`` and ``or`` may be settled by the first."""
+    """Where the second operand matters: ``and`` and ``or`` may be decided by the first."""
     match function:
         case "and":
             return active & first

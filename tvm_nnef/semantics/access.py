@@ -1,7 +1,7 @@
 """The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
 
-Which of them is meant depends on what the name in front of the brackets is, and on whether the
-expression stands in ``@lower``; the text alone does not tell.
+Which of them is meant depends on what the name before the brackets is, and on whether the
+expression stands in ``@lower``; the text alone does not decide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
         for item in expression.items:
             _index_item(item, context)
         return replace(UNKNOWN, base=target.base)
-    if target.tensor and context.place == "lower" and is_access(expression, target):
+    if target.tensor and context.block == "lower" and is_access(expression, target):
         many = check_indices(expression, context) or target.packed
         return Type(target.base, packed=many, optional=target.optional)
     if target.tensor and not target.packed:
@@ -49,7 +49,7 @@ def is_access(expression: nodes.Subscript, target: Type) -> bool:
 def check_indices(expression: nodes.Subscript, context: Context) -> bool:
     """Checks the indices of a tensor access, and their number where that is certain.
 
-    Tells whether a single index is a pack, so that the access gives a pack of elements.
+    Returns whether a single index is a pack, so that the access gives a pack of elements.
     """
     many = False
     items = expression.items
@@ -126,7 +126,7 @@ def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context:
 
 
 def _extent_count(extent: nodes.Extent, context: Context) -> int | None:
-    """How many dimensions an extent stands for; None where that depends on values."""
+    """How many dimensions an extent stands for; None if that depends on values."""
     if extent.pack is not None:
         return literal_length(extent.pack)
     if isinstance(extent.value, nodes.Identifier):
@@ -171,13 +171,13 @@ def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Co
 
 
 def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
-    if context.place == "lower":
+    if context.block == "lower":
         return UNKNOWN
     context.report.error(
         f"elements of the tensor '{expression.target.span.text}' cannot be read here",
         expression.span,
         "only formulas of '@lower' read elements; 'layout.slice' cuts out a part of a tensor"
-        if context.place == "compose"
+        if context.block == "compose"
         else "only formulas of '@lower' read elements",
     )
     return UNKNOWN
@@ -243,7 +243,7 @@ def _check_literal_index(
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     """The type of ``|i|`` and ``|i <> a : b|``."""
-    if context.place != "lower":
+    if context.block != "lower":
         context.report.error(
             "an index between bars can only stand in '@lower'",
             expression.span,
@@ -271,7 +271,7 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
         return replace(UNKNOWN, base=target.base, packed=True)
     if not target.packed:
         context.report.error(
-            f"'{expression.target.target.span.text}' is no pack; nothing can be replaced in it",
+            f"'{expression.target.target.span.text}' is not a pack; nothing can be replaced in it",
             expression.target.span,
             hints.SUBSTITUTION,
         )

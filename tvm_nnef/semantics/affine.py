@@ -1,6 +1,6 @@
 """Affine expressions: ``a * x + b`` with literal ``a`` and ``b`` declares ``x`` (2.6).
 
-Enters: an expression of an extent or a pack length. Leaves: its coefficients, exactly. Integer
+Input: an expression of an extent or a pack length. Output: its coefficients, exactly. Integer
 division is affine only between literals, since ``n / 2`` does not determine ``n``.
 """
 
@@ -27,7 +27,7 @@ _Maybe: TypeAlias = "Affine | None"
 
 
 def affine(expression: nodes.Expression | nodes.Omitted) -> Affine | None:
-    """The affine form of an expression, or None where it has none."""
+    """The affine form of an expression, or None if it has none."""
     match expression:
         case nodes.Integer(value=value):
             return Affine(None, 0, value)
@@ -44,7 +44,7 @@ def affine(expression: nodes.Expression | nodes.Omitted) -> Affine | None:
 
 
 def literal(expression: nodes.Expression | nodes.Omitted | None) -> int | None:
-    """The value of an integer expression of literals, or None where it is something else."""
+    """The value of an integer expression of literals, or None if it is something else."""
     form = affine(expression) if expression is not None else None
     return form.offset if form is not None and form.symbol is None else None
 
@@ -59,7 +59,7 @@ def declared_symbol(
 ) -> str | None:
     """The symbol that an extent or a pack length declares: the one that is not yet known.
 
-    None where all names are known, and where the expression does not determine its unknowns.
+    None if all names are known, and where the expression does not determine its unknowns.
     """
     form = affine(expression)
     if form is None or form.symbol is None or form.factor == 0 or form.symbol in known:

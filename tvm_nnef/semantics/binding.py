@@ -1,6 +1,6 @@
 """The order in which the shapes of an operator's inputs are bound (2.6.1).
 
-Enters: attributes and inputs of a definition. Leaves: a :class:`Binding`, which depends on the
+Input: attributes and inputs of a definition. Output: a :class:`Binding`, which depends on the
 definition alone, never on an invocation. Only names are looked at, no types.
 
 A pack without a written length has the implicit length ``|s|``, known once ``s`` is.
@@ -19,7 +19,7 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why the shape of an input cannot be bound, at its place."""
+    """Why the shape of an input cannot be bound, at its location."""
 
     message: str
     span: Span
@@ -41,7 +41,7 @@ class Binding:
 
 
 def deferred_attributes(attributes: Sequence[nodes.Parameter]) -> frozenset[str]:
-    """Names of the attributes whose default is no constant expression (2.5)."""
+    """Names of the attributes whose default is not a constant expression (2.5)."""
     return frozenset(
         attribute.name.name
         for attribute in attributes

@@ -1,6 +1,6 @@
 """A definition sorted by block, with its binding order; and what is wrong with its set of blocks.
 
-Enters: a syntax tree. Leaves: :class:`CheckedDefinition`. Nothing is typed or resolved here.
+Input: a syntax tree. Output: :class:`CheckedDefinition`. Nothing is typed or resolved here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def sort_blocks(
 ) -> CheckedDefinition:
     """The definition with its statements by block; those of a doubled block are joined.
 
-    ``standard`` tells whether its module belongs to the standard library.
+    ``standard`` says whether its module belongs to the standard library.
     """
     name = f"{module}.{node.name.name}" if standard else ""
     attributes = _statements(node, "attrib", nodes.Parameter)

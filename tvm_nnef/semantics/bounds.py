@@ -1,6 +1,6 @@
 """Checks the ranks and the upper bounds of the inputs of graphs (2.6).
 
-Enters: the graphs of a main module. Leaves: complaints. Bounds that are computed are compared when
+Input: the graphs of a main module. Output: complaints. Bounds that are computed are compared when
 a graph is composed.
 """
 
@@ -84,5 +84,5 @@ def _check_given(inputs: Sequence[nodes.Parameter], report: Report) -> None:
                 report.error(
                     f"a dynamic dimension of '{name}' has no upper bound",
                     extent.span,
-                    "write the most that it can be behind it, as in '~|10'",
+                    "write the most that it can be after it, as in '~|10'",
                 )

@@ -1,6 +1,6 @@
 """From the text of a main module to a checked program, with everything that is wrong with it.
 
-Enters: the source of ``main`` and a loader of modules. Leaves: a :class:`Program` and all
+Input: the source of ``main`` and a loader of modules. Output: a :class:`Program` and all
 diagnostics, in the order of their positions. Nothing is evaluated with concrete values; what
 depends on them (asserts, shapes, ranks) is checked when a graph is composed.
 """
@@ -46,7 +46,7 @@ def check_program(
     """Loads and checks a model: the program, and every diagnostic in the order of position.
 
     ``load`` gives the source of the module with the given name parts, or None. The program is
-    None where there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
+    None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
     ``check_stdlib``. ``ambiguities`` are reported as warnings, but for divisions of reals, which
     mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
     """
@@ -73,12 +73,12 @@ def check_program(
     return None if failed else program, ordered
 
 
-def _ambiguous(place: Ambiguity) -> Diagnostic:
+def _ambiguous(location: Ambiguity) -> Diagnostic:
     message = (
-        f"'{place.sign}' is read as the draft means it; Khronos's tools may mean another thing"
+        f"'{location.sign}' is read as the draft means it; Khronos's tools may mean another thing"
     )
     hint = "say which dialect it is: dialect='draft' or 'tools', or a first line '# dialect: tools'"
-    return Diagnostic(message, place.span, hint, severity="warning")
+    return Diagnostic(message, location.span, hint, severity="warning")
 
 
 def _check_definitions(program: Program, modules: Iterable[LoadedModule], report: Report) -> bool:

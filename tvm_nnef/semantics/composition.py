@@ -1,7 +1,7 @@
 """Checks ``@compose``, ``@update`` and ``@quantize`` (2.10, 2.11, 2.14).
 
-Enters: a definition, the program, and a context without the outputs, which become visible as
-they are assigned. Leaves: complaints. Values of packs and counts are not known here.
+Input: a definition, the program, and a context without the outputs, which become visible as
+they are assigned. Output: complaints. Values of packs and counts are not known here.
 """
 
 from __future__ import annotations

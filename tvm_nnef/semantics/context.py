@@ -11,7 +11,7 @@ from tvm_nnef.semantics.names import Names, Report
 from tvm_nnef.semantics.types import Generics, Type
 from tvm_nnef.syntax import nodes
 
-Place: TypeAlias = Literal["static", "lower", "compose"]
+BlockRole: TypeAlias = Literal["static", "lower", "compose"]
 
 
 class Rules(Protocol):
@@ -23,10 +23,10 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``place`` tells what a tensor's name means: nothing, its elements, or the tensor.
+    """``block`` says what a tensor's name means: nothing, its elements, or the tensor.
 
     ``rules`` are those of types (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint
-    for each name that is declared, but where it is not visible. ``tools`` tells whether the rules
+    for each name that is declared, but not visible. ``tools`` says whether the rules
     of the tools dialect hold where they are others.
     """
 
@@ -34,7 +34,7 @@ class Context:
     names: Names
     report: Report
     generics: Generics
-    place: Place = "static"
+    block: BlockRole = "static"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     tools: bool = False
 
@@ -42,9 +42,9 @@ class Context:
         """The type of an expression that stands here."""
         return self.rules(expression, self)
 
-    def at(self, place: Place) -> Context:
-        """The same names at another place."""
-        return replace(self, place=place)
+    def at(self, block: BlockRole) -> Context:
+        """The same names at another location."""
+        return replace(self, block=block)
 
     def enter(self) -> Context:
         """A context whose new names are not seen outside of it."""
@@ -65,7 +65,7 @@ class Context:
 
     def _declaring(self) -> str:
         """How names are made visible here."""
-        if self.place == "compose":
+        if self.block == "compose":
             return "a tensor is an '@input', a '@variable', or a result of a line before"
-        index = "an index needs a bound, as in 'i < n'; " if self.place == "lower" else ""
+        index = "an index needs a bound, as in 'i < n'; " if self.block == "lower" else ""
         return f"{index}a number is an '@attrib', is set in '@using', or is a dimension of an input"

@@ -1,6 +1,6 @@
 """The types of what a component computes: invocations, blocks, branches and loops (2.10.1).
 
-Enters: the right side of a component. Leaves: the types of its results, or None where a mistake
+Input: the right side of a component. Output: the types of its results, or None if a mistake
 hides them.
 """
 
@@ -228,7 +228,7 @@ def _declare_scan(scan: nodes.Scan, context: Context, inner: Context) -> None:
     found = infer.infer(scan.value, context)
     if not (found.packed or found.poison):
         context.report.error(
-            f"'{scan.value.span.text}' is no pack and cannot be scanned",
+            f"'{scan.value.span.text}' is not a pack and cannot be scanned",
             scan.value.span,
             "'for' goes through the tensors of a pack",
         )
@@ -241,7 +241,7 @@ def _declare_once(symbol: Symbol, inner: Context) -> None:
         inner.report.error(
             f"'{symbol.name}' is declared twice in this loop",
             symbol.span,
-            "give each carried tensor, scanned item and index a name of its own",
+            "give each carried tensor, scanned item and index its own name",
         )
     inner.names.declare(symbol)
 

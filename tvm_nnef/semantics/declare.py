@@ -1,6 +1,6 @@
 """Declarations: generic types, parameter types, and the symbols that shapes declare (2.5 to 2.7).
 
-Enters: parameters of a definition. Leaves: symbols in a context's names, their types checked.
+Input: parameters of a definition. Output: symbols in a context's names, their types checked.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def base_type(name: nodes.TypeName, context: Context) -> str:
         return name.name
     if name.name in ABSTRACT:
         context.report.error(
-            f"'{name.name}' is no concrete type",
+            f"'{name.name}' is not a concrete type",
             name.span,
             f"declare a generic type in '@dtype', as in 'T: {name.name};', and use 'T'",
         )
@@ -160,7 +160,7 @@ class Shapes:
             context.report.error(
                 "an extent per item needs a pack of tensors",
                 extent.span,
-                "write '..' behind the shape to declare a pack",
+                "write '..' after the shape to declare a pack",
             )
         length = extent.pack.length if extent.pack else None
         flag = None
@@ -237,7 +237,7 @@ class Shapes:
                 self.context.report.error(
                     f"{symbol.description} '{name.name}' is used as a dynamic extent",
                     name.span,
-                    "an extent with an upper bound has a name of its own, or '~'; an extent that "
+                    "an extent with an upper bound has its own name, or '~'; an extent that "
                     "an attribute gives has no bound",
                     (Note(f"'{name.name}' is declared here", symbol.span),),
                 )
@@ -257,8 +257,8 @@ def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> N
     """Declares the symbol of an affine expression, or learns that a known one is never null."""
     name = declared_symbol(expression, context.names)
     if name is not None:
-        place = next(used for used in used_names(expression) if used.name == name)
-        context.names.declare(Symbol(name, "extent", kind, place.span))
+        location = next(used for used in used_names(expression) if used.name == name)
+        context.names.declare(Symbol(name, "extent", kind, location.span))
         return
     form = affine(expression)
     if form is not None and form.symbol is not None and not kind.optional:
@@ -293,7 +293,7 @@ def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
 
 
 def are_complementary(one: nodes.Expression, other: nodes.Expression) -> bool:
-    """Whether exactly one of two conditions holds, as far as their form tells: ``c`` and ``!c``."""
+    """Whether exactly one of two conditions holds, by their form: ``c`` and ``!c``."""
     match one, other:
         case nodes.Unary(operator="!", operand=operand), _ if operand == other:
             return True

@@ -1,6 +1,6 @@
 """Checks one definition, block by block in the order in which names become visible (2.2).
 
-Enters: a parsed definition and the program around it. Leaves: diagnostics in a report.
+Input: a parsed definition and the program around it. Output: diagnostics in a report.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_definition(
 
 
 def _later_names(definition: CheckedDefinition) -> dict[str, str]:
-    """Hints for names that exist, but are not visible at the place where they are used."""
+    """Hints for names that exist, but are not visible at the location where they are used."""
     hints: dict[str, str] = {}
     for using in definition.usings:
         for name in _target_names(using.target):

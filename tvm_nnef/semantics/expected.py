@@ -32,7 +32,7 @@ def scalar(expression: nodes.Expression, context: Context) -> Type:
 
 def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
     name = expression.name if isinstance(expression, nodes.Identifier) else "x"
-    match context.place:
+    match context.block:
         case "lower":
             return (
                 f"an element is read with all of its indices, as in '{name}[i,j]' or '{name}[i,]'"
@@ -95,7 +95,7 @@ def _one_of(allowed: frozenset[str]) -> str:
 
 
 def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
-    """The names that are certainly not null where a condition holds (or does not hold)."""
+    """The names that are certainly not null if a condition holds (or does not hold)."""
     match condition:
         case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
             return [name]

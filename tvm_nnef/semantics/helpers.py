@@ -1,6 +1,6 @@
 """Checks helper symbols and asserts: ``@using`` and ``@assert`` (2.8, 2.9).
 
-Enters: a definition and a context. Leaves: the helper symbols in the context, and complaints.
+Input: a definition and a context. Output: the helper symbols in the context, and complaints.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _declare_target(target: nodes.Target, found: Type, context: Context) -> None
 
 
 def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context: Context) -> None:
-    """A length that is hinted is that of the value, as far as both are known (2.9)."""
+    """A length that is hinted is that of the value, if both are known (2.9)."""
     name, hinted = target.name.name, literal_length(pack)
     if not (found.packed or found.poison):
         context.report.error(
-            f"'{name}' is declared as a pack, but its value is no pack",
+            f"'{name}' is declared as a pack, but its value is not a pack",
             target.span,
             f"write '{name}' without dots",
         )
@@ -68,7 +68,7 @@ def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context
 def _check_parts(
     target: nodes.ListTarget, items: Sequence[_Part], found: Type, context: Context
 ) -> None:
-    """The lengths of the parts make up that of the value, as far as they are known."""
+    """The lengths of the parts make up that of the value, if known."""
     lengths = [_part_length(item) for item in items]
     known = sum(length for length in lengths if length is not None)
     flexible = None in lengths
@@ -96,7 +96,7 @@ def _is_open(item: _Part) -> bool:
 
 
 def _part_length(item: _Part) -> int | None:
-    """How many items of the value a part takes; None where that is open or not known here."""
+    """How many items of the value a part takes; None if that is open or not known here."""
     match item:
         case nodes.NameTarget(pack=nodes.Pack() as pack):
             return literal_length(pack)

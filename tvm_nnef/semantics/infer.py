@@ -1,8 +1,8 @@
 """The type of an expression (2.4), with null propagation (2.4.1) and promotion by null tests.
 
-Enters: an expression and a :class:`Context`. Leaves: its :class:`Type`; complaints go into the
+Input: an expression and a :class:`Context`. Output: its :class:`Type`; complaints go into the
 context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
-Operators, subscripts and lists have modules of their own, which infer their parts by
+Operators, subscripts and lists have their own modules, which infer their parts by
 :meth:`Context.infer`.
 """
 
@@ -89,7 +89,7 @@ def _property(expression: nodes.Property, context: Context) -> Type:
     available = ("size",) if symbol.type.packed else ("shape", "rank")
     if not symbol.type.tensor:
         context.report.error(
-            f"'{target.name}' is no tensor and has no '.{name}'",
+            f"'{target.name}' is not a tensor and has no '.{name}'",
             expression.span,
             _property_hint(symbol.type.packed, target.name),
         )
@@ -112,7 +112,9 @@ def _property_hint(packed: bool, name: str) -> str:
 
 def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context: Context) -> Type:
     if base in ABSTRACT:
-        context.report.error(f"'{base}' is no concrete type", at.span, "cast to int, real or bool")
+        context.report.error(
+            f"'{base}' is not a concrete type", at.span, "cast to int, real or bool"
+        )
         base = ANY
     if argument is None:
         return Type(base)
@@ -136,8 +138,8 @@ def _call(expression: nodes.Call, context: Context) -> Type:
         context.report.error(
             f"operator '{name}' is invoked inside an expression",
             expression.span,
-            "an invocation is a component of its own: 'y = op(x);' in '@compose'"
-            if context.place == "compose"
+            "an invocation is its own component: 'y = op(x);' in '@compose'"
+            if context.block == "compose"
             else f"built-in functions stand between back-ticks: '`{name}`(x)'"
             if name in BUILTINS
             else "operators are invoked in '@compose' and '@update' only",

@@ -1,6 +1,6 @@
 """Checks the invocation of an operator against its definition (2.10, 2.13).
 
-Enters: a call and the definition that it names. Leaves: the types of its results. Ranks, shapes
+Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes
 and asserts depend on values and are checked when a graph is composed.
 """
 
@@ -40,7 +40,7 @@ class _Match:
 def check_call(
     call: nodes.Call, caller: Caller, *, subgraph: bool = False
 ) -> Sequence[Type] | None:
-    """Checks an invocation; the types of its results, or None where they are not known.
+    """Checks an invocation; the types of its results, or None if they are not known.
 
     Only a ``subgraph``, the body of a branch or a loop, may be a graph.
     """

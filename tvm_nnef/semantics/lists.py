@@ -137,7 +137,7 @@ def _zip(
             continue
         if not found.packed:
             context.report.error(
-                f"'{item.span.text}' is no pack and cannot be interleaved",
+                f"'{item.span.text}' is not a pack and cannot be interleaved",
                 item.span,
                 f"write '[{item.span.text}]' for a pack of one item",
             )

@@ -1,6 +1,6 @@
 """Checks the formulas of ``@lower`` (2.12).
 
-Enters: a definition and a context in which outputs are visible. Leaves: complaints. Whether
+Input: a definition and a context in which outputs are visible. Output: complaints. Whether
 indices stay within bounds depends on values and is not asked here.
 """
 
@@ -61,7 +61,7 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
 def _check_lowering(
     lowering: nodes.Lowering, context: Context, contracted: set[str | None]
 ) -> str | None:
-    """Checks a formula; the name of the output that it writes, or None where there is none."""
+    """Checks a formula; the name of the output that it writes, or None if there is none."""
     if lowering.unroll is not None:
         _declare_unrolled(lowering.unroll, context)
     for bound in lowering.bounds:
@@ -157,14 +157,14 @@ def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Sy
         context.report.error(
             f"'{target.span.text}' is a whole tensor",
             target.span,
-            f"write the indices of an element behind it, as in '{target.span.text}[i,]'",
+            f"write the indices of an element after it, as in '{target.span.text}[i,]'",
         )
         return None
     if found.packed and not symbol.type.packed and not (value.packed or value.poison):
         context.report.error(
             f"'{target.span.text}' has a pack as an index and means several elements",
             target.span,
-            "write '..' behind the pack of indices to mean one element",
+            "write '..' after the pack of indices to mean one element",
         )
         return None
     kind = Type(symbol.type.base, packed=found.packed, poison=found.poison)

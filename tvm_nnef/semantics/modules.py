@@ -1,6 +1,6 @@
 """Reading a model's modules: from the text of ``main`` to every module that it needs (2.15).
 
-Enters: the source of ``main`` and a loader. Leaves: parsed modules, ``main`` first, each read
+Input: the source of ``main`` and a loader. Output: parsed modules, ``main`` first, each read
 once, and the diagnostics of all texts and imports. Definitions are not looked into here.
 """
 
@@ -23,7 +23,7 @@ from tvm_nnef.syntax import nodes
 
 Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | tuple[Source, ...] | None"]
 """The text of a module by the parts of its name; of several texts the first one to define a name
-wins, and the last one gives the module its place."""
+wins, and the last one gives the module its location."""
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
 # What the specification calls its modules.
@@ -140,7 +140,7 @@ def _import_of_main(item: nodes.Import) -> Diagnostic:
     return Diagnostic(
         "the main module cannot be imported",
         item.path.span,
-        "move the operators that both need to a module of their own",
+        "move the operators that both need to their own module",
     )
 
 

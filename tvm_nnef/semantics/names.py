@@ -1,6 +1,6 @@
 """Names: what a definition declares, where a name is visible, and which names a tree uses.
 
-Enters: syntax trees and symbols. Leaves: lookups, and lists of the names that are used. Types are
+Input: syntax trees and symbols. Output: lookups, and lists of the names that are used. Types are
 attached to symbols by others.
 """
 
@@ -23,7 +23,7 @@ SymbolKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A declared name. ``shape`` is that of a tensor, None where it was left out."""
+    """A declared name. ``shape`` is that of a tensor, None if it was left out."""
 
     name: str
     kind: SymbolKind
@@ -41,7 +41,7 @@ class Symbol:
 
 @dataclass(slots=True)
 class Names:
-    """The names visible at a place; an inner set may shadow names of the outer one."""
+    """The names visible at a location; an inner set may shadow names of the outer one."""
 
     outer: Names | None = None
     own: dict[str, Symbol] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Report:
 def used_names(tree: object) -> Iterator[nodes.Identifier]:
     """The names that an expression reads, in the order of the text, properties' tensors included.
 
-    Names of attributes, labels, built-in functions and types are no reads.
+    Names of attributes, labels, built-in functions and types are not reads.
     """
     return (node for node in walk(tree, _read) if isinstance(node, nodes.Identifier))
 

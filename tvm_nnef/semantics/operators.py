@@ -35,7 +35,7 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
     operator = expression.operator
     if operator == "?":
         tested = context.infer(expression.operand)
-        if not (tested.optional or tested.poison or _is_extreme(expression.operand)):
+        if not (tested.optional or tested.poison or _is_min_or_max(expression.operand)):
             context.report.error(
                 f"'{expression.operand.span.text}' is never null",
                 expression.operand.span,
@@ -212,7 +212,7 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     if value.poison or fallback.poison:
         known = fallback if value.poison else value
         return replace(UNKNOWN, base=known.base, packed=value.packed or fallback.packed)
-    if not value.optional and not _is_extreme(expression.value):
+    if not value.optional and not _is_min_or_max(expression.value):
         context.report.error(
             f"'{expression.value.span.text}' is never null",
             expression.value.span,
@@ -241,12 +241,12 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     )
 
 
-_EXTREMES = ("min", "max")
+_MIN_MAX = ("min", "max")
 
 
-def _is_extreme(expression: nodes.Expression) -> bool:
-    """The least or greatest item: null for an empty pack, though the tools' type denies it."""
-    return isinstance(expression, nodes.Fold) and expression.operator in _EXTREMES
+def _is_min_or_max(expression: nodes.Expression) -> bool:
+    """The min or max of items: null for an empty pack, though the tools' type denies it."""
+    return isinstance(expression, nodes.Fold) and expression.operator in _MIN_MAX
 
 
 def infer_fold(expression: nodes.Fold, context: Context) -> Type:
@@ -277,7 +277,7 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
     if operator in _FOLDED_TO_BOOL:
         return replace(BOOL, optional=found.optional)
     # An empty pack has no minimum, no maximum and no uniform value.
-    may_be_null = operator == ":=" or (operator in _EXTREMES and not context.tools)
+    may_be_null = operator == ":=" or (operator in _MIN_MAX and not context.tools)
     return replace(found.item, optional=found.optional or may_be_null)
 
 

@@ -1,6 +1,6 @@
 """Checks the parameters of a definition: ``@attrib`` and ``@input``, with their defaults.
 
-Enters: a definition and a context. Leaves: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and complaints.
 Sections 2.5 and 2.6.
 """
 
@@ -35,7 +35,7 @@ def declare_attributes(definition: CheckedDefinition, context: Context) -> None:
             context.report.error(
                 f"attribute '{attribute.name.name}' has a shape",
                 attribute.type.span,
-                "attributes are no tensors; move it to '@input'",
+                "attributes are not tensors; move it to '@input'",
             )
     for attribute in definition.attributes:
         pack = attribute.type.pack

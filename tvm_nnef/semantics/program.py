@@ -1,6 +1,6 @@
 """The checked program: definitions sorted by block, modules, and the one way to resolve a name.
 
-Enters: parsed modules. Leaves: :class:`Program`, which composition reads. Nothing is checked here
+Input: parsed modules. Output: :class:`Program`, which composition reads. Nothing is checked here
 and nothing is evaluated; :mod:`tvm_nnef.semantics.check` builds what this module declares.
 """
 
@@ -40,7 +40,7 @@ class CheckedDefinition:
     """An operator or a graph, its statements by block; ``()`` where a block is absent.
 
     ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
-    (2.6.1). ``deferred`` names the attributes whose default is no constant expression (2.5); they
+    (2.6.1). ``deferred`` names the attributes without a constant expression as default (2.5); they
     are evaluated after the inputs are bound, in the order of their declaration. ``dynamic`` names
     the attributes that take values known only at run time. ``pack_role`` is that of an operator
     that takes or gives packs of dynamic length.
@@ -168,8 +168,8 @@ class Program:
     def resolve(self, module: str, path: nodes.Path) -> CheckedDefinition:
         """The definition that ``path`` names where it is written in ``module`` (2.15).
 
-        A single name is looked up in the module itself; a qualified one in a module of its own
-        import list, since imports are not transitive. Raises :class:`NnefError` where the module
+        A single name is looked up in the module itself; a qualified one in its own module
+        import list, since imports are not transitive. Raises :class:`NnefError` if the module
         is not imported, or the operator is unknown or private to its module.
         """
         home = self.modules[module]

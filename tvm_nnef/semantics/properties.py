@@ -1,6 +1,6 @@
 """What operators of the standard library declare in no word of the draft.
 
-A model of the tools dialect says of its own operators which attributes are ``dynamic``; the
+A model of the tools dialect says about its operators which attributes are ``dynamic``; the
 standard modules are in the draft's dialect, and have it here.
 """
 

@@ -1,8 +1,8 @@
 """Values known only at run time, in a model of the tools dialect (tools-dialect.md, section 6).
 
-Enters: a definition of such a model. Leaves: complaints about values that depend on extents that
+Input: a definition of such a model. Output: complaints about values that depend on extents that
 are not declared ``static``, where a value must be known when the model is composed. What the text
-does not settle (``is``, null tests, uniform values) counts as known: only what is certainly wrong
+does not decide (``is``, null tests, uniform values) counts as known: only what is certainly wrong
 is reported.
 """
 

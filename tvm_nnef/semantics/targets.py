@@ -1,6 +1,6 @@
 """Checks the left sides of components: what is assigned, once, and of which type (2.10, 2.11).
 
-Enters: targets and the types of the results. Leaves: tensors in the context's names.
+Input: targets and the types of the results. Output: tensors in the context's names.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _compare_declared(
 
 
 def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> None:
-    """Checks what stands behind a name on the left: a type, a shape, a length."""
+    """Checks what stands after a name on the left: a type, a shape, a length."""
     static = context.at("static")
     if target.type is not None:
         base_type(target.type, context)
@@ -250,7 +250,7 @@ def _assign_name(
         context.report.error(
             f"'{name.name}' is assigned twice",
             name.span,
-            "every tensor has a name of its own",
+            "every tensor has its own name",
             (Note("it was first assigned here", assignments.assigned[name.name]),),
         )
         return
@@ -276,5 +276,5 @@ def _fixed_hint(symbol: Symbol, assignments: Assignments) -> str:
     if symbol.kind == "variable":
         return "variables are assigned in '@update'"
     if symbol.kind in ("output", "tensor") and assignments.kind == "update":
-        return "'@update' assigns variables, and tensors with names of their own"
+        return "'@update' assigns variables, and tensors with their own names"
     return "choose another name"

@@ -1,6 +1,6 @@
 """Checks the tensors that a definition has besides its inputs: constants, variables, outputs.
 
-Enters: a definition and a context. Leaves: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and complaints.
 Sections 2.6 and 2.7.
 """
 
@@ -63,7 +63,7 @@ def _check_pack_length(parameter: nodes.Parameter, context: Context) -> None:
         context.report.error(
             f"the pack '{parameter.name.name}' has no length",
             parameter.type.span,
-            "write its length behind the dots, as in '..(n)'",
+            "write its length after the dots, as in '..(n)'",
         )
 
 

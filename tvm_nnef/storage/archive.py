@@ -121,7 +121,7 @@ def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
     # tarfile takes a damaged header in the middle for the end; only a block of zeros is one.
     stream.seek(min(end, size))
     if stream.read(_BLOCK).strip(b"\0") or end >= size:
-        raise _damaged("no end mark behind the last member", file)
+        raise _damaged("no end mark after the last member", file)
     return members
 
 
@@ -146,7 +146,7 @@ def _fault(info: tarfile.TarInfo, name: str, size: int) -> str | None:
     if info.issym() or info.islnk():
         return f"is a link, to {info.linkname!r}"
     if not info.isreg() or info.issparse():
-        return "is no regular file"
+        return "is not a regular file"
     if not name:
         return "has no name"
     if info.size < 0 or info.offset_data + info.size > size:

@@ -1,6 +1,6 @@
 """Items of any width from 1 to 64 bits, to and from a continuous stream of bytes.
 
-Bytes enter and an array of unsigned 64-bit integers leaves, and back; signs, types and headers
+Bytes in, an array of unsigned 64-bit integers out, and back; signs, types and headers
 belong to ``tensor_file``. The specification (NNEF 1.0.4, section 5.2) wants little-endian data
 packed continuously in row-major order and does not say which bit of a byte comes first. The
 written models answer for 1-bit items: the most significant. So a width of whole bytes is little

@@ -1,6 +1,6 @@
 """Read-only access to a model as named files, wherever it lies.
 
-Enters: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Leaves:
+Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output:
 a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
 stays open, and nothing here knows what the files mean.
 """
@@ -42,7 +42,7 @@ class Container(ABC):
     """A model as named files.
 
     ``path`` is the model's name in messages, ``main`` the name of the main module's file (None
-    where there is none). Names are relative and use ``/``.
+    if there is none). Names are relative and use ``/``.
     """
 
     path: str
@@ -58,13 +58,13 @@ class Container(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """The size of a file in bytes; raises :class:`NnefError` where it is missing."""
+        """The size of a file in bytes; raises :class:`NnefError` if it is missing."""
 
     @abstractmethod
     def _read(self, name: str, count: int) -> bytes:
         """The first ``count`` bytes of an existing file, or all where it has fewer."""
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
         return f"{self.path}/{name}"
 
@@ -81,19 +81,19 @@ class Container(ABC):
 
         Raises :class:`NnefError` like :meth:`read_text`, and for other encodings.
         """
-        return decode_source(self.read_text(name), self.place(name))
+        return decode_source(self.read_text(name), self.location(name))
 
     def read_text(self, name: str) -> bytes:
         """The bytes of a text file.
 
         Raises :class:`NnefError` for a missing file, and for one of more than ``MAX_TEXT_SIZE``.
         """
-        place = self.place(name)
+        location = self.location(name)
         if (size := self.size(name)) > MAX_TEXT_SIZE:
             raise error(
                 f"a text of {size} bytes; at most {MAX_TEXT_SIZE} are read",
                 hint="values belong into '.dat' files",
-                file=place,
+                file=location,
             )
         return self.read(name)
 
@@ -145,11 +145,11 @@ class _Folder(Container):
             raise self._missing(name)
         return (Path(self.path) / name).stat().st_size
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return (Path(self.path) / name).as_posix()
 
     def _read(self, name: str, count: int) -> bytes:
-        return _read_part(Path(self.path) / name, 0, count, self.place(name))
+        return _read_part(Path(self.path) / name, 0, count, self.location(name))
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Archive(Container):
         offset = self.members[member_name(name, self.path)].offset
         if self.data is not None:
             return self.data[offset : offset + count]
-        return _read_part(Path(self.path), offset, count, self.place(name))
+        return _read_part(Path(self.path), offset, count, self.location(name))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _Single(Container):
             raise self._missing(name)
         return len(self.data)
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return self.path
 
     def _read(self, name: str, count: int) -> bytes:
@@ -208,7 +208,7 @@ def open_container(model: ModelPath | Container) -> Container:
     A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
     of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
     of one module and has no ``.dat`` files. An archive may hold the model inside one leading
-    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a place
+    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder
     without ``main.sknd``.
     """
     container = model if isinstance(model, Container) else open_files(model)
@@ -220,7 +220,7 @@ def open_container(model: ModelPath | Container) -> Container:
 def open_files(model: ModelPath) -> Container:
     """Open whatever :func:`open_container` opens, and models of other kinds, as named files.
 
-    ``main`` is None where there is no ``main.sknd``.
+    ``main`` is None if there is no ``main.sknd``.
     """
     if isinstance(model, str) and is_text(model):
         return _Single(TEXT_PATH, MAIN_FILE, model.encode("utf-8", "surrogatepass"))
@@ -306,14 +306,14 @@ def _tail(name: str) -> str:
 
 
 def _check_text(head: bytes, size: int, path: Path) -> None:
-    """Refuse a single file that is no SkriptND text."""
+    """Refuse a single file that is not a SkriptND text."""
     hint = None
     if head.startswith(b"PK\3\4"):
         hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
     elif b"\0" in head or size > MAX_TEXT_SIZE:
         hint = _KINDS
     if hint:
-        raise error("this is no SkriptND model", hint=hint, file=str(path))
+        raise error("this is not a SkriptND model", hint=hint, file=str(path))
 
 
 def _no_main(container: Container) -> NnefError:
@@ -323,7 +323,7 @@ def _no_main(container: Container) -> NnefError:
     if NNEF1_FILE in names:
         hint = _nnef1_hint(container.path)
     elif inner:
-        hint = f"did you mean '{container.place(inner)}'?"
+        hint = f"did you mean '{container.location(inner)}'?"
     return error(f"the model has no '{MAIN_FILE}'", hint=hint, file=container.path)
 
 
@@ -359,22 +359,22 @@ def _walk(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-def _read_part(path: Path, offset: int, count: int, place: str) -> bytes:
+def _read_part(path: Path, offset: int, count: int, location: str) -> bytes:
     try:
         with path.open("rb") as stream:
             stream.seek(offset)
             data = stream.read(count)
     except OSError as cause:
-        raise _unreadable(place, cause) from cause
+        raise _unreadable(location, cause) from cause
     if len(data) != count:
         raise error(
             f"expected {count} bytes, got {len(data)}",
             hint="the file was changed while it was read; try again",
-            file=place,
+            file=location,
         )
     return data
 
 
 def _unreadable(path: object, cause: Exception) -> NnefError:
     reason = getattr(cause, "strerror", None) or str(cause)
-    return error(f"cannot be read: {reason}", hint="see to its permissions", file=str(path))
+    return error(f"cannot be read: {reason}", hint="check its permissions", file=str(path))

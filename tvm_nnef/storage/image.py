@@ -1,6 +1,6 @@
 """An image file to the array that a model's input expects, as ``model.json`` describes it.
 
-Enters: the path of an image and the input's shape. Leaves: a float32 array of that shape. Pillow
+Input: the path of an image and the input's shape. Output: a float32 array of that shape. Pillow
 is imported when the first image is read. What is an image and what is not is for the caller.
 """
 
@@ -30,7 +30,7 @@ def load_image(
 
     The image is turned upright, converted to as many channels as the input has (1 grey, 3 red
     green blue, 4 with opacity), resized, and mapped to ``(pixel - mean) * scale``. Raises
-    :class:`NnefError` where Pillow is missing, the file is no image, or the shape has another
+    :class:`NnefError` if Pillow is missing, the file is not an image, or the shape has another
     rank, a batch of more than one, or another number of channels.
     """
     file = str(path)

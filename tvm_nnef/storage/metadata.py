@@ -30,11 +30,11 @@ _MAX_PROBLEMS = 20
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 """Orders of the dimensions of an image: batch, channels, height, width."""
 
-MACHINE_TYPES = (
+STORED_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
-"""The machine types that a tensor may be given."""
+"""The dtypes that a tensor may be given."""
 
 
 def _empty() -> Mapping[str, str]:
@@ -87,7 +87,7 @@ def read_metadata(data: bytes, file: str) -> Metadata:
     keys, and values of another kind than the format asks for; all of them at once.
     """
     source = decode_source(data, file)
-    return _metadata(_Place(source, _parse(source), ()))
+    return _metadata(_Location(source, _parse(source), ()))
 
 
 def write_metadata(metadata: Metadata) -> bytes:
@@ -124,7 +124,7 @@ def _channels_json(values: tuple[float, ...]) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """A value in the text, with the keys and indices that lead to it."""
 
     source: Source
@@ -144,28 +144,28 @@ class _Place:
     def title(self) -> str:
         return "'" + ".".join(map(str, self.path)) + "'" if self.path else "the file"
 
-    def at(self, key: str | int, value: Json) -> _Place:
-        return _Place(self.source, value, (*self.path, key))
+    def at(self, key: str | int, value: Json) -> _Location:
+        return _Location(self.source, value, (*self.path, key))
 
 
-def _metadata(place: _Place) -> Metadata:
-    readers: Mapping[str, Callable[[_Place], object]] = {
+def _metadata(location: _Location) -> Metadata:
+    readers: Mapping[str, Callable[[_Location], object]] = {
         "labels": partial(_items, read=_text),
         "inputs": partial(_table, read=_image),
-        "machine_types": partial(_table, read=_machine_type),
+        "machine_types": partial(_table, read=_dtype),
         "source_names": partial(_table, read=_text),
         "source_operations": partial(_table, read=_text),
     }
-    members = _known_members(place, tuple(readers))
+    members = _known_members(location, tuple(readers))
     values = _each(members.items(), lambda key, member: readers[key](member))
     content: dict[str, Any] = dict(zip(members, values, strict=True))
-    return Metadata(**content, source=place.source)
+    return Metadata(**content, source=location.source)
 
 
-def _image(place: _Place) -> ImageInput:
-    members = _known_members(place, ("layout", "scale", "mean", "invert"))
+def _image(location: _Location) -> ImageInput:
+    members = _known_members(location, ("layout", "scale", "mean", "invert"))
     if "layout" not in members:
-        place.fail(f"an object with a 'layout', one of {', '.join(LAYOUTS)}")
+        location.fail(f"an object with a 'layout', one of {', '.join(LAYOUTS)}")
     default = ImageInput("")
     scale, mean, invert = (members.get(key) for key in ("scale", "mean", "invert"))
     return ImageInput(
@@ -176,23 +176,23 @@ def _image(place: _Place) -> ImageInput:
     )
 
 
-def _members(place: _Place) -> dict[str, _Place]:
-    if not isinstance(place.value, dict):
-        place.fail("an object in braces")
-    members = {key: place.at(key, value) for key, value in place.value.items()}
+def _members(location: _Location) -> dict[str, _Location]:
+    if not isinstance(location.value, dict):
+        location.fail("an object in braces")
+    members = {key: location.at(key, value) for key, value in location.value.items()}
     for key in members:
         _check_encodable(members[key], key)
     return members
 
 
-def _known_members(place: _Place, known: tuple[str, ...]) -> dict[str, _Place]:
-    members = _members(place)
+def _known_members(location: _Location, known: tuple[str, ...]) -> dict[str, _Location]:
+    members = _members(location)
 
-    def check(key: str, member: _Place) -> None:
+    def check(key: str, member: _Location) -> None:
         if key not in known:
             raise error(
                 f"unknown key {key!r}",
-                Span(place.source, *_locate(place.source.text, member.path)),
+                Span(location.source, *_locate(location.source.text, member.path)),
                 hint=did_you_mean(key, known) or f"known keys are {', '.join(known)}",
             )
 
@@ -201,7 +201,7 @@ def _known_members(place: _Place, known: tuple[str, ...]) -> dict[str, _Place]:
 
 
 def _each(
-    items: Iterable[tuple[_Key, _Place]], read: Callable[[_Key, _Place], _Value]
+    items: Iterable[tuple[_Key, _Location]], read: Callable[[_Key, _Location], _Value]
 ) -> list[_Value]:
     """What a function makes of each item; raises one error with the problems of all."""
     values: list[_Value] = []
@@ -218,66 +218,68 @@ def _each(
     return values
 
 
-def _table(place: _Place, read: Callable[[_Place], _Value]) -> Mapping[str, _Value]:
-    members = _members(place)
+def _table(location: _Location, read: Callable[[_Location], _Value]) -> Mapping[str, _Value]:
+    members = _members(location)
     values = _each(members.items(), lambda _, member: read(member))
     return MappingProxyType(dict(zip(members, values, strict=True)))
 
 
-def _items(place: _Place, read: Callable[[_Place], _Value]) -> tuple[_Value, ...]:
-    if not isinstance(place.value, list):
-        place.fail("a list in brackets")
-    items = ((index, place.at(index, value)) for index, value in enumerate(place.value))
+def _items(location: _Location, read: Callable[[_Location], _Value]) -> tuple[_Value, ...]:
+    if not isinstance(location.value, list):
+        location.fail("a list in brackets")
+    items = ((index, location.at(index, value)) for index, value in enumerate(location.value))
     return tuple(_each(items, lambda _, item: read(item)))
 
 
-def _text(place: _Place) -> str:
-    if not isinstance(place.value, str):
-        place.fail("a text in quotes")
-    _check_encodable(place, place.value)
-    return place.value
+def _text(location: _Location) -> str:
+    if not isinstance(location.value, str):
+        location.fail("a text in quotes")
+    _check_encodable(location, location.value)
+    return location.value
 
 
-def _check_encodable(place: _Place, text: str) -> None:
+def _check_encodable(location: _Location, text: str) -> None:
     """Refuses halves of surrogate pairs, which cannot be printed or written again."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        place.fail("a text of Unicode characters", "correct the escape: '\\uD83D' needs its pair")
+        location.fail(
+            "a text of Unicode characters", "correct the escape: '\\uD83D' needs its pair"
+        )
 
 
-def _flag(place: _Place) -> bool:
-    if not isinstance(place.value, bool):
-        place.fail("true or false")
-    return place.value
+def _flag(location: _Location) -> bool:
+    if not isinstance(location.value, bool):
+        location.fail("true or false")
+    return location.value
 
 
-def _machine_type(place: _Place) -> str:
-    return _choice(place, MACHINE_TYPES, "a machine type")
+def _dtype(location: _Location) -> str:
+    return _choice(location, STORED_DTYPES, "a dtype")
 
 
-def _choice(place: _Place, known: tuple[str, ...], kind: str) -> str:
-    text = _text(place)
+def _choice(location: _Location, known: tuple[str, ...], kind: str) -> str:
+    text = _text(location)
     if text not in known:
-        place.fail(kind, did_you_mean(text, known) or f"one of {', '.join(known)}")
+        location.fail(kind, did_you_mean(text, known) or f"one of {', '.join(known)}")
     return text
 
 
-def _channels(place: _Place) -> tuple[float, ...]:
-    if isinstance(place.value, list) and len(place.value) in (1, 3, 4):
-        return _items(place, _number)
-    if isinstance(place.value, list):
-        place.fail("one number, or a list of 1, 3 or 4 numbers, one per channel")
-    return (_number(place),)
+def _channels(location: _Location) -> tuple[float, ...]:
+    if isinstance(location.value, list) and len(location.value) in (1, 3, 4):
+        return _items(location, _number)
+    if isinstance(location.value, list):
+        location.fail("one number, or a list of 1, 3 or 4 numbers, one per channel")
+    return (_number(location),)
 
 
-def _number(place: _Place) -> float:
-    value = place.value
+def _number(location: _Location) -> float:
+    value = location.value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        place.fail("a number")
+        location.fail("a number")
     # Both an integer and a literal such as 1e999 may be too large for a float.
     if abs(value) > 1e300 or not math.isfinite(value):
-        place.fail("a number of usual size")
+        location.fail("a number of usual size")
     return float(value)
 
 
@@ -292,7 +294,7 @@ def _parse(source: Source) -> Json:
 
     def constant(name: str) -> NoReturn:
         raise error(
-            f"{name} is no number of JSON",
+            f"{name} is not a JSON number",
             _word(source, name),
             hint="write a finite number",
         )
@@ -321,7 +323,7 @@ def _doubled(source: Source, key: str) -> NnefError:
 
 
 def _word(source: Source, word: str) -> Span | None:
-    """The last place of a word in the text, as far as it is written so."""
+    """The last position of a word in the text, if it is written so."""
     at = source.text.rfind(word)
     return Span(source, at, at + len(word)) if at >= 0 else None
 

@@ -1,6 +1,6 @@
 """Names inside a model: which file holds a variable, and which names may stand in a container.
 
-Text enters and leaves; nothing here touches a file.
+Text in, text out; nothing here touches a file.
 """
 
 from __future__ import annotations

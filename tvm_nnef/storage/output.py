@@ -75,7 +75,7 @@ def check_outputs(paths: Iterable[OutputPath], inputs: Iterable[OutputPath] = ()
             continue
         target = Path(path).resolve()
         if target in known:
-            raise _refused(path, "two outputs have this name", "give each a name of its own")
+            raise _refused(path, "two outputs have this name", "give each its own name")
         known.add(target)
 
 
@@ -163,7 +163,7 @@ def workspace(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(target: Path, fresh: Path, space: Path) -> None:
-    """Put a folder from a workspace in the place of another one, or of none.
+    """Replace a folder, if there is one, by a folder from a workspace.
 
     A process that is killed between the two renames leaves the old folder in the workspace, from
     where the next write beside it brings it back.

@@ -1,6 +1,6 @@
 """The binary tensor format of NNEF (1.0.4, section 5.2): bytes to a :class:`TensorFile` and back.
 
-Enters and leaves: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
+Input and output: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
 says (a width of 5 bits, the range of a quantized type), a :class:`TensorFile` does, so that what
 was read is written again as it was. Nothing here opens files or knows of a model's variables.
 """
@@ -60,7 +60,7 @@ _ITEM_TYPE_OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What the first 128 bytes say. ``length`` counts the bytes of data behind them.
+    """What the first 128 bytes say. ``length`` counts the bytes of data after them.
 
     ``parameters`` are the 32 bytes of the deprecated parameters of the item type, zero in most
     files.
@@ -90,7 +90,7 @@ class TensorHeader:
 
     @property
     def quantized_range(self) -> tuple[float, float] | None:
-        """The deprecated ``min`` and ``max`` of a quantized type; None where not given."""
+        """The deprecated ``min`` and ``max`` of a quantized type; None if not given."""
         if self.item_type not in (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT):
             return None
         low, high = struct.unpack_from("<2f", self.parameters)
@@ -126,7 +126,7 @@ def read_tensor_header(data: bytes | memoryview, file: str) -> TensorHeader:
     if len(data) < HEADER_SIZE:
         raise error(
             f"a tensor file has a header of {HEADER_SIZE} bytes, this one has {len(data)} in all",
-            hint="the file is cut off or is no tensor file; write or copy it again",
+            hint="the file is cut off or is not a tensor file; write or copy it again",
             file=file,
         )
     magic, major, minor, length, rank, *rest = _LAYOUT.unpack_from(data)
@@ -145,8 +145,8 @@ def read_tensor_header(data: bytes | memoryview, file: str) -> TensorHeader:
         )
     if rank > MAX_RANK or any(shape[rank:]):
         raise error(
-            f"expected at most {MAX_RANK} extents and zeros behind the last one; "
-            f"got rank {rank} and extents {list(shape)}",
+            f"expected at most {MAX_RANK} dimensions and zeros after the last one; "
+            f"got rank {rank} and dimensions {list(shape)}",
             hint="the header is damaged; write the file again",
             file=file,
         )
@@ -188,7 +188,7 @@ def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
     """The bytes of a tensor file; ``file`` is its name in messages.
 
     A plain array of dtype bool, (u)int8 to 64 or float16 to 64 is written with all its bits,
-    bool with one bit per item. Raises :class:`NnefError` where the format has no place for the
+    bool with one bit per item. Raises :class:`NnefError` if the format has no place for the
     tensor: another dtype, more than 8 dimensions, values wider than ``bits``, or 4 GiB of data.
     """
     if not isinstance(tensor, TensorFile):
@@ -244,7 +244,7 @@ def _check_length(header: TensorHeader, file: str) -> None:
             hint="the header is damaged; write the file again",
             file=file,
         )
-    # NumPy refuses an empty array whose other extents overflow; so do we, with a place.
+    # NumPy refuses an empty array whose other dimensions overflow; so do we, with a location.
     if math.prod(filter(None, header.shape)) * header.dtype.itemsize >= 2**63:
         raise error(
             f"no memory can hold a tensor of shape {list(header.shape)}",
@@ -330,10 +330,10 @@ def _check_range(array: Array, header: TensorHeader, file: str) -> None:
     low, high = (0, 2**header.bits - 1)
     if header.signed:
         low, high = -(2 ** (header.bits - 1)), 2 ** (header.bits - 1) - 1
-    least, greatest = int(array.min()), int(array.max())
-    if least < low or greatest > high:
+    least, largest = int(array.min()), int(array.max())
+    if least < low or largest > high:
         raise error(
-            f"{header.bits} bits hold {low} to {high}; got values from {least} to {greatest}",
+            f"{header.bits} bits hold {low} to {high}; got values from {least} to {largest}",
             hint="write the tensor with more bits",
             file=file,
         )

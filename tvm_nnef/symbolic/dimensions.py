@@ -25,12 +25,12 @@ Condition: TypeAlias = "bool | PrimExpr"
 
 
 def is_static(extent: Dimension) -> TypeGuard[int]:
-    """Whether an extent is a plain number."""
+    """Whether a dimension is a plain number."""
     return isinstance(extent, int)
 
 
 def is_symbolic(value: object) -> bool:
-    """Whether a value is an extent, or a condition on extents, that has symbols in it."""
+    """Whether a value is a dimension, or a condition on dimensions, that has symbols in it."""
     return type(value).__module__.partition(".")[0] == "tvm"
 
 
@@ -143,7 +143,7 @@ def maximum(left: Dimension, right: Dimension) -> Dimension:
 
 
 def _is_smaller(left: Dimension, right: Dimension) -> bool | None:
-    """Whether an extent is certainly at most the other one, or at least; None for neither.
+    """Whether a dimension is certainly at most the other one, or at least; None for neither.
 
     TVM itself keeps the smaller one of ``h`` and ``h`` rounded up, and what is cut from that, and
     rounded up again, has twice as many terms each time.
@@ -172,19 +172,19 @@ def power(left: Dimension, right: Dimension) -> Dimension:
 
 
 def product(extents: Iterable[Dimension]) -> Dimension:
-    """The product of extents, 1 where there are none: the volume of a shape."""
+    """The product of dimensions, 1 if there are none: the volume of a shape."""
     return reduce(mul, extents, 1)
 
 
 def equal(left: Dimension, right: Dimension) -> bool:
-    """Whether two extents are certainly equal, whatever the values of their symbols."""
+    """Whether two dimensions are certainly equal, whatever the values of their symbols."""
     if _static(left, right):
         return left == right
     return is_zero(wide(left) - wide(right))
 
 
 def compare(function: str, left: Dimension, right: Dimension) -> Condition:
-    """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two extents, decided if it can be."""
+    """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two dimensions, decided if it can be."""
     if _static(left, right):
         return bool(COMPARISONS[function](left, right))
     return decided(getattr(_tirx(), function.upper())(wide(left), wide(right)))
@@ -213,7 +213,7 @@ def negated(condition: Condition) -> Condition:
 
 
 def select(condition: Condition, consequent: Dimension, alternative: Dimension) -> Dimension:
-    """One of two extents."""
+    """One of two dimensions."""
     if isinstance(condition, bool):
         return consequent if condition else alternative
     if equal(consequent, alternative):
@@ -232,7 +232,7 @@ def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
 
 
 def limits(extent: Dimension, bounds: Mapping[str, int]) -> tuple[int, int]:
-    """The least and the largest value that an extent can have, symbols up to their bounds."""
+    """The least and the largest value that a dimension can have, symbols up to their bounds."""
     if is_static(extent):
         return extent, extent
     found = analyzer(extent, bounds=bounds).const_int_bound(extent)
@@ -240,7 +240,7 @@ def limits(extent: Dimension, bounds: Mapping[str, int]) -> tuple[int, int]:
 
 
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
-    """The names of the symbols in an extent or condition, each once, in order."""
+    """The names of the symbols in a dimension or condition, each once, in order."""
     if not is_symbolic(expression):
         return ()
     names = (variable.name for variable in _tirx().analysis.undefined_vars(expression))
@@ -261,7 +261,7 @@ FUNCTIONS: Mapping[str, Callable[[Dimension, Dimension], Dimension]] = {
     "max": maximum,
     "pow": power,
 }
-"""The functions of two extents, under the names that formulas use for them."""
+"""The functions of two dimensions, under the names that formulas use for them."""
 
 
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
@@ -280,7 +280,7 @@ def _static(left: Dimension, right: Dimension) -> TypeGuard[int]:
 
 
 def _divisor(right: Dimension) -> Dimension:
-    """The divisor, 1 where a run makes it 0: a quotient that nobody needs must not stop it."""
+    """The divisor, 1 where a run makes it 0: a quotient that nothing needs must not stop it."""
     if isinstance(right, int):
         if right == 0:
             raise ZeroDivisionError

@@ -1,6 +1,6 @@
 """TVM's analysis of expressions with symbols: integer expressions and conditions in, simpler out.
 
-A symbol is an extent known only at run time: it is never negative, and no larger than any array. A
+A symbol is a dimension known only at run time: never negative, and no larger than any array. A
 model asks for the same things again and again, so answers are remembered by the structure of what
 was asked. TVM is imported when the first question comes.
 """
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tvm.ir import PrimExpr
 
 _LARGEST = 1 << 40
-"""A bound for symbols that have none: no array has a longer extent."""
+"""A bound for symbols that have none: no array has a longer dimension."""
 
 _REMEMBERED = 1 << 14
 """How many answers are remembered of each kind."""
 
 
 def wide(extent: int | PrimExpr) -> Any:
-    """An extent as a TVM expression of type int64."""
+    """A dimension as a TVM expression of type int64."""
     if isinstance(extent, int):
         from tvm import tirx
 

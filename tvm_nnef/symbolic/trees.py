@@ -33,7 +33,7 @@ def size(expression: Dimension | Condition, most: int) -> int:
 
 
 def tree(expression: Dimension | Condition) -> Tree:
-    """An extent or condition as JSON, which :func:`evaluate` reads without TVM."""
+    """A dimension or condition as JSON, which :func:`evaluate` reads without TVM."""
     if not is_symbolic(expression):
         return expression
     node: Any = expression
@@ -54,7 +54,7 @@ def tree(expression: Dimension | Condition) -> Tree:
 
 
 def text(expression: Dimension | Condition | Tree) -> str:
-    """An extent or condition in the notation of the draft: ``(s + 1) / 2``."""
+    """A dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
     return _text(tree(expression) if is_symbolic(expression) else expression, 0)
 
 
@@ -79,7 +79,7 @@ def _within(inner: str, strength: int, around: int) -> str:
 
 
 def evaluate(expression: Dimension | Condition | Tree, values: Mapping[str, int]) -> Any:
-    """The value of an extent, a condition or its tree, given those of its symbols.
+    """The value of a dimension, a condition or its tree, given those of its symbols.
 
     An int, or a bool for a condition. Raises KeyError for a symbol without a value, and
     ZeroDivisionError.

@@ -1,6 +1,6 @@
 """From lark's parse tree to the nodes of :mod:`tvm_nnef.syntax.nodes`.
 
-A parse tree and its source enter; a node leaves, with whatever is wrong although the grammar
+A parse tree and its source in, a node out, with whatever is wrong although the grammar
 admits it (a number too large, a loop with two conditions). Names are not resolved.
 """
 
@@ -92,5 +92,5 @@ def _too_deep(span: Span) -> Diagnostic:
     return Diagnostic(
         f"this is nested more than {MAXIMUM_DEPTH} levels deep",
         Span(span.source, span.start, min(span.end, span.start + 1)),
-        "give parts of it names of their own in '@using', or make an operator of them",
+        "give parts of it their own names in '@using', or make an operator of them",
     )

@@ -1,6 +1,6 @@
 """Syntax trees kept from one process to the next, in the user's cache folder.
 
-Text enters and its tree leaves, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
+Text in, its tree out, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
 the same text was parsed before. What cannot be read or written is ignored. Of a node are kept its
 class, its fields and its two offsets; the source comes back from the caller. Reading a tree makes
 nodes and nothing else, whatever a file holds.
@@ -45,7 +45,7 @@ def encode(module: nodes.Module) -> bytes:
 
 
 def decode(data: bytes, source: Source) -> nodes.Module | None:
-    """The module of some bytes, its spans in ``source``; None where the bytes are damaged."""
+    """The module of some bytes, its spans in ``source``; None if the bytes are damaged."""
     try:
         module = _Unpickler(data, source).load()
     except _DAMAGE:
@@ -96,7 +96,7 @@ class _Unpickler(pickle.Unpickler):
         found = getattr(nodes, name, None)
         if isinstance(found, type) and issubclass(found, nodes.Node):
             return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no node")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a node")
 
 
 def _make(

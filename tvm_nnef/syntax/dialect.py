@@ -1,6 +1,6 @@
 """Which dialect a model is written in, found from its text without parsing it.
 
-The sources of a whole model enter; the name of a dialect leaves, with the places whose meaning
+The sources of a whole model in, the name of a dialect out, with the locations whose meaning
 hangs on the choice where the text could be either. A text that could be either is the draft.
 Nothing is said of texts that are wrong in both dialects, or mix them.
 """
@@ -15,7 +15,7 @@ from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, SPELLINGS, STRING
 
 _DECLARATION = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*?#\s*dialect:\s*({'|'.join(SPELLINGS)})\b")
-"""A comment in front of all else that names the dialect."""
+"""A comment before all else that names the dialect."""
 
 _SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
 """Comments and strings."""
@@ -53,7 +53,7 @@ _DIVISION = re.compile(r"[/\\%]")
 
 @dataclass(frozen=True, slots=True)
 class Ambiguity:
-    """A place that means one thing in the draft and may mean another in the tools dialect.
+    """A location that means one thing in the draft and may mean another in the tools dialect.
 
     ``sign`` is the operator (``/``, ``\\`` or ``%``: they round integers differently; whether its
     operands are integers is not known here), or the escaped character of a string.

@@ -1,7 +1,7 @@
 """What a user reads when a text does not follow the grammar.
 
-An exception of lark's parser enters; a :class:`~tvm_nnef.diagnostics.Diagnostic` leaves, with the
-place, what was found, what could have stood there, and what to do about it.
+An exception of lark's parser in, a :class:`~tvm_nnef.diagnostics.Diagnostic` out, with the
+location, what was found, what could have stood there, and what to do about it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WORDS = {
     "TYPE": "a type",
     "_TYPE_ARGUMENTS_OPEN": "'<'",
 }
-"""How terminals are called that are no words or signs of their own."""
+"""The names of terminals that are not words or signs."""
 
 _OPERANDS = {
     "a name", "a number", "a string", "a type", "'true'", "'false'", "'inf'", "'pi'", "'('", "'['",
@@ -65,7 +65,7 @@ _OPERATORS = {
     "'>='", "'=='", "'!='", "'&&'", "'||'", "'^'", "'=>'", "'is'", "'in'", "'?'", "'??'",
 }  # fmt: skip
 _SOMETIMES_OPERANDS = {"'?'", "'`'"}
-_BEHIND_OPERANDS = {
+_AFTER_OPERANDS = {
     "':='", "'['", "'.'", "'{'", "'('", "'<-'", "'<<'", "'>>'", "'<?'", "'>?'",
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ class _Failure:
         return self.span.start == self.span.end
 
     def following(self, length: int) -> str:
-        """Some characters from the place of the failure."""
+        """Some characters from the location of the failure."""
         return self.span.source.text[self.span.start : self.span.start + length]
 
     @property
@@ -112,14 +112,14 @@ def explain(
 
     ``kind`` is what was to be parsed, a start symbol of the grammar.
     """
-    place = failure_span(exception, chunk)
-    before = Span(chunk.source, chunk.start, place.start)
-    failure = _Failure(chunk, place, _expected(tables, before, kind), spelling, kind)
+    location = failure_span(exception, chunk)
+    before = Span(chunk.source, chunk.start, location.start)
+    failure = _Failure(chunk, location, _expected(tables, before, kind), spelling, kind)
     if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
         return Diagnostic(
             "the string that begins here is never closed",
             failure.span,
-            f"close it with {failure.text}; a backslash in front of a quote makes it a character",
+            f"close it with {failure.text}; a backslash before a quote makes it a character",
         )
     expected = _in_words(failure.expected)
     message = _found(failure) + (f"; expected {expected}" if expected else "")
@@ -139,7 +139,7 @@ def _in_words(expected: frozenset[str]) -> str:
         left -= _OPERANDS | _SOMETIMES_OPERANDS
         words.append("an expression")
     elif left >= _OPERATORS:
-        left -= _OPERATORS | _BEHIND_OPERANDS
+        left -= _OPERATORS | _AFTER_OPERANDS
         words.append("an operator")
     if left >= {f"'{block}'" for block in BLOCKS}:
         left -= {f"'{block}'" for block in BLOCKS}
@@ -168,7 +168,7 @@ def _hint(failure: _Failure) -> str:
     """What to do about it, for common mistakes."""
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
-        return "a number needs a blank in front of '..', as in '1 ..(n)'"
+        return "a number needs a blank before '..', as in '1 ..(n)'"
     if failure.following(3) == "..." or (text == "." and before.endswith("..")):
         return "a pack has two dots; three dots are a cumulative fold, as in 'x + ...'"
     if text.startswith("@") and text not in BLOCKS:
@@ -176,7 +176,7 @@ def _hint(failure: _Failure) -> str:
     if text == "import":
         return "imports stand at the beginning of a file"
     if text in BLOCKS + _DEFINITIONS:
-        return "is a '}' missing in front of it?"
+        return "is a '}' missing before it?"
     if text.isidentifier() and not text.isascii():
         return "names consist of the letters a to z and A to Z, digits and '_'"
     if text == "if" and "'~'" in expected:
@@ -261,7 +261,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
     if failure.text in ("<=", ">=") and "'<?='" in failure.expected:
         return "minimum and maximum are assigned with '<?=' and '>?='"
     if failure.text == "=" and failure.expected == {"'['"}:
-        return "local values stand behind 'with', as in 'with a = b: y[i,] = a'"
+        return "local values stand after 'with', as in 'with a = b: y[i,] = a'"
     return None
 
 

@@ -16,7 +16,7 @@ from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
-    """What may stand at a place, named as in the grammar, from the loosest to the tightest."""
+    """What may stand at a location, named as in the grammar, from the loosest to the tightest."""
 
     EXPRESSION = 0
     CLOSED = 1
@@ -53,7 +53,7 @@ class ExpressionPrinter:
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
-        """The text of an expression at a place that admits what ``level`` names."""
+        """The text of an expression at a location that admits what ``level`` names."""
         text = self._bare(expression)
         return f"({text})" if self._level(expression) < level else text
 
@@ -114,7 +114,7 @@ class ExpressionPrinter:
                 chosen = self.print(consequent, Level.CLOSED)
                 start = f"{self.print(condition, Level.IMPLICATION)} ? {chosen}"
                 return f"{start} : {self.print(alternative)}"
-        raise TypeError(f"{type(expression).__name__} is no expression")
+        raise TypeError(f"{type(expression).__name__} is not an expression")
 
     def _binary(self, expression: nodes.Binary) -> str:
         operator, level = expression.operator, _LEVELS[expression.operator]
@@ -213,7 +213,7 @@ class ExpressionPrinter:
         return f"{first}:{second}" + (f":{self.print(stride)}" if stride else "")
 
     def packed(self, item: str, count: nodes.Expression | None) -> str:
-        """A printed item with the dots of a pack behind it, and their length."""
+        """A printed item with the dots of a pack after it, and their length."""
         # A number would take the first dot for its decimal point.
         blank = " " if _NUMBER_AT_END.search(item) else ""
         return f"{item}{blank}.." + (f"({self.print(count)})" if count else "")
@@ -233,7 +233,7 @@ def _level(expression: nodes.Expression) -> Level:
 
 
 def _is_open(expression: nodes.Expression) -> bool:
-    """Whether a ':' behind the expression would be taken for its own."""
+    """Whether a ':' after the expression would be taken for its own."""
     match expression:
         case nodes.Select(_, _, alternative):
             return alternative is None or _is_open(alternative)

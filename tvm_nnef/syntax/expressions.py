@@ -1,6 +1,6 @@
 """The nodes of expressions (section 2.4), and the root of all nodes.
 
-Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` is their public door. Nothing here
+Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. Nothing here
 is resolved; an :class:`Identifier` may name an attribute, an extent, a tensor or an index symbol.
 """
 
@@ -127,7 +127,7 @@ class AttributeAssignment(Node):
 class Call(Node):
     """``label: module.operator<real>{a=1}(x, ~)``; also a cast to a generic type, ``T(x)``.
 
-    ``arguments`` is None where no parentheses were written (only in ``@quantize``).
+    ``arguments`` is None if no parentheses were written (only in ``@quantize``).
     """
 
     callee: Path
@@ -176,7 +176,7 @@ class ListExpression(Node):
 class Subscript(Node):
     """``a[i]``: a pack's item, a slice, a mask, a string's part, or a tensor access.
 
-    ``trailing_comma`` tells ``x[i,]`` (an access to a tensor of rank 1) from ``x[i]``.
+    ``trailing_comma`` marks ``x[i,]`` (an access to a tensor of rank 1), unlike ``x[i]``.
     """
 
     target: Expression
@@ -230,7 +230,7 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """``c ? a : b``; without ``b``, null where the condition is false."""
+    """``c ? a : b``; without ``b``, null if the condition is false."""
 
     condition: Expression
     consequent: Expression

@@ -1,6 +1,6 @@
 """SkriptND text in a uniform layout: indentation, blanks and blank lines, one statement a line.
 
-A text enters; a text leaves that has the same tokens and comments in the same order. The author's
+A text in, a text out that has the same tokens and comments in the same order. The author's
 line breaks inside of statements stay. Unlike the printer, this changes no token.
 """
 
@@ -88,7 +88,7 @@ class _Layout:
     inline: nodes.Node | None = None
     """The block that is being written on one line."""
     separates: bool = False
-    """Whether the next line break is to be a blank line."""
+    """Whether the next line break becomes a blank line."""
 
     def text(self) -> str:
         """The text of all lines."""

@@ -1,6 +1,6 @@
 """The parser tables of a dialect.
 
-The name of a dialect enters; a :class:`lark.Lark` leaves, made from ``grammar.lark`` and the file
+The name of a dialect in, a :class:`lark.Lark` out, made from ``grammar.lark`` and the file
 of the dialect or, faster, from the tables that an earlier process kept. It knows nothing of syntax
 trees.
 """
@@ -23,7 +23,7 @@ STARTS = ("module", "expression")
 
 
 def grammar_text(dialect: str) -> str:
-    """The grammar of a dialect; an :class:`NnefError` where the dialect is unknown."""
+    """The grammar of a dialect; an :class:`NnefError` if the dialect is unknown."""
     reserved = "|".join(sorted(spelling_of(dialect).reserved))
     folder = resources.files(__package__)
     files = (folder.joinpath(name) for name in ("grammar.lark", f"{dialect}.lark"))

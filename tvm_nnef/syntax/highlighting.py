@@ -93,5 +93,5 @@ def _any(words: Iterable[str]) -> str:
 
 
 def _word(expression: str) -> str:
-    """An expression for a whole word that is no part of a qualified name."""
+    """An expression for a whole word that is not part of a qualified name."""
     return rf"{_START}(?<!\.){expression}{_END}"

@@ -1,6 +1,6 @@
 """The syntax tree of SkriptND (NNEF 2.0 draft, chapter 2): frozen nodes with their spans.
 
-The door to :mod:`~tvm_nnef.syntax.expressions` and :mod:`~tvm_nnef.syntax.statements`. Two trees
+Exports :mod:`~tvm_nnef.syntax.expressions` and :mod:`~tvm_nnef.syntax.statements`. Two trees
 are equal when they mean the same text up to white space, comments, redundant parentheses and the
 spelling of the dialect: spans take no part in comparisons.
 """

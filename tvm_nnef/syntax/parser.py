@@ -1,6 +1,6 @@
 """From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2), in either dialect.
 
-Text enters; a :class:`~tvm_nnef.syntax.nodes.Module` leaves, or an :class:`NnefError` that lists
+Text in, a :class:`~tvm_nnef.syntax.nodes.Module` out, or an :class:`NnefError` that lists
 every syntax error that does not follow from another. Names are not resolved, nothing is evaluated.
 """
 
@@ -61,38 +61,38 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
             built = parser.parse(start, len(text), "module")
         except lark.UnexpectedInput as failure:
             problem = parser.explain(failure, start, len(text), "module")
-            place = cast(Span, problem.span)
-            if not _follows(place, start, problems):
+            location = cast(Span, problem.span)
+            if not _follows(location, start, problems):
                 problems.append(problem)
-            around = _definition_around(place, start)
-            reread += place.start - start
+            around = _definition_around(location, start)
+            reread += location.start - start
             problems.extend(parser.problems(start, around))
-            parser, start = _behind(place, around, parser)
+            parser, start = _after(location, around, parser)
         else:
             problems.extend(built.problems)
             start = None
     if problems or built is None:
-        raise NnefError(sorted((_placed_in(source, each) for each in problems), key=_position))
+        raise NnefError(sorted((_located_in(source, each) for each in problems), key=_position))
     return cast(nodes.Module, built.value)
 
 
-def _follows(place: Span, start: int, problems: list[Diagnostic]) -> bool:
+def _follows(location: Span, start: int, problems: list[Diagnostic]) -> bool:
     """Whether an error may come from one before: on its line, or that of a lost brace."""
-    line, _ = place.source.position(place.start)
-    is_left_over = place.text == "}" and not braces(place.source.text, start, place.start)
+    line, _ = location.source.position(location.start)
+    is_left_over = location.text == "}" and not braces(location.source.text, start, location.start)
     return any(problem.line == line or is_left_over for problem in problems)
 
 
-def _behind(place: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
-    """Where to go on behind an error, in the text without the statement that is wrong.
+def _after(location: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
+    """Where to go on after an error, in the text without the statement that is wrong.
 
     ``start`` is where the definition around the error begins.
     """
     text = parser.source.text
-    following = _next_definition(place, start)
+    following = _next_definition(location, start)
     rest = None
-    if place.text not in _BEGINNINGS:
-        rest = without_error(text, start, place.start, following or len(text))
+    if location.text not in _BEGINNINGS:
+        rest = without_error(text, start, location.start, following or len(text))
     if rest is None or rest == text:
         return parser, following
     return replace(parser, source=Source(parser.source.path, rest)), start
@@ -102,14 +102,14 @@ def _position(problem: Diagnostic) -> int:
     return problem.span.start if problem.span else 0
 
 
-def _placed_in(source: Source, problem: Diagnostic) -> Diagnostic:
-    """The same diagnostic, its places in another source of the same length."""
+def _located_in(source: Source, problem: Diagnostic) -> Diagnostic:
+    """The same diagnostic, its locations in another source of the same length."""
 
-    def placed(span: Span | None) -> Span | None:
+    def located(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
 
-    notes = tuple(replace(note, span=placed(note.span)) for note in problem.notes)
-    return replace(problem, span=placed(problem.span), notes=notes)
+    notes = tuple(replace(note, span=located(note.span)) for note in problem.notes)
+    return replace(problem, span=located(problem.span), notes=notes)
 
 
 def parse_expression(
@@ -176,14 +176,16 @@ def _source(text: str, path: str) -> Source:
     return source
 
 
-def _definition_around(place: Span, start: int) -> int:
-    """Where the last definition in front of a place begins."""
-    found = [each.start() for each in _DEFINITION.finditer(place.source.text, start, place.start)]
+def _definition_around(location: Span, start: int) -> int:
+    """Where the last definition before a location begins."""
+    found = [
+        each.start() for each in _DEFINITION.finditer(location.source.text, start, location.start)
+    ]
     return found[-1] if found else start
 
 
 def _next_definition(stopped_at: Span, chunk_start: int) -> int | None:
-    """Where the next definition begins, behind the one in which the parser stopped."""
+    """Where the next definition begins, after the one in which the parser stopped."""
     text, start = stopped_at.source.text, stopped_at.start
     if stopped_at.text in _BEGINNINGS:
         # It stopped because this definition was not expected yet, so it begins here.

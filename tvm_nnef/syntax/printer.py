@@ -1,6 +1,6 @@
 """From a syntax tree to SkriptND text, in the spelling of either dialect.
 
-A module or an expression enters; text leaves that the parser reads back as an equal tree. Comments
+A module or an expression in, text out that the parser reads back as an equal tree. Comments
 and the author's line breaks are not in the tree, so they are lost. ``static`` and ``dynamic`` are
 lost where the draft is printed, which has no such words; what else a dialect cannot say is refused.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.expressible import check_expressible_in_tools
 from tvm_nnef.syntax.expression_printer import ExpressionPrinter, Level
-from tvm_nnef.syntax.sayable import check_sayable_in_tools
 from tvm_nnef.syntax.spelling import Spelling, spelling_of
 
 WIDTH = 100
@@ -33,7 +33,7 @@ def print_module(module: nodes.Module, dialect: str = "draft") -> str:
     """
     spelling = spelling_of(dialect)
     if spelling.is_tools:
-        check_sayable_in_tools(module)
+        check_expressible_in_tools(module)
     printer = _Printer(spelling, ExpressionPrinter(spelling))
     imports = "".join(f"import {item.path};\n" for item in module.imports)
     definitions = ["\n".join(printer.definition(item)) + "\n" for item in module.definitions]
@@ -47,7 +47,7 @@ def print_expression(expression: nodes.Expression, dialect: str = "draft") -> st
     """
     spelling = spelling_of(dialect)
     if spelling.is_tools:
-        check_sayable_in_tools(expression)
+        check_expressible_in_tools(expression)
     return ExpressionPrinter(spelling).print(expression)
 
 

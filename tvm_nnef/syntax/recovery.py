@@ -1,7 +1,7 @@
-"""What to skip behind a syntax error, so that the rest of a definition can be read.
+"""What to skip after a syntax error, so that the rest of a definition can be read.
 
-A text and the place of an error enter; the text without the statement (or the block) around that
-place leaves, blanks in its place, so that all other offsets stay the same. Nothing is parsed here:
+A text and the position of an error in, the text without the statement (or the block) around that
+position out, with blanks instead, so that all other offsets stay the same. Nothing is parsed here:
 brackets, strings and semicolons are enough.
 """
 
@@ -16,11 +16,11 @@ from tvm_nnef.syntax.spelling import STRING
 
 _TOKENS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}};]", re.DOTALL)
 _OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
-"""What stands in front of the brace of a block; that of attributes stands behind a name."""
+"""What stands before the brace of a block; that of attributes stands after a name."""
 
 _BLOCK = re.compile(r"(@\w+)\s*\{")
 _MORE = re.compile(r"\s*[)\],;]")
-"""What cannot begin a statement, so that the semicolon in front of it was no end."""
+"""What cannot begin a statement, so that the semicolon before it was not an end."""
 
 _NOT_BLANK = re.compile(r"\S")
 
@@ -36,7 +36,7 @@ class Brace:
 def without_error(text: str, start: int, position: int, limit: int) -> str | None:
     """The text of a definition from ``start`` to ``limit`` without what is wrong at ``position``.
 
-    None where that is unknown: outside of any block, or where braces are lost.
+    None if that is unknown: outside of any block, or where braces are lost.
     """
     found = braces(text, start, position)
     signs = [sign for sign, _ in _tokens(text, start, limit)]
@@ -63,31 +63,31 @@ def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 def braces(text: str, start: int, position: int) -> list[Brace]:
-    """The braces that are open at a place, from the outermost to the innermost."""
+    """The braces that are open at a location, from the outermost to the innermost."""
     found: list[Brace] = []
-    for sign, place in _tokens(text, start, position):
+    for sign, location in _tokens(text, start, position):
         if sign == "{":
-            before = text[max(start, place - 80) : place]
+            before = text[max(start, location - 80) : location]
             is_block = not found or _OPENING.search(before) is not None
-            found.append(Brace(is_block, place + 1))
+            found.append(Brace(is_block, location + 1))
         elif sign == "}" and found:
             found.pop()
         elif sign == ";" and found:
-            found[-1].statement = place + 1
+            found[-1].statement = location + 1
     return found
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """The place behind what ends a statement, or in front of the end of the block around it.
+    """The location after what ends a statement, or before the end of the block around it.
 
-    ``depth`` braces are open at the place within what is to be ended, by ``last``.
+    ``depth`` braces are open at the position within what ends, by ``last``.
     """
-    for sign, place in _tokens(text, position, len(text)):
+    for sign, location in _tokens(text, position, len(text)):
         depth += (sign == "{") - (sign == "}")
         if depth < 0:
-            return place
-        if depth == 0 and sign == last and not _MORE.match(text, place + 1):
-            return place + 1
+            return location
+        if depth == 0 and sign == last and not _MORE.match(text, location + 1):
+            return location + 1
     return len(text)
 
 

@@ -1,6 +1,6 @@
 """What each rule of the grammar means: the children of a parse tree's node, as one node.
 
-The built children of a rule and their span enter; a node (or a tuple of nodes) leaves, or an
+The built children of a rule and their span in, a node (or a tuple of nodes) out, or an
 :class:`NnefError` for what the grammar admits although it is wrong. These are the rules of the
 draft; :mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
 """
@@ -143,13 +143,13 @@ def _branch(children: Children, span: Span) -> nodes.Branch:
 
 
 def loop(children: Children, span: Span) -> nodes.Loop:
-    """A loop; an :class:`NnefError` where it has two conditions."""
+    """A loop; an :class:`NnefError` if it has two conditions."""
     carried, scans, before, keyword, iteration, body, after = children
     if before is not None and after is not None:
         raise error(
             "a loop has one condition, and this one has two",
             after.span,
-            hint="write 'while' in front of 'do' or behind the body, not at both places",
+            hint="write 'while' before 'do' or after the body, not at both places",
         )
     return nodes.Loop(
         body,
@@ -201,7 +201,7 @@ def _reference(children: Children, span: Span) -> nodes.Identifier | nodes.Prope
         case [name]:
             return nodes.Property(nodes.Identifier(first, span=target_span), name, span=span)
     raise error(
-        f"'{path}' is no value",
+        f"'{path}' is not a value",
         span,
         hint="an invocation needs its arguments in parentheses; of a tensor, "
         "'.shape', '.rank' and '.size' can be asked",
@@ -229,7 +229,7 @@ def operator(token: lark.Token) -> Any:
     return _OPERATORS.get(token.value, token.value)
 
 
-# The grammar admits only the signs of its own dialect, so both can be in one table.
+# The grammar admits the signs of one dialect only, so both can be in one table.
 _OPERATORS = {sign: name for words in SPELLINGS.values() for name, sign in words.operators.items()}
 _ASSIGNMENTS = {
     sign: name for words in SPELLINGS.values() for name, sign in words.assignments.items()

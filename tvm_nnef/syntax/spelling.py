@@ -1,6 +1,6 @@
 """How the dialects spell what they both can say, and the words that they reserve.
 
-Two tables of words; nothing enters. What differs in more than words stands with those who read it
+Two tables of words. What differs in more than words is in the modules that read it
 (``draft.lark``, ``tools.lark``, :mod:`~tvm_nnef.syntax.tools_rules`) and with the printers.
 """
 
@@ -18,7 +18,7 @@ BUILTIN_FUNCTIONS = frozenset(
         "asinh", "acosh", "atanh", "erf", "round", "floor", "ceil", "frac", "abs", "sign",
     )
 )  # fmt: skip
-"""The built-in scalar functions, which the tools dialect tells from invocations by their names."""
+"""The built-in scalar functions, which the tools dialect separates from invocations by name."""
 
 STRING = r""""[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)"""
 """The pattern (with DOTALL) of a string literal; one that is never closed ends with the text.
@@ -73,7 +73,7 @@ SPELLINGS = MappingProxyType({"draft": DRAFT, "tools": TOOLS})
 
 
 def spelling_of(dialect: str) -> Spelling:
-    """The spelling of a dialect; an :class:`NnefError` where the dialect is unknown."""
+    """The spelling of a dialect; an :class:`NnefError` if the dialect is unknown."""
     if dialect not in SPELLINGS:
         known = " or ".join(f"'{name}'" for name in SPELLINGS)
         raise error(f"no dialect is called '{dialect}'", hint=f"use {known}")

@@ -1,6 +1,6 @@
 """The nodes of everything but expressions: types, statements, definitions, modules.
 
-Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` is their public door. What only one
+Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. What only one
 dialect can say has a default that means that it was not said.
 """
 
@@ -26,7 +26,7 @@ from tvm_nnef.syntax.expressions import (
 
 @dataclass(frozen=True, slots=True)
 class Pack(Node):
-    """``..`` or ``..(n)`` behind a type, an extent or a name.
+    """``..`` or ``..(n)`` after a type, an extent or a name.
 
     Only in the tools dialect: ``..(static n)``, ``..(dynamic n)``, and ``..(n|4)`` with a bound.
     """
@@ -53,7 +53,7 @@ class Extent(Node):
 
 @dataclass(frozen=True, slots=True)
 class TypeSpec(Node):
-    """``optional real^(r)[m, s..]..(k)``; a shape of None is no shape, ``()`` is rank 0.
+    """``optional real^(r)[m, s..]..(k)``; a shape of None is not a shape, ``()`` is rank 0.
 
     Only in the tools dialect: ``dynamic int``, an attribute that may depend on dynamic extents.
     """
@@ -159,7 +159,7 @@ class IterationCount(Node):
 
 @dataclass(frozen=True, slots=True)
 class LocalValue(Node):
-    """``z = x[i..] * 2.0,`` in front of a formula's assignment."""
+    """``z = x[i..] * 2.0,`` before a formula's assignment."""
 
     name: Identifier
     value: Expression

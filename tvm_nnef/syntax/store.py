@@ -1,6 +1,6 @@
 """The user's cache folder: bytes under a key, kept from one process to the next.
 
-Keys and bytes enter, bytes leave. Nothing here fails: what cannot be read is absent, and what
+Keys and bytes in, bytes out. Nothing here fails: what cannot be read is absent, and what
 cannot be written is not kept. What the bytes mean is the business of those who keep them.
 """
 
@@ -40,25 +40,25 @@ def key_of(*parts: str | bytes) -> str:
 
 def read(name: str) -> bytes | None:
     """The bytes kept under a file name, or None."""
-    place = folder()
+    location = folder()
     try:
-        return None if place is None else (place / name).read_bytes()
+        return None if location is None else (location / name).read_bytes()
     except OSError:
         return None
 
 
 def write(name: str, data: bytes) -> None:
     """Keep bytes under a file name, whole or not at all."""
-    place = folder()
-    if place is None:
+    location = folder()
+    if location is None:
         return
     with contextlib.suppress(OSError):  # A cache that cannot be written is no cache.
-        place.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
+        location.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=location, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            Path(temporary).replace(place / name)
+            Path(temporary).replace(location / name)
         finally:
-            # Still there only where it did not take its place.
+            # Still there only where it did not replace it.
             Path(temporary).unlink(missing_ok=True)

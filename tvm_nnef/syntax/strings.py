@@ -1,7 +1,7 @@
 """String literals: joining, escapes, and the expressions inside of braces.
 
-The tokens of adjacent literals enter; one :class:`~tvm_nnef.syntax.nodes.Text` leaves. In the draft
-a backslash in front of a quote, a brace or a backslash stands for that character, and any other
+The tokens of adjacent literals in, one :class:`~tvm_nnef.syntax.nodes.Text` out. In the draft
+a backslash before a quote, a brace or a backslash stands for that character, and any other
 backslash is a character like the rest. In the tools dialect a backslash protects what follows it
 and stays in the text. :func:`escape` and :func:`literals` go the other way.
 """
@@ -25,7 +25,7 @@ _NESTED = re.compile(rf"[{{}}]|{STRING}", re.DOTALL)
 """Braces, and the strings in which they do not count."""
 
 _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
-"""A character with the backslash in front of it; or a backslash that protects nothing."""
+"""A character with the backslash before it; or a backslash that protects nothing."""
 
 _OTHER: Mapping[object, str] = MappingProxyType({'"': "'", "'": '"'})
 

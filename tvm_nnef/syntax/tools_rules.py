@@ -1,6 +1,6 @@
 """What the rules of the grammar mean in the dialect of Khronos's tools of 2026.
 
-The children of a rule enter and a node leaves, as in :mod:`~tvm_nnef.syntax.rules`; here stand the
+The children of a rule in, a node out, as in :mod:`~tvm_nnef.syntax.rules`; here stand the
 rules that read more than the draft's, and those that refuse what the tools refuse.
 
 Built-ins are plain calls there. ``exp(x)`` is a :class:`~tvm_nnef.syntax.nodes.Builtin`, except

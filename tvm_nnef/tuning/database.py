@@ -53,9 +53,9 @@ class Record:
     ``chosen`` is the one that was most ahead of the ``strategy`` when both were measured in turns,
     on ``threads``, and ``tuned_seconds`` and ``strategy_seconds`` are what was measured then; None
     where the strategy was as good. ``judged`` says that the fastest of the traces had its turn.
-    ``strategy_hash`` tells the strategy's schedule from that of later versions. ``plans`` are the
+    ``strategy_hash`` identifies the version of the strategy's schedule. ``plans`` are the
     seconds of the alternatives of the strategy's plan (None: it is of no use); ``plan`` is the
-    number of the one that was chosen, in place of a trace.
+    number of the one that was chosen, instead of a trace.
     """
 
     name: str
@@ -86,9 +86,9 @@ class Database:
 
     @staticmethod
     def opened(path: str | os.PathLike[str], target: Target, *, create: bool = False) -> Database:
-        """The database in a folder, a new one where there is none and ``create`` says so.
+        """The database in a folder, a new one if there is none and ``create`` says so.
 
-        Raises NnefError where the folder is none, is for another target or version of TVM, or
+        Raises NnefError if the folder is none, is for another target or version of TVM, or
         cannot be read or made.
         """
         folder = Path(path)
@@ -98,7 +98,7 @@ class Database:
             if not create or (folder.exists() and not _is_empty_folder(folder)):
                 hint = "tune writes one: tvm-nnef tune MODEL --database DIR"
                 hint = "give an empty or a new folder" if create else hint
-                raise error(f"'{folder}' is no tuning database", hint=hint)
+                raise error(f"'{folder}' is not a tuning database", hint=hint)
             _create(folder)
             write_json(header, expected)
             return Database(folder)
@@ -121,7 +121,7 @@ class Database:
 
     @contextmanager
     def kept_from_others(self) -> Iterator[None]:
-        """Nobody else tunes into the folder for as long; NnefError where somebody does.
+        """Locks the folder against other tuning processes; NnefError if it is locked.
 
         What processes that died have left half-written is removed.
         """
@@ -143,7 +143,7 @@ class Database:
             yield
 
     def read(self, function: PrimFunction) -> Record | None:
-        """What is known of a PrimFunc; NnefError where its file is damaged."""
+        """What is known of a PrimFunc; NnefError if its file is damaged."""
         file = self._file(function)
         if not file.is_file():
             return None
@@ -171,9 +171,9 @@ class Database:
     def tuned(
         self, name: str, function: PrimFunction, by_strategies: Callable[[], Scheduled]
     ) -> PrimFunction | None:
-        """The tuned schedule of a PrimFunc; None where there is none that beats the strategies.
+        """The tuned schedule of a PrimFunc; None if there is none that beats the strategies.
 
-        Raises NnefError where its file is damaged.
+        Raises NnefError if its file is damaged.
         """
         record = self.read(function)
         if record is None or (record.chosen is None and record.plan is None):
@@ -254,7 +254,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         message = f"cannot read the tuning database: {problem.strerror}"
         raise error(message, hint="check its permissions", file=str(file)) from None
     except (ValueError, RecursionError) as problem:
-        raise _damaged(file, f"it is no JSON ({problem})") from None
+        raise _damaged(file, f"it is not JSON ({problem})") from None
     if not isinstance(content, dict):
         raise _damaged(file, "a JSON object is expected")
     return content

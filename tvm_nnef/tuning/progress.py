@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tvm_nnef.requirements import needed_for
-from tvm_nnef.tuning.report import State, Told, TuningReport
+from tvm_nnef.tuning.report import Observer, TuningReport, TuningState
 
 with needed_for("the progress of tuning"):
     from rich.console import Console, Group
@@ -32,7 +32,7 @@ _ROWS = 12
 
 
 @contextmanager
-def tuning_reported() -> Iterator[Told]:
+def tuning_reported() -> Iterator[Observer]:
     """Reports on standard error for as long as the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -44,7 +44,7 @@ def tuning_reported() -> Iterator[Told]:
     begun: list[int] = []
     with Live(bar, console=console, transient=True, refresh_per_second=4) as live:
 
-        def told(state: State) -> None:
+        def observe(state: TuningState) -> None:
             if not begun:
                 # What a database had already says nothing of the time that is left.
                 begun.append(state.done)
@@ -56,7 +56,7 @@ def tuning_reported() -> Iterator[Told]:
             )
             live.update(Group(kernel_table(state.report), bar))
 
-        yield told
+        yield observe
 
 
 def kernel_table(report: TuningReport) -> Table:
@@ -78,12 +78,12 @@ def kernel_table(report: TuningReport) -> Table:
     return table
 
 
-def _lines(console: Console) -> Told:
+def _lines(console: Console) -> Observer:
     console.print(_FIRST)
     start = last = time.monotonic()
     begun: list[int] = []
 
-    def told(state: State) -> None:
+    def observe(state: TuningState) -> None:
         nonlocal last
         if not begun:
             begun.append(state.done)
@@ -103,4 +103,4 @@ def _lines(console: Console) -> Told:
             highlight=False,
         )
 
-    return told
+    return observe

@@ -53,7 +53,7 @@ class TuningReport:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TuningState:
     """What is reported after each trial: trials done and wanted, and the kernels so far."""
 
     done: int
@@ -62,4 +62,4 @@ class State:
     report: TuningReport
 
 
-Told = Callable[[State], None]
+Observer = Callable[[TuningState], None]

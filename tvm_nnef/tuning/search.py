@@ -1,6 +1,6 @@
 """The search for a schedule of one kernel: TVM's evolutionary search, driven a batch at a time.
 
-Enters: a PrimFunc as the strategies see it, with what they make of it. Leaves: a record, which is
+Input: a PrimFunc as the strategies see it, with what they make of it. Output: a record, which is
 up to date after every batch, so that a search can stop at any moment and go on from the record.
 """
 
@@ -41,7 +41,7 @@ class KernelSearch:
         self, name: str, calls: int, function: PrimFunction, strategy: Scheduled,
         target: Target, threads: int, known: Record | None,
     ) -> None:  # fmt: skip
-        """Times the strategy's schedule; ValueError where the kernel cannot be called alone."""
+        """Times the strategy's schedule; ValueError if the kernel cannot be called alone."""
         arguments = random_arguments(function, {})
         by_strategy = trial.compiled(strategy[0], target)
         if arguments is None or by_strategy is None:
@@ -70,12 +70,12 @@ class KernelSearch:
         tuned = self.record.tuned_seconds
         return self.record.strategy_seconds if tuned is None else tuned
 
-    def step(self, batch: int, told: Callable[[], None]) -> None:
-        """Measures a batch, ``told`` after each trial; :meth:`judge` is to follow.
+    def step(self, batch: int, observe: Callable[[], None]) -> None:
+        """Measures a batch, ``observe`` after each trial; :meth:`judge` is to follow.
 
         The record holds what was found when it is interrupted, too.
         """
-        if self._step_plans(batch, told):
+        if self._step_plans(batch, observe):
             return
         candidates = self._candidates()
         if not candidates:
@@ -84,14 +84,14 @@ class KernelSearch:
         results = []
         for candidate in candidates[:batch]:
             results.append(self._tried(candidate))
-            told()
+            observe()
         if len(results) == len(candidates):
             self._context.notify_runner_results(candidates, results)
         else:
             # The search wants to hear of all that it proposed, or to begin anew.
             self._context = None
 
-    def _step_plans(self, batch: int, told: Callable[[], None]) -> bool:
+    def _step_plans(self, batch: int, observe: Callable[[], None]) -> bool:
         """Measures a batch of the alternatives of the plan; whether there were any left."""
         done = len(self.record.plans)
         plans = self._alternatives[done : done + batch]
@@ -106,7 +106,7 @@ class KernelSearch:
                 plans=(*self.record.plans, seconds),
                 judged=self.record.judged and (seconds is None or seconds >= self.seconds),
             )
-            told()
+            observe()
         return bool(plans)
 
     @functools.cached_property
@@ -251,7 +251,7 @@ def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:
 
 
 def _silent(level: int, file: str, line: int, message: str) -> None:
-    """Takes what the search tells of itself, which would go to standard error."""
+    """Takes the log messages of the search, which would go to standard error."""
 
 
 def kept(database: Database, search: KernelSearch) -> None:

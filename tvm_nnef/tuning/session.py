@@ -18,7 +18,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.schedules import Scheduled
 from tvm_nnef.tuning.database import Database, Record, hash_of
-from tvm_nnef.tuning.report import State, Told, TunedKernel, TuningReport
+from tvm_nnef.tuning.report import Observer, TunedKernel, TuningReport, TuningState
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
 from tvm_nnef.tvm_support.build import runs_here
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
@@ -34,7 +34,7 @@ def tune_module(
     *,
     trials: int,
     database: str | os.PathLike[str],
-    progress: bool | Told = False,
+    progress: bool | Observer = False,
     threads: int | None = None,
 ) -> TuningReport:
     """Searches schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
@@ -48,12 +48,12 @@ def tune_module(
             hint="tune on a machine of that kind, and build there or here with its database",
         )
     folder = Database.opened(database, resolved, create=True)
-    with folder.kept_from_others(), _telling(progress) as told:
+    with folder.kept_from_others(), _observed(progress) as observe:
         searches, left_out = _searches(mod, resolved, folder, threads)
-        return _tuned(searches, left_out, trials, folder, told)
+        return _tuned(searches, left_out, trials, folder, observe)
 
 
-def _telling(progress: bool | Told) -> AbstractContextManager[Told]:
+def _observed(progress: bool | Observer) -> AbstractContextManager[Observer]:
     if progress is not True:
         return nullcontext(progress or (lambda state: None))
     from tvm_nnef.tuning.progress import tuning_reported
@@ -66,7 +66,7 @@ def _tuned(
     left_out: tuple[str, ...],
     trials: int,
     folder: Database,
-    told: Told,
+    observe: Observer,
 ) -> TuningReport:
     def report() -> TuningReport:
         return _report(searches, left_out)
@@ -87,16 +87,16 @@ def _tuned(
                 return report()
             search = max(promising, key=_promise)
 
-            def tell(search: KernelSearch = search) -> None:
+            def observe_trial(search: KernelSearch = search) -> None:
                 if search.record.trials:
                     kept(folder, search)
                 found = report()
-                told(State(found.trials, trials, search.name, found))
+                observe(TuningState(found.trials, trials, search.name, found))
                 stop_if_asked()
 
-            tell()
+            observe_trial()
             try:
-                search.step(min(BATCH, trials - done), tell)
+                search.step(min(BATCH, trials - done), observe_trial)
             finally:
                 judge(search)
 

@@ -31,7 +31,7 @@ _STEPS = frozenset(
 """The steps that a trace may have: none that changes values, types, or where memory is."""
 
 _NOTES = ("meta_schedule.",)
-"""How annotations may begin, which TVM reads while it searches. Others go as far as code in
+"""How annotations may begin, which TVM reads while it searches. Others may reach code in
 another language."""
 
 _UNROLLING = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
@@ -46,7 +46,7 @@ _LARGEST = 1 << 31
 
 
 def complaint(trace: Any) -> str | None:
-    """What is wrong with the form of a trace; None where nothing is."""
+    """What is wrong with the form of a trace; None if nothing is."""
     if not isinstance(trace, list) or len(trace) != 2:
         return "a trace is a list of steps and a list of decisions"
     steps, decisions = trace
@@ -56,7 +56,7 @@ def complaint(trace: Any) -> str | None:
         if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):
             return "a step is a name and three lists"
         if step[0] not in _STEPS:
-            return f"'{step[0]}' is no step of a tuned schedule"
+            return f"'{step[0]}' is not a step of a tuned schedule"
         if not all(isinstance(part, list) and _is_plain(part, 3) for part in step[1:]):
             return f"step '{step[0]}' has unreadable arguments"
         if step[0] in ("Annotate", "Unannotate") and not _is_known_note(*step[1:3]):
@@ -72,7 +72,7 @@ def complaint(trace: Any) -> str | None:
 
 
 def scheduled_by(function: PrimFunction, trace: Trace) -> Any:
-    """The ``Schedule`` of a PrimFunc after the steps of a trace; None where they do not fit.
+    """The ``Schedule`` of a PrimFunc after the steps of a trace; None if they do not fit.
 
     The trace has a form that :func:`complaint` has nothing against.
     """
@@ -106,7 +106,7 @@ def trace_of(schedule: Any) -> Trace:
 
 
 def _plain(value: Any) -> Any:
-    """Lists, text and numbers in place of TVM's own classes of such."""
+    """Lists, text and numbers instead of TVM's own classes of such."""
     match value:
         case tirx.IntImm():
             return int(value.value)

@@ -30,7 +30,7 @@ _HOPELESS = 4.0
 """Who takes so many times as long as the best is timed but once."""
 
 _GAIN = 0.97
-"""A tuned schedule must take at most so much of the strategy's time, to be no matter of chance."""
+"""A tuned schedule takes at most this fraction of the strategy's time, to rule out noise."""
 
 _MOST_ACCESSES = 2048
 """How much code a schedule may come to. LLVM's time grows faster than what it is given, to minutes
@@ -63,12 +63,12 @@ class Verdict:
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
-    """The machine code of a scheduled PrimFunc; None where TVM cannot compile it."""
+    """The machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
     return _compiled(function, target, None)
 
 
 def compiled_if_small(function: PrimFunction, target: Target) -> Kernel | None:
-    """The same for a schedule that nobody has looked at; None where it is too much code, too."""
+    """The same for an unknown schedule; None if it is too much code, too."""
     return _compiled(function, target, _check_size)
 
 
@@ -119,10 +119,10 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
 def compared(
     strategy: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
 ) -> Verdict | None:
-    """Both on the same random data, in turns; None where the kernel cannot be called so.
+    """Both on the same random data, in turns; None if the kernel cannot be called so.
 
     With each kernel comes whether it is parallel. On a busy machine such a one waits for threads
-    that do not get a core, and the clock would tell that whoever uses but one is faster. So the
+    that do not get a core, and a schedule with one thread would seem faster. So the
     processor time on one thread is measured as well, and shared out to the threads of who is
     parallel: the time of a quiet machine. The tuned one has to be ahead in both.
     """

@@ -35,7 +35,7 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """What was compiled: instructions of the virtual machine, constants, and kernels.
 
     ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
-    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` is what it says of itself,
+    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it,
     ``parameters`` the content of its parameter file, if they are known and needed.
     """
 
@@ -263,7 +263,7 @@ _NO_GPU_CODE = (
 
 def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
     def linked(*_: object, **options: object) -> None:
-        """Takes the place of the linker."""
+        """Replaces the linker."""
 
     def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
         """Writes the imported modules and constants as data in an object file for the target.

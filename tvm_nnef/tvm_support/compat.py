@@ -81,7 +81,7 @@ def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
 
 
 def rank_and_dtype(expression: RelaxExpression) -> tuple[int, str] | tuple[None, None]:
-    """Rank and dtype of a Relax expression, None where it is no tensor of a known rank."""
+    """Rank and dtype of a Relax expression, None if it is not a tensor of a known rank."""
     kind = expression.ty
     if not isinstance(kind, relax.TensorType) or kind.ndim < 0:
         return None, None
@@ -151,7 +151,7 @@ def with_shape(kind: Any, shape: Sequence[Any]) -> Any:
 
 
 def parameter_count(function: Any) -> int:
-    """How many parameters of a function are weights: those behind its inputs.
+    """How many parameters of a function are weights: those after its inputs.
 
     None are where it has a state as well, which changes from call to call.
     """
@@ -201,7 +201,7 @@ def opaque_function(
 def with_opaque_body(
     function: PrimFunction, written: Sequence[Any], allocated: Sequence[Any], body: Any
 ) -> PrimFunction:
-    """A function with the parameters and attributes of another, and a body of its own.
+    """A function with the parameters and attributes of another, and its own body.
 
     ``written`` are the parameters that the body writes, the last ones; ``allocated`` buffers live
     inside the function. The result is one block that no schedule looks into.
@@ -280,7 +280,7 @@ def polling_copy() -> PrimFunction:
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
     """A PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
 
-    ``shape`` is that of the stack, the value has it without the leading extent; the index is an
+    ``shape`` is that of the stack, the value has it without the leading dimension; the index is an
     int64 of rank 0, ``scalars`` are symbols in the shape. It is not fused, as the passes that fuse
     take results for new memory.
     """

@@ -3,7 +3,7 @@
 ``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and writes it anew.
 Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
 ``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
-are no loop variables this is not done; the rules that follow later, which are right, suffice.
+are not loop variables this is not done; the rules that follow later, which are right, suffice.
 """
 
 from __future__ import annotations

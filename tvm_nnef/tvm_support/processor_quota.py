@@ -1,6 +1,6 @@
 """How many processors' time the control groups of Linux leave to this process.
 
-Input: what the system tells in files. Output: a number of threads that can all be busy, or None
+Input: files of the system. Output: a number of threads that can all be busy, or None
 where nothing is limited. Containers are given a part of a machine so; threads beyond that part
 make the system stop all of them for the rest of each period.
 """
@@ -20,7 +20,7 @@ _FIRST_VERSION = ("cpu,cpuacct", "cpuacct,cpu", "cpu")
 def processor_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int | None:
     """The smallest quota of the groups of a process and of those around them, rounded up.
 
-    ``membership`` tells the groups, a line for each kind; ``groups`` is where they are mounted.
+    ``membership`` lists the groups, a line for each kind; ``groups`` is where they are mounted.
     """
     quotas = [quota for folder in _folders(membership, groups) if (quota := _quota(folder))]
     return max(1, math.ceil(min(quotas))) if quotas else None
@@ -39,7 +39,7 @@ def _folders(membership: Path, groups: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Processors' time in each second; None where a group has no limit."""
+    """Processors' time in each second; None if a group has no limit."""
     limit = _text(folder / "cpu.max").split()
     if not limit:
         limit = [_text(folder / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]

@@ -23,7 +23,7 @@ def default_threads() -> int:
 
     Those are the cores of its affinity, or as many as the quota of its control group comes to.
     Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
-    though never more than there are cores; what is no number from 1 on counts as not set.
+    though never more than there are cores; NaN from 1 on counts as not set.
     """
     cores = available_cores()
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):

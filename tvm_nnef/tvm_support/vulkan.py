@@ -205,7 +205,7 @@ def _called(run: Kernel) -> Callable[..., int]:
 
 
 def write_imports(library: Any, kernels: Any, packed: bytes, triple: str, folder: Path) -> Path:
-    """Write the object file of what a library imports: ``packed`` in place of a module of kernels.
+    """Write the object file of what a library imports: ``packed`` instead of a module of kernels.
 
     TVM cannot pack a module of :func:`make_module`.
     """

@@ -79,13 +79,13 @@ def binary(code: Assembler, name: str, dtype: str, a: Id, b: Id) -> Id:
 
 
 def _remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """What a division that rounds towards zero leaves: of the sign of the dividend."""
+    """The remainder of a division that rounds towards zero, with the sign of the dividend."""
     quotient = binary(code, "Div", dtype, a, b)
     return binary(code, "Sub", dtype, a, binary(code, "Mul", dtype, quotient, b))
 
 
 def _floor_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """What a division that rounds down leaves: of the sign of the divisor."""
+    """The remainder of a division that rounds down, with the sign of the divisor."""
     rest = _remainder(code, dtype, a, b)
     return binary(code, "Add", dtype, rest, _if_rounded_up(code, dtype, rest, b, b))
 

@@ -207,8 +207,8 @@ class Assembler:
             self._inputs[which] = variable
         pointer = self.pointer(StorageClass.Input, uint)
         index = self.constant("uint32", component)
-        place = self.result(Op.AccessChain, pointer, self._inputs[which], index)
-        return self.result(Op.Load, uint, place)
+        position = self.result(Op.AccessChain, pointer, self._inputs[which], index)
+        return self.result(Op.Load, uint, position)
 
     # Instructions of the kernel
 

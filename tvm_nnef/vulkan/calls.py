@@ -161,4 +161,4 @@ _SPECIAL: Mapping[str, Callable[..., Id]] = {
     "popcount": _population,
     "reinterpret": _reinterpret,
 }
-"""Functions of instructions of their own."""
+"""Functions with their own instructions."""

@@ -78,7 +78,7 @@ def count(
 
 
 def repeat(code: Assembler, condition: Callable[[], Id], body: Write) -> None:
-    """``while``: the condition may need blocks of its own."""
+    """``while``: the condition may need its own blocks."""
     header, test, inside = code.new_id(), code.new_id(), code.new_id()
     again, merge = code.new_id(), code.new_id()
     code.emit(Op.Branch, header)

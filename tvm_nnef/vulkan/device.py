@@ -115,7 +115,7 @@ class Device:
         self._memory_type = self._host_memory_type()
 
     def _rank(self, physical: Any) -> int:
-        """The place of a device among all, the fastest first; the last one if it is too old."""
+        """The position of a device among all, the fastest first; the last one if it is too old."""
         properties = self._vk.vkGetPhysicalDeviceProperties(physical)
         if properties.apiVersion < self._vk.VK_MAKE_VERSION(1, 2, 0):
             return len(_KINDS)

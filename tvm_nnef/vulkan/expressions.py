@@ -59,7 +59,7 @@ class Scope:
         return write(self, node)
 
     def scalar(self, node: Any) -> Id:
-        """The id of the value of an expression that is no vector."""
+        """The id of the value of an expression that is not a vector."""
         return self.value(node).scalar
 
     def constant(self, dtype: str, value: float) -> Value:

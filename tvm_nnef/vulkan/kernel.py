@@ -1,7 +1,7 @@
 """One kernel: a device function of TIR in, a SPIR-V module out.
 
 The arguments are buffers, then scalars. Each buffer is a descriptor; the scalars are push
-constants, 8 bytes each, or lie in a uniform buffer behind the others if they are too many.
+constants, 8 bytes each, or lie in a uniform buffer after the others if they are too many.
 """
 
 from __future__ import annotations

@@ -76,15 +76,15 @@ def make_module(shaders: Sequence[Shader]) -> Any:
 def _launching(shader: Shader) -> Callable[[Sequence[int]], None]:
     """What runs a kernel for the arguments of a call."""
     count = len(shader.arguments)
-    places = {tag: number for number, tag in enumerate(shader.launch_tags)}
-    grid = [places.get(f"blockIdx.{axis}") for axis in "xyz"]
+    positions = {tag: number for number, tag in enumerate(shader.launch_tags)}
+    grid = [positions.get(f"blockIdx.{axis}") for axis in "xyz"]
 
     def launch(arguments: Sequence[int]) -> None:
         buffers = arguments[: shader.buffers]
         numbers = arguments[shader.buffers : count]
         sizes = arguments[count:]
         scalars = b"".join(map(_encoded, shader.scalars, numbers))
-        blocks = [1 if place is None else sizes[place] for place in grid]
+        blocks = [1 if position is None else sizes[position] for position in grid]
         try:
             device().launch(shader, buffers, scalars, blocks)
         except NnefError as problem:

@@ -44,12 +44,12 @@ def unpack(packed: bytes) -> list[Shader]:
     try:
         return _unpacked(Reader(packed))
     except (struct.error, UnicodeDecodeError, IndexError, KeyError) as problem:
-        raise ValueError(f"these are no kernels for Vulkan: {problem}") from None
+        raise ValueError(f"these are not kernels for Vulkan: {problem}") from None
 
 
 def _unpacked(reader: Reader) -> list[Shader]:
     if reader.text().decode() != _FORMAT:
-        raise ValueError("these are no kernels for Vulkan")
+        raise ValueError("these are not kernels for Vulkan")
     described = {}
     for _ in range(reader.number()):
         name, _ = reader.text().decode(), reader.text()

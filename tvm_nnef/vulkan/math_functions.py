@@ -117,8 +117,8 @@ def _atan2(number: Lanes, y: PrimExpression, x: PrimExpression) -> PrimExpressio
     both_infinite = tirx.all(number.size(x) >= math.inf, number.size(y) >= math.inf)
     quotient = tirx.Select(both_infinite, number.select(x < 0.0, -1.0, 1.0), number.size(y) / x)
     angle = _atan(number, number.select(both_zero, 0.0, quotient))
-    behind = number.bits(x) < 0
-    return number.with_sign(angle + number.select(behind, math.pi, 0.0), y)
+    after = number.bits(x) < 0
+    return number.with_sign(angle + number.select(after, math.pi, 0.0), y)
 
 
 def _half_power(number: Lanes, size: PrimExpression) -> tirx.Var:

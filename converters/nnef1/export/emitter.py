@@ -189,8 +189,8 @@ class Emitter:
         return variable.declared if variable.layout == layout else None
 
     def _reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        ones = [axis for axis, extent in enumerate(shape) if extent == 1]
-        others = [extent for extent in shape if extent != 1]
+        ones = [axis for axis, size in enumerate(shape) if size == 1]
+        others = [size for size in shape if size != 1]
         if 1 not in value.shape and others == list(value.shape):
             return self.call("unsqueeze", value, axes=ones, shape=shape)
         return self.call("reshape", value, shape_=list(shape), shape=shape)

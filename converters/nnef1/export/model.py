@@ -34,7 +34,7 @@ _RESERVED = frozenset({
     "string", "shape_of", "length_of", "range_of", "for", "in", "yield", "if", "else", "true",
     "false",
 })  # fmt: skip
-"""Words that are no identifiers (section 3.1)."""
+"""Words that are not identifiers (section 3.1)."""
 
 _UNNAMED = re.compile(r"T\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,7 +55,7 @@ def exported(
 ) -> Exported:
     """A graph with its variables (full name to array) as an NNEF 1.0.4 model.
 
-    Inputs, outputs and tensors keep their names, as far as they are identifiers of NNEF 1, items
+    Inputs, outputs and tensors keep their names if these are identifiers of NNEF 1, items
     of packs get a number. Labels of variables are their names in ``source_names``, else those of
     the model with slashes. Raises NnefError, which lists everything that NNEF 1 cannot express.
     """

@@ -15,7 +15,7 @@ Shape: TypeAlias = "tuple[int, ...]"
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """A tensor of the exported graph, or a literal in its place.
+    """A tensor of the exported graph, or a literal instead.
 
     ``type`` is ``scalar``, ``integer`` or ``logical``. ``name`` is empty until all are given;
     ``hint`` is what the tensor should be called if it has no name in the model.

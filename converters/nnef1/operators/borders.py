@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, maximum
+from tvm_nnef.converters.common.symbolic import Size, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 
@@ -20,8 +20,8 @@ BORDERS = ("ignore", *_METHODS)
 
 def padded(
     x: Tensor,
-    before: Sequence[Extent],
-    after: Sequence[Extent],
+    before: Sequence[Size],
+    after: Sequence[Size],
     border: str,
     builder: Builder,
     value: float = 0.0,
@@ -42,8 +42,8 @@ def padded(
 
 def _enlarged(
     x: Tensor,
-    before: Sequence[Extent],
-    after: Sequence[Extent],
+    before: Sequence[Size],
+    after: Sequence[Size],
     border: str,
     builder: Builder,
     value: float,
@@ -53,7 +53,7 @@ def _enlarged(
         return x
     for axis in axes:
         _check_reflection(x.shape[axis], maximum(before[axis], after[axis]), axis, border)
-    shape = [a + extent + b for a, extent, b in zip(before, x.shape, after, strict=True)]
+    shape = [a + size + b for a, size, b in zip(before, x.shape, after, strict=True)]
     fill = (builder.constant(value, x.dtype),) if border == "constant" and value else ()
     return builder.call(
         "layout.pad", x, *fill, as_shape=shape, axes=axes if len(axes) < x.rank else None,
@@ -62,23 +62,21 @@ def _enlarged(
     )  # fmt: skip
 
 
-def _check_reflection(extent: Extent, most: Extent, axis: int, border: str) -> None:
+def _check_reflection(size: Size, most: Size, axis: int, border: str) -> None:
     """A reflection has no more elements than the tensor; those beyond are not defined."""
-    available = {"reflect": extent - 1, "reflect-even": extent}.get(border)
+    available = {"reflect": size - 1, "reflect-even": size}.get(border)
     if available is not None and most > available:
         reason = f"the border of dimension {axis} has {most} elements, of which '{border}' defines "
         hint = "use smaller paddings or windows, or another border"
         raise Unconvertible(f"{reason}{available}", hint, mismatch=True)
 
 
-def _cropped(
-    x: Tensor, first: Sequence[Extent], last: Sequence[Extent], builder: Builder
-) -> Tensor:
+def _cropped(x: Tensor, first: Sequence[Size], last: Sequence[Size], builder: Builder) -> Tensor:
     """The tensor without some elements at both ends of each dimension."""
     axes = [axis for axis in range(x.rank) if first[axis] != 0 or last[axis] != 0]
     if not axes:
         return x
-    shape = [extent - a - b for a, extent, b in zip(first, x.shape, last, strict=True)]
+    shape = [size - a - b for a, size, b in zip(first, x.shape, last, strict=True)]
     for axis in axes:
         if shape[axis] < 0:
             reason = (

@@ -26,7 +26,7 @@ def broadcast_shape(*operands: Tensor) -> Shape:
 
 def alignment(operand: Tensor, rank: int) -> int | None:
     """SkriptND's attribute that aligns an operand from the left; None if it is not needed."""
-    aligned_either_way = operand.rank == rank or all(extent == 1 for extent in operand.shape)
+    aligned_either_way = operand.rank == rank or all(size == 1 for size in operand.shape)
     return None if aligned_either_way else 0
 
 

@@ -10,7 +10,7 @@ def is_by_channel(parameter: Tensor, x: Tensor) -> bool:
     """Whether a parameter has an element for each channel of an input."""
     if not 2 <= parameter.rank <= x.rank or parameter.shape[1] != x.shape[1]:
         return False
-    return all(extent == 1 for axis, extent in enumerate(parameter.shape) if axis != 1)
+    return all(size == 1 for axis, size in enumerate(parameter.shape) if axis != 1)
 
 
 def vector(parameter: Tensor, builder: Builder) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, number, numbers
+from tvm_nnef.converters.common.symbolic import Size, number, numbers
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators import broadcasting
@@ -143,12 +143,12 @@ def _deconvolved(
 
 
 def _bias(
-    bias: Tensor | None, channels: Extent, rank: int, builder: Builder
+    bias: Tensor | None, channels: Size, rank: int, builder: Builder
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
     """The operand of SkriptND for a bias, or what is added to the result instead."""
     if bias is None or (bias.value is not None and not bias.rank and not bias.value):
         return (), None
-    if bias.rank > rank or any(extent != 1 for axis, extent in enumerate(bias.shape) if axis != 1):
+    if bias.rank > rank or any(size != 1 for axis, size in enumerate(bias.shape) if axis != 1):
         shape = f"[{', '.join(map(str, bias.shape))}]"
         reason = f"the bias has the shape {shape}"
         hint = f"it must be 1 in all dimensions but the second one, that of {channels} channels"
@@ -158,11 +158,11 @@ def _bias(
     return (), bias
 
 
-def _channels(x: Tensor) -> Extent:
+def _channels(x: Tensor) -> Size:
     return x.shape[1] if x.rank > 1 else 1
 
 
-def _groups(groups: int, channels: Extent) -> int:
+def _groups(groups: int, channels: Size) -> int:
     """The number of groups; 0 stands for one for each channel."""
     if groups < 0:
         raise Unconvertible(f"'groups' is {groups}", "give 0 or a positive number")
@@ -185,6 +185,6 @@ def _check_filter(x: Tensor, weight: Tensor, groups: int, transposed: bool) -> N
 
 def _check_points(weight: Tensor) -> None:
     """The filter of points is applied with automatic paddings, which are 0 for single elements."""
-    if any(extent != 1 for extent in weight.shape[2:]):
+    if any(size != 1 for size in weight.shape[2:]):
         reason = f"'point_filter' has the shape [{', '.join(map(str, weight.shape))}]"
         raise Unconvertible(reason, "its spatial dimensions must be 1", mismatch=True)

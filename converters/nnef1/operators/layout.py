@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, number, product, quotient
+from tvm_nnef.converters.common.symbolic import Shape, Size, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -39,7 +39,7 @@ def reshape(operation: Operation, builder: Builder) -> Tensor:
     if start < 0 or count < 0 or start + count > x.rank:
         reason = f"'axis_start' {start} and 'axis_count' {count} exceed the rank {x.rank}"
         raise Unconvertible(reason, "name dimensions of the input", mismatch=True)
-    given = operation.extents("shape")
+    given = operation.sizes("shape")
     wanted = _resolved(given, x.shape, start, count)
     shape = (*x.shape[:start], *wanted, *x.shape[start + count :])
     volumes = product(x.shape), product(shape)
@@ -51,7 +51,7 @@ def reshape(operation: Operation, builder: Builder) -> Tensor:
     return builder.reshape(x, shape)
 
 
-def _resolved(wanted: Sequence[Extent], shape: Shape, start: int, count: int) -> list[Extent]:
+def _resolved(wanted: Sequence[Size], shape: Shape, start: int, count: int) -> list[Size]:
     """The new dimensions, with numbers for 0 and -1."""
     replaced = shape[start : start + count]
     if any(item < -1 for item in wanted) or wanted.count(-1) > 1:
@@ -60,7 +60,7 @@ def _resolved(wanted: Sequence[Extent], shape: Shape, start: int, count: int) ->
     if any(start + position >= len(shape) for position in inherits):
         reason = f"'shape' is {list(wanted)}, and the input has {len(shape)} dimensions"
         raise Unconvertible(reason, "write numbers for 0", mismatch=True)
-    found: list[Extent] = [
+    found: list[Size] = [
         shape[start + position] if item == 0 else item for position, item in enumerate(wanted)
     ]
     if -1 in wanted:
@@ -104,15 +104,15 @@ def split(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     """Parts along a dimension, whose sizes have given ratios."""
     x = operation.tensor("value")
     axis, ratios = operation.axis(x.rank), operation.integers("ratios")
-    extent, total = x.shape[axis], sum(ratios)
+    length, total = x.shape[axis], sum(ratios)
     if min(ratios, default=0) < 1:
         raise Unconvertible(f"'ratios' is {ratios}", "give positive numbers")
-    if extent % total != 0:
+    if length % total != 0:
         reason = (
-            f"dimension {axis} is {extent}, which {total}, the sum of the ratios, does not divide"
+            f"dimension {axis} is {length}, which {total}, the sum of the ratios, does not divide"
         )
         raise Invalid(reason, "correct the ratios", mismatch=True)
-    sizes = [extent // total * ratio for ratio in ratios]
+    sizes = [length // total * ratio for ratio in ratios]
     parts = [Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes]
     builder.add("layout.split", (x,), (tuple(parts),), axis=axis, sizes=sizes)
     return [parts]
@@ -200,38 +200,38 @@ def section(operation: Operation, builder: Builder, rounded_up: bool = False) ->
 
 
 def _range(
-    extent: Extent, begin: int, end: int, stride: int, plain: bool, rounded_up: bool
-) -> tuple[Extent, Extent, Extent]:
+    size: Size, begin: int, end: int, stride: int, plain: bool, rounded_up: bool
+) -> tuple[Size, Size, Size]:
     """The first index, the one before which SkriptND stops, and the number of elements.
 
     That number is rounded down by the specification: the last step must be a whole one.
     """
     if stride == 0:
         raise Unconvertible("'stride' is 0", "give another number")
-    first = _clamped(begin, extent, 0 if stride > 0 else -1)
-    last = extent if plain and end == 0 else _clamped(end, extent, 0 if stride > 0 else -1)
+    first = _clamped(begin, size, 0 if stride > 0 else -1)
+    last = size if plain and end == 0 else _clamped(end, size, 0 if stride > 0 else -1)
     if first == last:
         return 0, 0, 0
-    if stride < 0 and first == extent:
-        first = extent - 1
+    if stride < 0 and first == size:
+        first = size - 1
     up = rounded_up and stride > 0
     count = -((first - last) // stride) if up else (last - first) // stride
     if count < 0:
         order = "before" if stride > 0 else "after"
-        reason = f"'end' {end} is {order} 'begin' {begin} for a dimension of {extent}"
+        reason = f"'end' {end} is {order} 'begin' {begin} for a dimension of {size}"
         raise Invalid(reason, "correct the section", mismatch=True)
     stop = first + count * stride
     if stride < 0 and stop < 0:
-        return first, -1 - extent, count
+        return first, -1 - size, count
     return first, stop, count
 
 
-def _clamped(index: int, extent: Extent, least: int) -> Extent:
-    """An index from the start, at most the extent, and at least ``least``."""
-    found = index + extent if index < 0 else index
+def _clamped(index: int, size: Size, least: int) -> Size:
+    """An index from the start, at most the dimension, and at least ``least``."""
+    found = index + size if index < 0 else index
     if found < 0:
         return least
-    return extent if found > extent else found
+    return size if found > size else found
 
 
 @operation("pad")
@@ -258,7 +258,7 @@ def tile(operation: Operation, builder: Builder) -> Tensor:
     axes = [axis for axis, times in enumerate(repeats) if times != 1]
     if not axes:
         return builder.call("math.iden", x)
-    shape = [extent * times for extent, times in zip(x.shape, repeats, strict=True)]
+    shape = [size * times for size, times in zip(x.shape, repeats, strict=True)]
     times = [repeats[axis] for axis in axes]
     return builder.call("layout.tile", x, as_shape=shape, axes=axes, repeats=times)
 

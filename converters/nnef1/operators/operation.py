@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Symbolic
+from tvm_nnef.converters.common.symbolic import Size, Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls
@@ -58,7 +58,7 @@ class Operation:
         """An array of integers."""
         return [_static(name, each) for each in _items(self.call.arguments[name])]
 
-    def extents(self, name: str) -> list[Extent]:
+    def sizes(self, name: str) -> list[Size]:
         """An array of integers, some of which may be dynamic dimensions."""
         items = _items(self.call.arguments[name])
         return [each if isinstance(each, Symbolic) else _static(name, each) for each in items]

@@ -62,10 +62,10 @@ def _in_steps(operation: Operation, signed: bool, symmetric: bool, builder: Buil
             symmetric=symmetric,
         )  # fmt: skip
     inside = clamped(x, low, high, builder)
-    extent = binary("math.sub", high, low, builder)
-    part = binary("math.div", binary("math.sub", inside, low, builder), extent, builder)
+    size = binary("math.sub", high, low, builder)
+    part = binary("math.div", binary("math.sub", inside, low, builder), size, builder)
     code = builder.call("nnef1.round", with_number("math.mul", part, steps, builder))
-    back = binary("math.mul", with_number("math.div", code, steps, builder), extent, builder)
+    back = binary("math.mul", with_number("math.div", code, steps, builder), size, builder)
     return binary("math.add", back, low, builder)
 
 

@@ -20,7 +20,7 @@ def reduced(kind: str, x: Tensor, axes: Sequence[int], builder: Builder) -> Tens
 
 
 def _shape(x: Tensor, axes: Sequence[int]) -> Shape:
-    return tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+    return tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
 
 
 def _reduce(kind: str, operation: Operation, builder: Builder) -> Tensor:

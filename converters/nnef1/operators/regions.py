@@ -80,7 +80,7 @@ def _align(name: str, operation: Operation, builder: Builder) -> Tensor:
     """Regions resampled to a multiple of the size, then pooled."""
     x, rois, index, size = _regions(operation, builder)
     rate = _sizes(operation, "sampling_rate", len(size))
-    fine = [extent * times for extent, times in zip(size, rate, strict=True)]
+    fine = [length * times for length, times in zip(size, rate, strict=True)]
     resized = _resampled(operation, "resize_method", x, rois, index, fine, builder)
     return builder.call(
         f"nn.{name}", resized, as_shape=(rois.shape[0], x.shape[1], *size),

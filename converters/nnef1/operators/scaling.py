@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import padded
@@ -46,7 +46,7 @@ def _downsample(name: str, operation: Operation, builder: Builder) -> Tensor:
 def _scaled(
     name: str,
     x: Tensor,
-    shape: Sequence[Extent],
+    shape: Sequence[Size],
     axes: list[int],
     factor: list[int],
     builder: Builder,

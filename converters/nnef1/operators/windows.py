@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, largest, maximum
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest, maximum
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.common.windows import Geometry
@@ -31,7 +31,7 @@ class Window(Geometry):
 
     @property
     def static_after(self) -> Shape:
-        """The paddings after the input, as far as windows cover them if that is static."""
+        """The paddings after the input that windows cover, if that is static."""
         pairs = zip(self.after, self.covered_after, strict=True)
         return tuple(each if isinstance(each, int) else after for after, each in pairs)
 
@@ -48,8 +48,8 @@ class Window(Geometry):
     def shape(self, x: Tensor) -> Shape:
         """The shape of the result for an input."""
         found = list(x.shape)
-        for axis, extent in zip(self.axes, self.out, strict=True):
-            found[axis] = extent
+        for axis, size in zip(self.axes, self.out, strict=True):
+            found[axis] = size
         return tuple(found)
 
     def geometry(self) -> dict[str, Attribute | None]:
@@ -103,22 +103,22 @@ def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: in
     inside = x.shape[first:]
     stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
     pairs = _paddings(operation, len(inside))
-    before: list[Extent] = []
-    after: list[Extent] = []
-    out: list[Extent] = []
-    for axis, extent in enumerate(inside):
+    before: list[Size] = []
+    after: list[Size] = []
+    out: list[Size] = []
+    for axis, length in enumerate(inside):
         reach, step = (size[axis] - 1) * dilation[axis] + 1, stride[axis]
         front, back = (
-            _automatic(extent, -(-extent // step), reach, step) if pairs is None else pairs[axis]
+            _automatic(length, -(-length // step), reach, step) if pairs is None else pairs[axis]
         )
-        padded_extent = front + extent + back
-        if largest(padded_extent) < reach:
+        padded_size = front + length + back
+        if largest(padded_size) < reach:
             reason = f"its window covers {reach} elements of dimension {axis + first}, which has "
-            message = f"{reason}{padded_extent} with its paddings"
+            message = f"{reason}{padded_size} with its paddings"
             raise Unconvertible(message, "use larger inputs or paddings", mismatch=True)
         before.append(front)
         after.append(back)
-        out.append((padded_extent - reach) // step + 1)
+        out.append((padded_size - reach) // step + 1)
     return Window(
         tuple(size), stride, dilation, tuple(before), tuple(after),
         inside, tuple(out), tuple(range(first, x.rank)),
@@ -136,11 +136,11 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
         raise Unconvertible(reason, "give one for each dimension, or none", mismatch=True)
     found = [
         _enlarged(
-            extent, (size[axis] - 1) * dilation[axis] + 1, stride[axis],
+            length, (size[axis] - 1) * dilation[axis] + 1, stride[axis],
             None if pairs is None else pairs[axis], wanted[axis + first] if wanted else None,
             axis + first,
         )
-        for axis, extent in enumerate(inside)
+        for axis, length in enumerate(inside)
     ]  # fmt: skip
     return Window(
         tuple(size), stride, dilation,
@@ -150,26 +150,26 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
 
 
 def _enlarged(
-    extent: Extent, reach: int, stride: int, pads: tuple[int, int] | None, wanted: int | None,
+    size: Size, reach: int, stride: int, pads: tuple[int, int] | None, wanted: int | None,
     axis: int,
-) -> tuple[Extent, Extent, Extent]:  # fmt: skip
+) -> tuple[Size, Size, Size]:  # fmt: skip
     """The paddings of a dimension that is scaled up, and its size."""
-    front: Extent
-    back: Extent
+    front: Size
+    back: Size
     if pads is not None:
         front, back = pads
     elif wanted is not None:
-        front, back = _automatic(wanted, extent, reach, stride)
+        front, back = _automatic(wanted, size, reach, stride)
     else:
         front, back = _halves(max(reach - stride, 0))
-    least = (extent - 1) * stride + reach - front - back
+    least = (size - 1) * stride + reach - front - back
     out = least if wanted is None else wanted
     if not least <= out < least + stride:
         reason = (
             f"'output_shape' has {wanted} in dimension {axis}, and the reverse of the operation"
         )
         hint = f"use at least {least}, and less than {least + stride}"
-        raise Unconvertible(f"{reason} would not make {extent} of it", hint, mismatch=True)
+        raise Unconvertible(f"{reason} would not make {size} of it", hint, mismatch=True)
     if out < 1:
         reason = f"its paddings leave nothing of dimension {axis}"
         raise Unconvertible(reason, "use smaller paddings", mismatch=True)
@@ -177,12 +177,12 @@ def _enlarged(
     return front, back - (out - least), out
 
 
-def _automatic(large: Extent, small: Extent, reach: int, stride: int) -> tuple[Extent, Extent]:
-    """The paddings with which an extent becomes another one that is ``stride`` times smaller."""
+def _automatic(large: Size, small: Size, reach: int, stride: int) -> tuple[Size, Size]:
+    """The paddings with which a dimension becomes another one that is ``stride`` times smaller."""
     return _halves(maximum((small - 1) * stride + reach - large, 0))
 
 
-def _halves(total: Extent) -> tuple[Extent, Extent]:
+def _halves(total: Size) -> tuple[Size, Size]:
     return total // 2, total - total // 2
 
 
@@ -228,8 +228,8 @@ def with_reverse_border(
     x: Tensor, window: Window, border: str, builder: Builder
 ) -> tuple[Tensor, Window]:
     """The same for an operation that scales up, whose result reaches beyond its input."""
-    front: list[Extent] = []
-    back: list[Extent] = []
+    front: list[Size] = []
+    back: list[Size] = []
     for axis, (reach, stride) in enumerate(zip(window.reach, window.stride, strict=True)):
         front.append(maximum((reach - 1 - window.before[axis]) // stride, 0))
         last = (window.out[axis] - 1 + window.before[axis]) // stride
@@ -247,9 +247,9 @@ def with_reverse_border(
     )
 
 
-def _over_all(x: Tensor, axes: Sequence[int], values: Sequence[Extent]) -> list[Extent]:
+def _over_all(x: Tensor, axes: Sequence[int], values: Sequence[Size]) -> list[Size]:
     """Values for all dimensions of a tensor, 0 for those that are not among ``axes``."""
-    found: list[Extent] = [0] * x.rank
+    found: list[Size] = [0] * x.rank
     for axis, value in zip(axes, values, strict=True):
         found[axis] = value
     return found

@@ -22,11 +22,11 @@ _LARGEST_FILLED = 1 << 16
 
 @dataclass(slots=True)
 class Context:
-    """Machine types, variables, and what is wrong so far; the same for all graphs of a model.
+    """Dtypes, variables, and what is wrong so far; the same for all graphs of a model.
 
     ``ports`` are the names of the model's outputs that no value has yet, ``preferred`` other
     names for tensors than their own, ``state`` the variables that a run changes, ``bounds`` the
-    largest values of symbols, ``facts`` pairs of extents that are equal where a run comes by.
+    largest values of symbols, ``facts`` pairs of dimensions that are equal where a run comes by.
     """
 
     types: Mapping[Tensor, str]
@@ -40,20 +40,20 @@ class Context:
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def value(self, emitter: Emitter, tensor: Tensor) -> str:
-        """The name of a tensor's value; constants and variables are brought in when asked for."""
+        """The name of a tensor's value; constants and variables are added on first use."""
         if tensor not in emitter.values:
             emitter.values[tensor] = self._brought(emitter, tensor)
         return emitter.values[tensor]
 
     def same(self, left: Dimension, right: Dimension) -> bool:
-        """Whether two extents are equal, by themselves or because a check says so."""
+        """Whether two dimensions are equal, by themselves or because a check says so."""
         if dimensions.equal(left, right):
             return True
         first, second = trees.text(left), trees.text(right)
         return (first, second) in self.facts or (second, first) in self.facts
 
     def learn(self, checks: Iterable[Check]) -> None:
-        """Takes what checks say of two extents as a fact."""
+        """Takes what checks say about two dimensions as a fact."""
         found = (trees.tree(check.condition) for check in checks)
         pairs = ((tree[1], tree[2]) for tree in found if isinstance(tree, list) and tree[0] == "eq")
         self.facts |= {(trees.text(left), trees.text(right)) for left, right in pairs}
@@ -108,7 +108,7 @@ class Context:
 
 def _array(tensor: Tensor, name: str) -> Array:
     dtype = np.dtype(name)
-    shape = [int(extent) for extent in tensor.shape]
+    shape = [int(size) for size in tensor.shape]
     assert tensor.value is not None, tensor.name
     if isinstance(tensor.value, tuple):
         return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
@@ -116,6 +116,6 @@ def _array(tensor: Tensor, name: str) -> Array:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
-    """The declaration of a value; extents that only a run tells are names."""
-    spelled = [extent if isinstance(extent, int) else trees.text(extent) for extent in shape]
+    """The declaration of a value; dimensions known only at run time are names."""
+    spelled = [size if isinstance(size, int) else trees.text(size) for size in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

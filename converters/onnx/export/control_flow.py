@@ -68,7 +68,7 @@ def loop(node: Loop, emitter: Emitter, context: Context, walk: Walk) -> None:
     first = ""
     if node.condition is not None and not node.post_test:
         values = dict(zip(node.carried, initial, strict=True))
-        zero = emitter.constant(0, "int64", "extent")
+        zero = emitter.constant(0, "int64", "size")
         first = _condition(node, values, zero, stacks, emitter, context, walk)
     trips = _trips(node, limits, emitter, context)
     state = updated_variables(node.body)
@@ -118,7 +118,7 @@ def _body(
     again = going
     if node.condition is not None:
         carried_on = dict(zip(node.carried, (name for name, _, _ in outputs), strict=False))
-        one = inner.constant(1, "int64", "extent")
+        one = inner.constant(1, "int64", "size")
         seen = step if node.post_test else inner.node("Add", step, one)
         again = _condition(node, carried_on, seen, stacks, inner, context, walk)
     if not inner.makes(again):
@@ -181,10 +181,10 @@ def _enter(
     if node.index is not None:
         emitter.values[node.index] = emitter.cast(step, "int64", context.types[node.index])
     for scan in node.scans:
-        # Behind the last step there is no item; what a condition says of it is not heard.
-        last = emitter.constant(len(scan.items) - 1, "int64", "extent")
-        place = emitter.node("Min", step, last)
-        emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], place, axis=0)
+        # After the last step there is no item; what a condition says about it is not heard.
+        last = emitter.constant(len(scan.items) - 1, "int64", "size")
+        position = emitter.node("Min", step, last)
+        emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], position, axis=0)
         emitter.define(emitter.values[scan.item], scan.item.shape)
 
 
@@ -195,8 +195,8 @@ def _stacked(scan: Scan, emitter: Emitter, context: Context) -> str:
 
 
 def _trips(node: Loop, limits: Sequence[int], emitter: Emitter, context: Context) -> str:
-    """How many steps there are at most; empty where nothing limits them."""
-    known = [emitter.constant(min(limits), "int64", "extent")] if limits else []
+    """How many steps there are at most; empty if nothing limits them."""
+    known = [emitter.constant(min(limits), "int64", "size")] if limits else []
     if isinstance(node.count, Tensor):
         count = context.converted(emitter, node.count, "int64")
         known.append(_single(count, node.count, emitter))
@@ -214,7 +214,7 @@ def _no_step(
         context.bind(emitter, result, value, context.types[carried], start)
     for tensor in flatten(node.results[len(initial) :]):
         shape = (0, *tensor.shape[1:])
-        if not all(isinstance(extent, int) for extent in shape):
+        if not all(isinstance(size, int) for size in shape):
             raise Inexpressible("it makes no step, and the shape of what it gives is not known")
         empty = emitter.expand(emitter.constant(0, context.types[tensor]), shape)
         context.bind(emitter, tensor, empty, context.types[tensor], start)

@@ -1,6 +1,6 @@
 """Where export puts ONNX nodes: an Emitter for the graph, and one for each body inside it.
 
-Operator names, inputs and attributes enter, the names of new values leave. What a node means, and
+Operator names, inputs and attributes in, the names of new values out. What a node means, and
 whether it is the right one, is the caller's business.
 """
 
@@ -28,12 +28,12 @@ AttributeValue: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto
 Memory: TypeAlias = "tuple[dict[Tensor, str], dict[str, tuple[str, int]], dict[str, str]]"
 
 _ARITHMETIC: Mapping[str, str] = {"add": "Add", "sub": "Sub", "mul": "Mul", "floormod": "Mod"}
-_EXTREMES: Mapping[str, str] = {"min": "Min", "max": "Max"}
+_MIN_MAX: Mapping[str, str] = {"min": "Min", "max": "Max"}
 _CONDITIONS: Mapping[str, str] = {
     "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
     "and": "And", "or": "Or",
 }  # fmt: skip
-_FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_EXTREMES, **_CONDITIONS}
+_FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_MIN_MAX, **_CONDITIONS}
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Emitter:
         self.values: dict[Tensor, str] = {} if outer is None else dict(outer.values)
         self.updated: dict[Tensor, str] = {} if outer is None else dict(outer.updated)
         self.symbols: dict[str, tuple[str, int]] = {} if outer is None else dict(outer.symbols)
-        self._extents: dict[str, str] = {} if outer is None else dict(outer._extents)
+        self._sizes: dict[str, str] = {} if outer is None else dict(outer._sizes)
         self.bound: set[str] = set()
         self.hint: str = "value" if outer is None else outer.hint
 
@@ -108,19 +108,19 @@ class Emitter:
         same = len(before) == len(after)
         if same and all(dimensions.equal(*pair) for pair in zip(before, after, strict=True)):
             return name
-        static = [extent for extent in after if isinstance(extent, int)]
+        static = [size for size in after if isinstance(size, int)]
         if len(static) == len(after) - 1 and 0 not in static:
-            inferred = [extent if isinstance(extent, int) else -1 for extent in after]
+            inferred = [size if isinstance(size, int) else -1 for size in after]
             return self.node("Reshape", name, self.integers(inferred))
         zero = 1 if 0 in static or len(static) < len(after) else None
         return self.node("Reshape", name, self.shape(after), allowzero=zero)
 
     def unsqueeze(self, name: str, axes: Sequence[int]) -> str:
-        """Dimensions of extent 1 put in, at places that count in the result."""
+        """Dimensions of size 1 put in, at positions that count in the result."""
         return self.node("Unsqueeze", name, self.integers(axes)) if axes else name
 
     def squeeze(self, name: str, axes: Sequence[int]) -> str:
-        """Dimensions of extent 1 taken away."""
+        """Dimensions of size 1 taken away."""
         return self.node("Squeeze", name, self.integers(axes)) if axes else name
 
     def slice(
@@ -145,31 +145,31 @@ class Emitter:
         return self.node("Expand", name, self.shape(shape))
 
     def shape(self, shape: Sequence[Dimension]) -> str:
-        """Extents as a vector of int64: a constant, or computed from the shapes of values."""
-        if all(isinstance(extent, int) for extent in shape):
+        """Dimensions as a vector of int64: a constant, or computed from the shapes of values."""
+        if all(isinstance(size, int) for size in shape):
             return self.constant(np.array(shape, np.int64), "int64", "shape")
-        parts = [self.unsqueeze(self.extent(extent), [0]) for extent in shape]
+        parts = [self.unsqueeze(self.dimension(size), [0]) for size in shape]
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
-    def extent(self, extent: Dimension) -> str:
-        """An extent as an int64 of rank 0."""
-        return self._tree(trees.tree(extent))
+    def dimension(self, size: Dimension) -> str:
+        """A dimension as an int64 of rank 0."""
+        return self._tree(trees.tree(size))
 
     def rename(self, old: str, new: str, start: int) -> None:
         """Gives a value of the nodes from number ``start`` on another name."""
         for node in self.nodes[start:]:
             for names in (node.input, node.output):
-                for place, name in enumerate(names):
+                for position, name in enumerate(names):
                     if name == old:
-                        names[place] = new
+                        names[position] = new
 
     def memory(self) -> Memory:
         """What is known now, for :meth:`recall`."""
-        return dict(self.values), dict(self.symbols), dict(self._extents)
+        return dict(self.values), dict(self.symbols), dict(self._sizes)
 
     def recall(self, memory: Memory) -> None:
         """Knows what was known then, and nothing else."""
-        self.values, self.symbols, self._extents = memory
+        self.values, self.symbols, self._sizes = memory
 
     def makes(self, name: str, start: int = 0) -> bool:
         """Whether a node from number ``start`` on makes a value."""
@@ -180,19 +180,19 @@ class Emitter:
         return any(node.op_type == operator for node in self.nodes[start:])
 
     def define(self, name: str, shape: Sequence[Dimension]) -> None:
-        """Tells that a value has a shape; the symbols in it can be read off the value."""
-        for axis, extent in enumerate(shape):
-            tree = trees.tree(extent)
+        """Records the shape of a value; the symbols in it can be read off the value."""
+        for axis, size in enumerate(shape):
+            tree = trees.tree(size)
             if isinstance(tree, str):
                 self.symbols.setdefault(tree, (name, axis))
 
     def _tree(self, tree: Tree) -> str:
         if isinstance(tree, (bool, int)):
-            return self.constant(tree, "bool" if isinstance(tree, bool) else "int64", "extent")
+            return self.constant(tree, "bool" if isinstance(tree, bool) else "int64", "size")
         key = repr(tree)
-        if key not in self._extents:
-            self._extents[key] = self._computed(tree)
-        return self._extents[key]
+        if key not in self._sizes:
+            self._sizes[key] = self._computed(tree)
+        return self._sizes[key]
 
     def _computed(self, tree: Tree) -> str:
         match tree:
@@ -213,4 +213,4 @@ class Emitter:
                 return self.node("Not", self._tree(["eq", left, right]))
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
-        raise Inexpressible(f"the extent {trees.text(tree)} cannot be computed from shapes")
+        raise Inexpressible(f"the dimension {trees.text(tree)} cannot be computed from shapes")

@@ -106,8 +106,8 @@ def _power_of_even(base: int, exponent: Spread, frame: Frame) -> Spread:
     table = frame.emitter.constant(np.stack([constant(n, dtype) for n in numbers]), str(dtype))
     least, most, one = (frame.emitter.constant(n, str(dtype)) for n in (-1, bits, 1))
     inside = frame.emitter.node("Max", frame.emitter.node("Min", exponent.name, most), least)
-    place = frame.emitter.node("Add", inside, one)
-    return over(frame.emitter.node("Gather", table, place, axis=0), [exponent])
+    position = frame.emitter.node("Add", inside, one)
+    return over(frame.emitter.node("Gather", table, position, axis=0), [exponent])
 
 
 def _single_int(scalar: Scalar, frame: Frame) -> int | None:
@@ -124,15 +124,15 @@ def _single_int(scalar: Scalar, frame: Frame) -> int | None:
 def _index(name: str, frame: Frame) -> Spread:
     """The numbers of the steps of a loop, along its dimension."""
     emitter, order = frame.emitter, frame.order
-    behind = len(order) - 1 - order.index(name)
-    extent, dtype = frame.extent(name), frame.dtypes["int"]
-    if isinstance(extent, int):
-        numbers = np.arange(extent).reshape(-1, *[1] * behind)
-        return Spread(emitter.constant(numbers, dtype, "range"), behind + 1, frozenset([name]))
-    ends = (emitter.constant(0, "int64"), emitter.extent(extent), emitter.constant(1, "int64"))
+    after = len(order) - 1 - order.index(name)
+    size, dtype = frame.extent(name), frame.dtypes["int"]
+    if isinstance(size, int):
+        numbers = np.arange(size).reshape(-1, *[1] * after)
+        return Spread(emitter.constant(numbers, dtype, "range"), after + 1, frozenset([name]))
+    ends = (emitter.constant(0, "int64"), emitter.dimension(size), emitter.constant(1, "int64"))
     numbers_ = emitter.cast(emitter.node("Range", *ends), "int64", dtype)
     return Spread(
-        emitter.unsqueeze(numbers_, list(range(1, behind + 1))), behind + 1, frozenset([name])
+        emitter.unsqueeze(numbers_, list(range(1, after + 1))), after + 1, frozenset([name])
     )
 
 
@@ -145,16 +145,16 @@ def _lookup(items: Sequence[Scalar], index: Scalar, frame: Frame) -> Spread:
     dtype = frame.dtypes[items[0].type]
     numbers = [constant(static(item), np.dtype(dtype)) for item in items]
     table = frame.emitter.constant(np.stack(numbers), dtype)
-    place = evaluate(index, frame)
-    return over(frame.emitter.node("Gather", table, place.name, axis=0), [place])
+    position = evaluate(index, frame)
+    return over(frame.emitter.node("Gather", table, position.name, axis=0), [position])
 
 
 def number(scalar: Constant, dtypes: Mapping[ScalarType, str], emitter: Emitter) -> str:
-    """A number, or an extent that is computed from shapes."""
+    """A number, or a dimension that is computed from shapes."""
     dtype = dtypes[scalar.type]
     if _is_number(scalar.value):
         return emitter.constant(constant(static(scalar), np.dtype(dtype)), dtype)
-    return emitter.cast(emitter.extent(scalar.value), "int64", dtype)
+    return emitter.cast(emitter.dimension(scalar.value), "int64", dtype)
 
 
 def _is_number(value: object) -> bool:

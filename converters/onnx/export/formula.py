@@ -1,6 +1,6 @@
 """Formulas written out in ONNX's element-wise operators, gathers and reductions.
 
-Sayable is a statement whose stores write each element once, by plain loop indices, or accumulate
+A statement is expressible if its stores write an element once, by plain loop indices, or accumulate
 over the other loops. Its loops become the dimensions of values; where a step is skipped, what was
 there before stays. Everything else raises Inexpressible: what reads what it writes needs an order
 of steps, and ONNX has none outside of loops.
@@ -92,12 +92,12 @@ def _stored(store: Store, fills: Mapping[Tensor, Constant], frame: Frame) -> str
         return _accumulated(store, value, steps, written, rest, fill, frame)
     if any(not dimensions.equal(frame.extent(name), 1) for name in rest):
         raise Inexpressible("its formula writes elements more than once")
-    placed = _placed(value, written, store.tensor, rest, frame)
+    reordered = _reordered(value, written, store.tensor, rest, frame)
     if steps is None:
-        return placed
-    made = _placed(steps, written, store.tensor, rest, frame)
+        return reordered
+    made = _reordered(steps, written, store.tensor, rest, frame)
     before = _before(store.tensor, fill, frame)
-    return scalars.select(made, placed, before, store.tensor.type, frame.emitter)
+    return scalars.select(made, reordered, before, store.tensor.type, frame.emitter)
 
 
 def _before(tensor: Tensor, fill: Constant, frame: Frame) -> str:
@@ -149,7 +149,7 @@ def _accumulated(
             # What is read of one tensor alone has no more elements than that, or was checked.
             frame.check_size([name for name in frame.order if name in value.loops])
         value = _reduced(operator, value, dtype, rest, frame)
-    total = _placed(value, written, store.tensor, rest, frame)
+    total = _reordered(value, written, store.tensor, rest, frame)
     if store.tensor not in frame.made and constant(static(fill), np.dtype(dtype)) == neutral:
         return total
     before = _before(store.tensor, fill, frame)
@@ -179,20 +179,20 @@ def _reduced(operator: str, value: Spread, dtype: str, rest: Sequence[str], fram
 
 
 def _written_loops(store: Store, frame: Frame) -> list[str | None]:
-    """The loop that runs along each dimension of the tensor, None along one of extent 1."""
+    """The loop that runs along each dimension of the tensor, None along one of size 1."""
     found: list[str | None] = []
-    for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
+    for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
         match subscript:
             case Subscript(Index(name), False) if name not in found:
                 found.append(name)
-            case Subscript(Constant(_, 0), False) if dimensions.equal(extent, 1):
+            case Subscript(Constant(_, 0), False) if dimensions.equal(size, 1):
                 found.append(None)
             case _:
                 raise Inexpressible("its formula writes elements at computed positions")
     return found
 
 
-def _placed(
+def _reordered(
     value: Spread,
     written: Sequence[str | None],
     tensor: Tensor,

@@ -22,7 +22,7 @@ _LARGEST = 1 << 24
 class Spread:
     """A value over the loops of a statement: its dimensions are the last ``rank`` of them.
 
-    It has extent 1 along loops that are not in ``loops``, and may be broadcast along them.
+    It has size 1 along loops that are not in ``loops``, and may be broadcast along them.
     """
 
     name: str
@@ -106,6 +106,6 @@ class Frame:
         There are ``each`` elements for each step of the loops.
         """
         bounds = self.context.bounds
-        count = each * prod(dimensions.limits(extent, bounds)[1] for extent in self.extents(loops))
+        count = each * prod(dimensions.limits(size, bounds)[1] for size in self.extents(loops))
         if count > _LARGEST:
             raise Inexpressible(f"its formula would need a tensor of {count} elements on the way")

@@ -55,8 +55,8 @@ class Invocation(Arguments):
         if not all(isinstance(value, int) for value in values):
             raise Inexpressible(f"its attribute '{name}' is known at run time only")
 
-    def extents(self, name: str) -> list[Dimension]:
-        """A pack of integers, some of which may be extents that only a run tells."""
+    def sizes(self, name: str) -> list[Dimension]:
+        """A pack of integers, some of which may be dimensions known only at run time."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)
         return list(value)
@@ -71,7 +71,7 @@ class Invocation(Arguments):
         return self.number(name) % self.tensor(0).rank
 
     def own_dtype(self, operand: int) -> str:
-        """The machine type of an operand, for those that keep it."""
+        """The dtype of an operand, for those that keep it."""
         return self.types[self.tensor(operand)]
 
     def value(self, operand: int) -> str:
@@ -81,7 +81,7 @@ class Invocation(Arguments):
         return found
 
     def positions(self, operand: int) -> str:
-        """The value of an operand that tells positions, as int64."""
+        """The value of an operand that holds positions, as int64."""
         return self.emitter.cast(self.value(operand), self.own_dtype(operand), "int64")
 
     def pack(self, operand: int) -> tuple[str, ...]:

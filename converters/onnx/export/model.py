@@ -3,7 +3,7 @@
 Each operation becomes what the table says; where it has no entry or declines, a composite is
 opened, and a formula is written out. Nothing is computed, and nothing is written to disk.
 
-ONNX does not say what becomes of NaN where elements are ordered (minima, maxima, the greatest k,
+ONNX does not say what becomes of NaN where elements are ordered (minima, maxima, the largest k,
 boxes by score), nor which of several updates of one element counts; there the runtime decides.
 """
 
@@ -31,7 +31,7 @@ OPSET = 21
 """The version of ONNX's operators: the newest of which a runtime of 2024 knows all."""
 
 IR_VERSION = 10
-"""The version of the file format that came with it."""
+"""The version of the file format of that opset."""
 
 STATE_KEY = "nnef.state"
 """Metadata of a model with state: JSON, from the name of each input to that of its output."""
@@ -49,13 +49,13 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
 
     Inputs and outputs keep their names, the items of a pack get theirs with a number
     (``xs:1``), variables are initializers under their full names, symbols are ``dim_param``.
-    Values have the machine types of the graph; what is computed in a wider type (float16, int8 …,
+    Values have the dtypes of the graph; what is computed in a wider type (float16, int8 …,
     design law 11) is cast and cast back. A variable that the graph updates is an input with the
     old value, which has the initial one as a default, and its new value is a further output with
-    ``.updated`` behind the name; ``metadata_props`` pairs them. Checks of extents, which ONNX
+    ``.updated`` after the name; ``metadata_props`` pairs them. Checks of dimensions, which ONNX
     cannot say, are left out.
 
-    Raises NnefError, which lists every operation that cannot be exported, with its place and the
+    Raises NnefError, which lists every operation that cannot be exported, with its location and the
     reason; and for variables that are missing or do not fit.
     """
     types = graph.machine_types or assign(graph)
@@ -112,7 +112,7 @@ def _input(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onn
 def _output(
     context: Context, emitter: Emitter, tensor: Tensor, value: str, name: str
 ) -> onnx.ValueInfoProto:
-    """The declaration of an output, which a node of its own makes where no other did."""
+    """The declaration of an output, which its own node makes where no other did."""
     if value != name:
         emitter.nodes.append(onnx.helper.make_node("Identity", [value], [name]))
     return value_info(name, context.types[tensor], tensor.shape)

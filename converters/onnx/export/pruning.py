@@ -1,4 +1,4 @@
-"""Nodes of which nobody reads a result, taken away: operator functions leave some behind."""
+"""Removal of nodes whose results are not read: operator functions emit some of those."""
 
 from __future__ import annotations
 

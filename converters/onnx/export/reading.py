@@ -1,4 +1,4 @@
-"""Elements of tensors at positions that loops and data decide, all of them at once.
+"""Elements of tensors at positions from loops and data, all of them at once.
 
 Dimensions whose positions have a loop in common are gathered together, each other one by itself; a
 dimension that one loop goes through is there already.
@@ -19,7 +19,7 @@ Evaluate: TypeAlias = Callable[[Scalar, Frame], Spread]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """The positions along a dimension of a tensor, and the loops that decide them."""
 
     axis: int
@@ -34,35 +34,35 @@ def read(
     Where a guard holds a step back, the element is any one of the tensor.
     """
     plain = _plain(tensor, subscripts, frame)
-    places = [
-        _Place(axis, _position(subscript, tensor.shape[axis], frame, evaluate))
+    positions = [
+        _Position(axis, _position(subscript, tensor.shape[axis], frame, evaluate))
         for axis, subscript in enumerate(subscripts)
         if plain[axis] is None
     ]
-    used = {loop for place in places for loop in place.index.loops}
+    used = {loop for position in positions for loop in position.index.loops}
     doubled = {loop for loop in plain if loop is not None and loop in used}
     for axis, loop in enumerate(plain):
         if loop in doubled:
-            places.append(_Place(axis, _wide(evaluate(subscripts[axis].index, frame), frame)))
+            positions.append(_Position(axis, _wide(evaluate(subscripts[axis].index, frame), frame)))
     labels: list[str | int] = [
         axis if loop is None or loop in doubled else loop for axis, loop in enumerate(plain)
     ]
     value = frame.value(tensor)
-    for group in _groups(places):
+    for group in _groups(positions):
         value, labels = _gathered(value, labels, group, frame)
     loops = [str(each) for each in labels]
-    if places:
+    if positions:
         frame.check_size(loops)
     return frame.along(value, loops)
 
 
 def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> list[str | None]:
-    """The loop that goes through each dimension, None where another position is read."""
+    """The loop that goes through each dimension, None if another position is read."""
     found: list[str | None] = []
-    for subscript, extent in zip(subscripts, tensor.shape, strict=True):
+    for subscript, size in zip(subscripts, tensor.shape, strict=True):
         match subscript:
             case Subscript(Index(name), below=None) if name not in found and frame.context.same(
-                frame.extent(name), extent
+                frame.extent(name), size
             ):
                 found.append(name)
             case _:
@@ -70,14 +70,14 @@ def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> lis
     return found
 
 
-def _position(subscript: Subscript, extent: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
-    """A position within [0, extent), remapped where the subscript says so, else clipped."""
+def _position(subscript: Subscript, length: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
+    """A position within [0, size), remapped where the subscript says so, else clipped."""
     if subscript.index == Constant("int", 0):
         return single(frame.emitter.constant(0, "int64"))
     emitter, dtype = frame.emitter, frame.dtypes["int"]
     index = evaluate(subscript.index, frame)
     zero = single(emitter.constant(0, dtype))
-    size = single(emitter.cast(emitter.extent(extent), "int64", dtype))
+    size = single(emitter.cast(emitter.dimension(length), "int64", dtype))
     last = frame.node("Sub", size, single(emitter.constant(1, dtype)))
     if subscript.below is not None and subscript.above is not None:
         below = evaluate(subscript.below, frame)
@@ -92,24 +92,24 @@ def _wide(index: Spread, frame: Frame) -> Spread:
     return Spread(name, index.rank, index.loops)
 
 
-def _groups(places: Sequence[_Place]) -> list[list[_Place]]:
-    """Places that share loops, together."""
-    groups: list[list[_Place]] = []
-    for place in places:
-        near = [g for g in groups if any(place.index.loops & each.index.loops for each in g)]
+def _groups(positions: Sequence[_Position]) -> list[list[_Position]]:
+    """Positions that share loops, together."""
+    groups: list[list[_Position]] = []
+    for position in positions:
+        near = [g for g in groups if any(position.index.loops & each.index.loops for each in g)]
         groups = [group for group in groups if group not in near]
-        groups.append([*(each for group in near for each in group), place])
+        groups.append([*(each for group in near for each in group), position])
     return groups
 
 
 def _gathered(
-    value: str, labels: Sequence[str | int], group: Sequence[_Place], frame: Frame
+    value: str, labels: Sequence[str | int], group: Sequence[_Position], frame: Frame
 ) -> tuple[str, list[str | int]]:
     """A value with dimensions of the tensor replaced by the loops that decide their positions."""
     emitter = frame.emitter
-    decided = {loop for place in group for loop in place.index.loops}
+    decided = {loop for position in group for loop in position.index.loops}
     loops = [loop for loop in frame.order if loop in decided]
-    taken = [labels.index(place.axis) for place in group]
+    taken = [labels.index(position.axis) for position in group]
     rest = [label for number, label in enumerate(labels) if number not in taken]
     if len(group) == 1:
         index = frame.compact(group[0].index, loops)
@@ -117,7 +117,7 @@ def _gathered(
         return made, [*labels[: taken[0]], *loops, *labels[taken[0] + 1 :]]
     order = [*taken, *(number for number in range(len(labels)) if number not in taken)]
     indices = [
-        emitter.unsqueeze(frame.compact(place.index, loops), [len(loops)]) for place in group
+        emitter.unsqueeze(frame.compact(position.index, loops), [len(loops)]) for position in group
     ]
     index = emitter.node("Concat", *indices, axis=len(loops))
     frame.check_size(loops, len(group))

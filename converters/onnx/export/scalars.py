@@ -42,7 +42,7 @@ def unary(function: str, operand: str, dtype: str, emitter: Emitter) -> str:
 def binary(
     function: str, left: str, right: str, dtype: str, emitter: Emitter, *, nonzero: bool = False
 ) -> str:
-    """A function of two values; ``nonzero`` tells that the second is neither 0 nor -1."""
+    """A function of two values; ``nonzero`` says that the second is neither 0 nor -1."""
     if function in _DIVISIONS:
         return _divided(function, left, right, dtype, emitter, nonzero)
     match function:
@@ -66,13 +66,13 @@ def select(condition: str, consequent: str, alternative: str, type: str, emitter
 
 
 def cast(operand: str, source: str, target: str, emitter: Emitter) -> str:
-    """Conversion; reals saturate to int and what is no number becomes 0, which ONNX leaves open."""
+    """Conversion; reals saturate to int and NaN becomes 0, which ONNX leaves open."""
     if source.startswith("float") and target.startswith("int"):
         limits = np.iinfo(target)
         zero = emitter.constant(0, source)
         known = emitter.node("Equal", operand, operand)
         number = emitter.node("Where", known, operand, zero)
-        # The upper limit itself is no floating-point number.
+        # The upper limit itself is not a floating-point number.
         above = emitter.constant(float(limits.max), source)
         beyond = emitter.node("GreaterOrEqual", number, above)
         below = emitter.constant(float(limits.min), source)

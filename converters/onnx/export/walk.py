@@ -62,7 +62,7 @@ def _known_name(operation: Operation) -> str:
 
 
 def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
-    """The table's word first, then the body; of both reasons to refuse the table's is told."""
+    """The table's function first, then the body; if both fail, the table's reason is reported."""
     rule = rules().get(_known_name(operation))
     start = len(emitter.nodes)
     reason: Inexpressible | None = None

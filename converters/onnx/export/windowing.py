@@ -1,6 +1,6 @@
 """Windows over dimensions: what strides, dilations and paddings of the draft are to ONNX.
 
-An invocation of a convolution or pooling and extents enter, numbers leave. No node is made here
+An invocation of a convolution or pooling and dimensions in, numbers out. No node is made here
 but those that bring the dimensions of a pooling into ONNX's order, and back.
 """
 
@@ -28,7 +28,7 @@ class Windows:
 
     @property
     def pads(self) -> list[int]:
-        """As ONNX takes them: all in front, then all behind; what is negative is cropped."""
+        """As ONNX takes them: all in front, then all after; what is negative is cropped."""
         return [max(0, count) for count in (*self.before, *self.after)]
 
     @property
@@ -38,14 +38,14 @@ class Windows:
 
     def cropped(self, emitter: Emitter, value: str, axes: Sequence[int]) -> str:
         """A value without the elements that negative padding takes away."""
-        places = [
+        positions = [
             (axis, max(0, -before), -max(0, -after) or 1 << 62)
             for axis, before, after in zip(axes, self.before, self.after, strict=True)
             if before < 0 or after < 0
         ]
-        if not places:
+        if not positions:
             return value
-        return emitter.slice(value, *(list(column) for column in zip(*places, strict=True)))
+        return emitter.slice(value, *(list(column) for column in zip(*positions, strict=True)))
 
 
 def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence[int]) -> Windows:
@@ -59,8 +59,8 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
     if invocation.attribute("ceil_mode"):
         spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
         after = [
-            _rounded_up(count, lead, step, span, extent)
-            for count, lead, step, span, extent in zip(
+            _rounded_up(count, lead, step, span, length)
+            for count, lead, step, span, length in zip(
                 after, before, stride, spans, inputs, strict=True
             )
         ]
@@ -74,23 +74,23 @@ def paddings(invocation: Invocation) -> tuple[list[int], list[int]]:
         for name in ("offset", "paddings")
     )
     if len(before) + len(totals) < 2 * len(invocation.using("paddings")):
-        raise Inexpressible("its padding depends on extents that are known at run time only")
+        raise Inexpressible("its padding depends on dimensions that are known at run time only")
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 
-def _rounded_up(count: int, lead: int, step: int, span: int, extent: Dimension) -> int:
-    if not isinstance(extent, int):
+def _rounded_up(count: int, lead: int, step: int, span: int, size: Dimension) -> int:
+    if not isinstance(size, int):
         return count + step - 1
-    rest = (extent + lead + count - span) % step
+    rest = (size + lead + count - span) % step
     return count + (step - rest) % step
 
 
 @dataclass(frozen=True, slots=True)
 class Spatial:
-    """A value whose dimensions of interest stand last, behind two others.
+    """A value whose dimensions of interest stand last, after two others.
 
-    ``order`` are the dimensions as they stand now. Where there are not two others, these are one
-    dimension and one of extent 1; ``filling`` are more of extent 1, in front of the last ones.
+    ``order`` are the dimensions as they stand now. If there are not two others, these are one
+    dimension and one of size 1; ``filling`` are more of size 1, before the last ones.
     """
 
     value: str

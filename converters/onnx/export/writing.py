@@ -1,6 +1,6 @@
 """An exported model to a file, whole or not at all, and without a second copy of its weights.
 
-What Protobuf cannot hold, more than 2 GiB, goes into a file of its own beside the model.
+What Protobuf cannot hold, more than 2 GiB, goes into its own file beside the model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT = 2**31 - 1
 """As many bytes as a file of Protobuf can have."""
 
 _ALIGNMENT = 4096
-"""Tensors in a file of their own begin at multiples of this, so that they can be mapped."""
+"""Tensors in their own file begin at multiples of this, so that they can be mapped."""
 
 Piece: TypeAlias = "bytes | memoryview"
 
@@ -73,26 +73,26 @@ def write(exported: Exported, path: str | os.PathLike[str], *, limit: int = LIMI
 
 
 def _located(exported: Exported, file: str) -> onnx.ModelProto:
-    """The model with places in a file for its variables."""
+    """The model with offsets in a file for its variables."""
     model = onnx.ModelProto()
     model.CopyFrom(exported.model)
-    places = _places(exported.arrays)
+    positions = _offsets(exported.arrays)
     for tensor in model.graph.initializer:
-        if tensor.name in places:
+        if tensor.name in positions:
             tensor.data_location = onnx.TensorProto.EXTERNAL
             size = exported.arrays[tensor.name].nbytes
-            entries = {"location": file, "offset": places[tensor.name], "length": size}
+            entries = {"location": file, "offset": positions[tensor.name], "length": size}
             for key, value in entries.items():
                 tensor.external_data.add(key=key, value=str(value))
     return model
 
 
-def _places(arrays: Mapping[str, Array]) -> dict[str, int]:
-    places, end = dict[str, int](), 0
+def _offsets(arrays: Mapping[str, Array]) -> dict[str, int]:
+    positions, end = dict[str, int](), 0
     for name, array in arrays.items():
-        places[name] = end
+        positions[name] = end
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-    return places
+    return positions
 
 
 def _aligned(arrays: Mapping[str, Array]) -> Iterator[Piece]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, array, maximum, minimum, numbers, product
+from tvm_nnef.converters.common.symbolic import Size, array, maximum, minimum, numbers, product
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.decided import decided_shape
+from tvm_nnef.converters.onnx.data_dependent_shapes import decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -27,80 +27,78 @@ def slice_1(node: Node, builder: Builder) -> Tensor:
 def slice_10(node: Node, builder: Builder) -> Tensor:
     """A box cut out, given by inputs; those that arrive at run time need the result's shape."""
     x = node.input(0)
-    starts, ends, axes, steps = (node.extents(position) for position in (1, 2, 3, 4))
+    starts, ends, axes, steps = (node.sizes(position) for position in (1, 2, 3, 4))
     arrives = any(
-        node.optional(position) is not None and node.extents(position) is None
+        node.optional(position) is not None and node.sizes(position) is None
         for position in (1, 2, 3, 4)
     )
     if arrives or starts is None or ends is None:
         return _slice_at(node, builder)
     whole = list(range(len(starts)))
-    places = whole if axes is None else numbers(axes)
-    return _sliced(x, starts, ends, places, numbers(steps or [1] * len(starts)), builder)
+    positions = whole if axes is None else numbers(axes)
+    return _sliced(x, starts, ends, positions, numbers(steps or [1] * len(starts)), builder)
 
 
 def _sliced(
     x: Tensor,
-    starts: Sequence[Extent],
-    ends: Sequence[Extent],
+    starts: Sequence[Size],
+    ends: Sequence[Size],
     axes: Sequence[int],
     steps: Sequence[int],
     builder: Builder,
 ) -> Tensor:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=False):
-        extent = x.shape[axis]
-        if isinstance(start, int) and isinstance(end, int) and isinstance(extent, int):
-            found = _positions(extent, start, end, step)
+        size = x.shape[axis]
+        if isinstance(start, int) and isinstance(end, int) and isinstance(size, int):
+            found = _positions(size, start, end, step)
             x = builder.slice(x, axis, found.start, found.stop, found.step)
         else:
             x = _cut(x, axis, start, end, step, builder)
     return x
 
 
-def _positions(extent: int, start: int, end: int, step: int) -> range:
+def _positions(size: int, start: int, end: int, step: int) -> range:
     """The positions of a part, as ONNX clamps its bounds.
 
     Unlike Python it takes a backward part that starts before the first element for one that starts
     there.
     """
-    if step < 0 and extent and start + extent < 0:
+    if step < 0 and size and start + size < 0:
         start = 0
-    return range(extent)[slice(start, end, step)] or range(0, 0)
+    return range(size)[slice(start, end, step)] or range(0, 0)
 
 
-def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
+def _cut(x: Tensor, axis: int, start: Size, end: Size, step: int, builder: Builder) -> Tensor:
     """A part of a dimension, where the dimension, start or end is dynamic."""
-    extent = x.shape[axis]
-    begin, stop = _from_front(start, extent), _from_front(end, extent)
+    size = x.shape[axis]
+    begin, stop = _from_front(start, size), _from_front(end, size)
     if step < 0:
-        begin = minimum(maximum(begin, 0), extent - 1)
+        begin = minimum(maximum(begin, 0), size - 1)
         return _turned(x, axis, begin, maximum(stop, -1), step, builder)
-    begin, stop = (minimum(maximum(position, 0), extent) for position in (begin, stop))
-    if begin != 0 and stop is not extent:
+    begin, stop = (minimum(maximum(position, 0), size) for position in (begin, stop))
+    if begin != 0 and stop is not size:
         stop = maximum(stop, begin)
     return builder.slice(x, axis, begin, stop, step)
 
 
-def _from_front(position: Extent, extent: Extent) -> Extent:
+def _from_front(position: Size, size: Size) -> Size:
     """A bound of a part, counted from the end if it is negative.
 
     Whether a dynamic position is negative may be known only at run time.
     """
     if isinstance(position, int):
-        return extent if position >= HUGE else position + extent if position < 0 else position
-    return position + extent * minimum(maximum(-position, 0), 1)
+        return size if position >= HUGE else position + size if position < 0 else position
+    return position + size * minimum(maximum(-position, 0), 1)
 
 
-def _turned(
-    x: Tensor, axis: int, begin: Extent, stop: Extent, step: int, builder: Builder
-) -> Tensor:
+def _turned(x: Tensor, axis: int, begin: Size, stop: Size, step: int, builder: Builder) -> Tensor:
     """A part of a dimension backwards from ``begin`` on; ``stop`` may be -1, beyond the front."""
-    starts: list[Extent] = [0] * x.rank
+    starts: list[Size] = [0] * x.rank
     steps = [1] * x.rank
     starts[axis], steps[axis] = maximum(begin, 0), step
     shape = list(x.shape)
     shape[axis] = maximum(-((stop - begin) // -step), 0)
-    start = Tensor("int64", (x.rank,), extents=array(starts))
+    start = Tensor("int64", (x.rank,), sizes=array(starts))
     return builder.call(
         "extra.slice_at", x, start, builder.constant(np.array(steps)), as_shape=shape, shape=shape
     )
@@ -127,8 +125,8 @@ def _slice_at(node: Node, builder: Builder) -> Tensor:
 
 def _only_where(
     counts: Tensor, x: Tensor, axes: Tensor | None, node: Node, builder: Builder
-) -> tuple[Extent, ...]:
-    """The shape that data decide, in the dimensions that they decide on."""
+) -> tuple[Size, ...]:
+    """The data-dependent shape, in the dimensions that they decide on."""
     number = node.input(1).size
     chosen = list(range(number)) if axes is None else None
     if axes is not None and axes.value is not None:
@@ -186,7 +184,7 @@ def _padded(
     method = _PAD_METHODS[node.text("mode", "constant")]
     before, after = pads[: x.rank], pads[x.rank :]
     shape = tuple(
-        front + extent + back for front, extent, back in zip(before, x.shape, after, strict=True)
+        front + size + back for front, size, back in zip(before, x.shape, after, strict=True)
     )
     axes = [axis for axis in range(x.rank) if before[axis] or after[axis]]
     if not axes:
@@ -210,10 +208,10 @@ def _padded(
 
 
 def _far(x: Tensor, pads: Sequence[int], method: str) -> bool:
-    extents = (*x.shape, *x.shape)
+    sizes = (*x.shape, *x.shape)
     return method == "REFLECT" and any(
-        not isinstance(extent, int) or count >= extent
-        for count, extent in zip(pads, extents, strict=True)
+        not isinstance(size, int) or count >= size
+        for count, size in zip(pads, sizes, strict=True)
         if count
     )
 
@@ -225,10 +223,10 @@ def _pad_at(node: Node, x: Tensor, value: Tensor | None, builder: Builder) -> Te
     if axes is not None:
         front, back = (at_axes(each, axes, x.rank, 0, builder) for each in (front, back))
     if shape is None:
-        extents = builder.cast(
+        sizes = builder.cast(
             builder.call("layout.shape", x, as_type="int64", as_shape=(x.rank,)), front.dtype
         )
-        total = builder.binary("math.add", builder.binary("math.add", front, back), extents)
+        total = builder.binary("math.add", builder.binary("math.add", front, back), sizes)
         shape = decided_shape(node, total, builder)
     method = _PAD_METHODS[node.text("mode", "constant")]
     return builder.call("extra.pad_at", x, front, value, as_shape=shape, shape=shape, method=method)

@@ -13,13 +13,13 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import decided, extent_of
-from tvm_nnef.converters.common.symbolic import Extent, Shape, number
+from tvm_nnef.converters.common.data_dependent import decided, size_of
+from tvm_nnef.converters.common.symbolic import Shape, Size, number
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Mismatch
 from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.unsupported import Mismatch
 from tvm_nnef.diagnostics import Diagnostic
 
 
@@ -67,12 +67,12 @@ def _impossible(
     """A branch that is an error in the run, with outputs like those of the other branch."""
     inner = Builder(builder)
     one = inner.call("math.iden", inner.constant(np.ones(1, bool)))
-    places = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
+    positions = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
     message = f"the branch that is taken is wrong for these input shapes: {problem.message}"
     outputs = []
     for each in likely:
         zeros = inner.full(_zero(each.dtype), each.shape, each.dtype)
-        outputs.append(inner.call("extra.impossible", zeros, places, message=message))
+        outputs.append(inner.call("extra.impossible", zeros, positions, message=message))
     return inner, outputs
 
 
@@ -106,7 +106,7 @@ def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> tuple[Builder
 
 def own(tensor: Tensor, builder: Builder) -> Tensor:
     """A tensor that a block may yield: one that it makes, or a copy of a constant."""
-    known = tensor.value is not None or tensor.extents is not None
+    known = tensor.value is not None or tensor.sizes is not None
     return builder.call("math.iden", tensor) if known else tensor
 
 
@@ -125,7 +125,7 @@ def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         count = None
     state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
     body = node.attributes["body"]
-    steps = None if count is None else node.extents(0)
+    steps = None if count is None else node.sizes(0)
     if steps:
         always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
         if always and _always_true(body, node.proto.input[1]):
@@ -134,7 +134,7 @@ def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
 
 
 def _always_true(body: onnx.GraphProto, first: str) -> bool:
-    """Whether a body's condition is what came in, what was ``first`` there, or constantly true."""
+    """Whether a body's condition is its input, what was ``first`` there, or constantly true."""
     nodes = {name: each for each in body.node for name in each.output}
     name = body.output[0].name
     while name in nodes and nodes[name].op_type in ("Identity", "Cast"):
@@ -151,7 +151,7 @@ def _always_true(body: onnx.GraphProto, first: str) -> bool:
 
 
 def _counted(
-    node: Node, steps: Extent, state: Sequence[Tensor], builder: Builder
+    node: Node, steps: Size, state: Sequence[Tensor], builder: Builder
 ) -> Sequence[Tensor]:
     """A loop of known length; unrolled where it changes the shapes of what it carries."""
     body = node.attributes["body"]
@@ -218,7 +218,7 @@ def _open(
     state: Sequence[Tensor],
     builder: Builder,
 ) -> list[Tensor]:
-    """A loop whose length data decide; what it gives in each step is gathered in a tensor.
+    """A loop of data-dependent length; its results of each step are gathered in a tensor.
 
     How long that is the model declares, or the steps are counted, up to a bound.
     """
@@ -282,8 +282,8 @@ def _cut(
     found = list(finals)
     for position, buffer in enumerate(buffers, len(finals)):
         if node.known_shape(position) is None:
-            extent = extent_of(steps, node.bound(0, position), builder)
-            buffer = builder.slice(buffer, 0, 0, extent)
+            size = size_of(steps, node.bound(0, position), builder)
+            buffer = builder.slice(buffer, 0, 0, size)
         found.append(buffer)
     return found
 
@@ -331,12 +331,12 @@ def _scan(
     packs: list[Pack] = []
     items: list[Tensor] = []
     for x, axis, turned in zip(scanned, axes, backward, strict=True):
-        place = axis % x.rank
+        position = axis % x.rank
         if turned:
-            x = builder.slice(x, place, length - 1, -1, -1)
-        shape = (*x.shape[:place], *x.shape[place + 1 :])
+            x = builder.slice(x, position, length - 1, -1, -1)
+        shape = (*x.shape[:position], *x.shape[position + 1 :])
         packs.append(Pack(x.dtype, shape, length))
-        builder.add("layout.unstack", (x,), (packs[-1],), axis=place)
+        builder.add("layout.unstack", (x,), (packs[-1],), axis=position)
         items.append(Tensor(x.dtype, shape, body.input[len(state) + len(items)].name))
     carried = [
         Tensor(each.dtype, each.shape, value.name)
@@ -361,9 +361,9 @@ def _gathered(node: Node, packs: Sequence[Pack], builder: Builder) -> list[Tenso
     turned = node.integers("scan_output_directions") or [0] * len(packs)
     found = []
     for pack, axis, backward in zip(packs, axes, turned, strict=True):
-        place = axis % (len(pack.shape) + 1)
-        stacked = _stacked(pack, place, builder)
+        position = axis % (len(pack.shape) + 1)
+        stacked = _stacked(pack, position, builder)
         if backward:
-            stacked = builder.slice(stacked, place, pack.length - 1, -1, -1)
+            stacked = builder.slice(stacked, position, pack.length - 1, -1, -1)
         found.append(stacked)
     return found

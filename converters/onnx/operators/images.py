@@ -1,4 +1,4 @@
-"""Images sampled at other places: Resize, GridSample, RoiAlign, cropping."""
+"""Images sampled at other positions: Resize, GridSample, RoiAlign, cropping."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.symbolic import (
-    Extent,
+    Size,
     array,
     maximum,
     minimum,
     number,
 )
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.decided import counted
+from tvm_nnef.converters.onnx.data_dependent_shapes import counted
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.upsampling import first_places, nearest_places, repetitions
+from tvm_nnef.converters.onnx.upsampling import first_positions, nearest_positions, repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class _Axis:
     """How one dimension is resized; a scale is known, or a tensor, or None: the size divided."""
 
     axis: int
-    size: Extent
+    size: Size
     scale: float | Tensor | None
     start: float | Tensor
     end: float | Tensor
 
-    def resized(self, x: Tensor) -> tuple[Extent, ...]:
+    def resized(self, x: Tensor) -> tuple[Size, ...]:
         """The shape of a tensor that is resized so."""
         return (*x.shape[: self.axis], self.size, *x.shape[self.axis + 1 :])
 
@@ -71,31 +71,31 @@ def _from_the_corner(node: Node, given: _Scales | None, builder: Builder) -> Ten
 def resize_11(node: Node, builder: Builder) -> Tensor:
     """Any of the ways of Resize, by scales or by sizes."""
     x, known = node.input(0), node.known_shape()
-    places = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
+    positions = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
     transform = node.text("coordinate_transformation_mode", "half_pixel")
-    count = len(places)
+    count = len(positions)
     scales: Sequence[float | Tensor | None]
-    shape: Sequence[Extent]
+    shape: Sequence[Size]
     if node.optional(2) is not None and node.input(2).size:
         factors = _numbers(node, 2, count, builder)
         # A region has no part in the shape: so do the inference of ONNX and its evaluator.
-        scales, shape = factors, known or _scaled(node, places, factors, builder)
+        scales, shape = factors, known or _scaled(node, positions, factors, builder)
     else:
-        scales, shape = _sized(node, places, builder)
+        scales, shape = _sized(node, positions, builder)
     roi: _Scales = [0.0] * count + [1.0] * count
     if transform == "tf_crop_and_resize":
         roi = _numbers(node, 1, 2 * count, builder)
     axes = [
-        _Axis(axis, shape[axis], scales[place], roi[place], roi[place + count])
-        for place, axis in enumerate(places)
-        if not _unchanged(x, shape, axis, scales[place], transform)
+        _Axis(axis, shape[axis], scales[position], roi[position], roi[position + count])
+        for position, axis in enumerate(positions)
+        if not _unchanged(x, shape, axis, scales[position], transform)
     ]
     mode, rounding = node.text("mode", "nearest"), node.text("nearest_mode", "round_prefer_floor")
     return _resized(node, x, axes, mode, transform, rounding, builder)
 
 
 def _unchanged(
-    x: Tensor, shape: Sequence[Extent], axis: int, scale: float | Tensor | None, transform: str
+    x: Tensor, shape: Sequence[Size], axis: int, scale: float | Tensor | None, transform: str
 ) -> bool:
     same = shape[axis] == x.shape[axis]
     if transform == "tf_crop_and_resize":
@@ -109,17 +109,18 @@ def _numbers(node: Node, position: int, count: int, builder: Builder) -> list[fl
     if tensor.value is not None:
         return [float(each) for each in tensor.value.reshape(-1)]
     return [
-        builder.squeeze(builder.slice(tensor, 0, place, place + 1), [0]) for place in range(count)
+        builder.squeeze(builder.slice(tensor, 0, location, location + 1), [0])
+        for location in range(count)
     ]
 
 
-def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) -> list[Extent]:
+def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) -> list[Size]:
     """The shape that scales lead to, rounded down."""
     shape = list(node.input(0).shape)
     for axis, scale in zip(axes, scales, strict=True):
         if isinstance(scale, Tensor):
             size = builder.binary("math.mul", scale, _real(shape[axis], scale.dtype, builder))
-            shape[axis] = extent_of(size, node.bound(axis), builder)
+            shape[axis] = size_of(size, node.bound(axis), builder)
         else:
             # The decimal that a scale is meant to be: 0.7, and not the float32 below it.
             ratio = Fraction(str(np.float32(scale)))
@@ -127,16 +128,16 @@ def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) 
     return shape
 
 
-def _real(extent: Extent, dtype: str, builder: Builder) -> Tensor:
-    """An extent as a scalar of a type of reals."""
-    if isinstance(extent, int):
-        return builder.constant(extent, dtype)
-    return builder.cast(builder.extent(extent), dtype)
+def _real(size: Size, dtype: str, builder: Builder) -> Tensor:
+    """A dimension as a scalar of a type of reals."""
+    if isinstance(size, int):
+        return builder.constant(size, dtype)
+    return builder.cast(builder.dimension(size), dtype)
 
 
 def _sized(
     node: Node, axes: Sequence[int], builder: Builder
-) -> tuple[Sequence[float | Tensor | None], Sequence[Extent]]:
+) -> tuple[Sequence[float | Tensor | None], Sequence[Size]]:
     """The scales that lead to sizes, and the shape; one scale where the aspect ratio is kept."""
     x, sizes, known = node.input(0), node.input(3), node.known_shape()
     policy = node.text("keep_aspect_ratio_policy", "stretch")
@@ -144,29 +145,29 @@ def _sized(
         return _in_proportion(node, axes, policy == "not_larger", builder)
     shape = list(known or x.shape)
     if known is None:
-        wanted = node.extents(3) or _decided_at(node, sizes, axes, builder)
-        for axis, extent in zip(axes, wanted, strict=True):
-            shape[axis] = extent
+        wanted = node.sizes(3) or _decided_at(node, sizes, axes, builder)
+        for axis, length in zip(axes, wanted, strict=True):
+            shape[axis] = length
     pairs = [(shape[axis], x.shape[axis]) for axis in axes]
     scales = [
-        size / extent if isinstance(size, int) and isinstance(extent, int) else None
-        for size, extent in pairs
+        size / length if isinstance(size, int) and isinstance(length, int) else None
+        for size, length in pairs
     ]
     return scales, shape
 
 
 def _decided_at(
     node: Node, vector: Tensor, axes: Sequence[int], builder: Builder
-) -> Sequence[Extent]:
-    """The elements of a vector as the extents of some dimensions of the result."""
-    return extents_of(
+) -> Sequence[Size]:
+    """The elements of a vector as the sizes of some dimensions of the result."""
+    return sizes_of(
         counted(vector, len(axes), builder), [node.bound(axis) for axis in axes], builder
     )
 
 
 def _in_proportion(
     node: Node, axes: Sequence[int], smaller: bool, builder: Builder
-) -> tuple[Sequence[float | Tensor], Sequence[Extent]]:
+) -> tuple[Sequence[float | Tensor], Sequence[Size]]:
     x, sizes, known = node.input(0), node.input(3), node.known_shape()
     if sizes.value is not None and known is not None:
         found = [
@@ -174,18 +175,18 @@ def _in_proportion(
             for size, axis in zip(sizes.value, axes, strict=True)
         ]
         return [min(found) if smaller else max(found)] * len(axes), known
-    own = Tensor("int64", (len(axes),), extents=array([x.shape[axis] for axis in axes]))
-    extents = builder.cast(own, "float64")
-    ratios = builder.binary("math.div", builder.cast(sizes, "float64"), extents)
+    own = Tensor("int64", (len(axes),), sizes=array([x.shape[axis] for axis in axes]))
+    lengths = builder.cast(own, "float64")
+    ratios = builder.binary("math.div", builder.cast(sizes, "float64"), lengths)
     name = "min" if smaller else "max"
     scale = builder.call(f"math.{name}_reduce", ratios, as_shape=(), axes=[0], squeeze=True)
     if known is not None:
         return [scale] * len(axes), known
-    whole = builder.call("math.round", builder.binary("math.mul", extents, scale))
+    whole = builder.call("math.round", builder.binary("math.mul", lengths, scale))
     shape = list(x.shape)
     wanted = _decided_at(node, whole, axes, builder)
-    for axis, extent in zip(axes, wanted, strict=True):
-        shape[axis] = extent
+    for axis, length in zip(axes, wanted, strict=True):
+        shape[axis] = length
     return [scale] * len(axes), shape
 
 
@@ -218,31 +219,31 @@ def _resize_axis(
     builder: Builder,
 ) -> Tensor:
     scale, start, end = axis.scale, axis.start, axis.end
-    extent = x.shape[axis.axis]
+    size = x.shape[axis.axis]
     if mode == "NEAREST":
-        factor = repetitions(extent, axis.size, scale, transform, rounding)
+        factor = repetitions(size, axis.size, scale, transform, rounding)
         if factor is not None:
             name, shape = "image.nearest_upsample", axis.resized(x)
             return builder.call(name, x, as_shape=shape, axes=[axis.axis], factor=[factor])
-    place = builder.call(
-        "onnx.resize_places",
+    position = builder.call(
+        "onnx.resize_positions",
         *(each if isinstance(each, Tensor) else None for each in (scale, start, end)),
         as_type="float64", as_shape=(axis.size,),
         known_scale=scale if isinstance(scale, float) else None,
         known_start=start if isinstance(start, float) else None,
         known_end=end if isinstance(end, float) else None,
-        size=axis.size, extent=extent, transform=transform,
+        size=axis.size, length=size, transform=transform,
     )  # fmt: skip
     shape = axis.resized(x)
     if mode == "NEAREST":
-        nearest = nearest_places(place, rounding, builder)
+        nearest = nearest_positions(position, rounding, builder)
         y = builder.call("onnx.resize_nearest", x, nearest, as_shape=shape, axis=axis.axis)
     else:
-        y = _interpolated(node, x, axis, mode, place, shape, builder)
+        y = _interpolated(node, x, axis, mode, position, shape, builder)
     if transform != "tf_crop_and_resize":
         return y
     value = node.real("extrapolation_value")
-    return builder.call("onnx.extrapolate", y, place, axis=axis.axis, extent=extent, value=value)
+    return builder.call("onnx.extrapolate", y, position, axis=axis.axis, length=size, value=value)
 
 
 def _interpolated(
@@ -250,26 +251,26 @@ def _interpolated(
     x: Tensor,
     axis: _Axis,
     mode: str,
-    place: Tensor,
-    shape: Sequence[Extent],
+    position: Tensor,
+    shape: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
-    reach: Extent = 1 if mode == "LINEAR" else 2
+    reach: Size = 1 if mode == "LINEAR" else 2
     antialias = node.flag("antialias")
     if antialias:
-        # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
-        extent, size = x.shape[axis.axis], axis.size
-        reach = -(-reach * maximum(extent, size) // maximum(size, 1)) + 1
+        # Towards smaller sizes the kernel is as much wider; how much, the dimensions bound.
+        length, size = x.shape[axis.axis], axis.size
+        reach = -(-reach * maximum(length, size) // maximum(size, 1)) + 1
     outside = node.flag("exclude_outside")
     scale = axis.scale
     weights = builder.call(
-        "onnx.resize_weights", place, scale if isinstance(scale, Tensor) else None,
+        "onnx.resize_weights", position, scale if isinstance(scale, Tensor) else None,
         as_type="float64", as_shape=(axis.size, 2 * reach),
-        known_scale=scale if isinstance(scale, float) else None, extent=x.shape[axis.axis],
+        known_scale=scale if isinstance(scale, float) else None, length=x.shape[axis.axis],
         reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
         antialias=antialias, exclude_outside=outside,
     )  # fmt: skip
-    first = first_places(place, reach, builder)
+    first = first_positions(position, reach, builder)
     same = builder.cast(weights, x.dtype)
     return builder.call("onnx.resample", x, first, same, as_shape=shape, axis=axis.axis)
 
@@ -307,7 +308,7 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
     )
     largest, ratio = node.text("mode", "avg") == "max", node.integer("sampling_ratio")
     shape = (rois.shape[0], x.shape[1], height, width)
-    # Without a ratio, data decide how many samples a cell has: no more than the image's extents.
+    # Without a ratio, the samples of a cell are data-dependent: no more than the image's size.
     taps = (
         (ratio, ratio) if ratio > 0 else (-(-x.shape[2] // height) + 1, -(-x.shape[3] // width) + 1)
     )
@@ -320,7 +321,7 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
 
 @operator("MaxRoiPool")
 def max_roi_pool(node: Node, builder: Builder) -> Tensor:
-    """The greatest element of each cell of regions."""
+    """The largest element of each cell of regions."""
     x, rois = node.input(0), node.input(1)
     size = node.integers("pooled_shape") or []
     shape = (rois.shape[0], x.shape[1], *size)
@@ -337,12 +338,12 @@ def center_crop_pad(node: Node, builder: Builder) -> Tensor:
     shape = list(known or x.shape)
     if known is None:
         axes = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
-        sizes = node.extents(1) or _decided_at(node, node.input(1), axes, builder)
+        sizes = node.sizes(1) or _decided_at(node, node.input(1), axes, builder)
         for axis, size in zip(axes, sizes, strict=True):
             shape[axis] = size
-    for axis, (extent, wanted) in enumerate(zip(x.shape, shape, strict=True)):
-        kept = minimum(extent, wanted)
-        begin, front = (extent - kept) // 2, (wanted - kept) // 2
+    for axis, (length, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        kept = minimum(length, wanted)
+        begin, front = (length - kept) // 2, (wanted - kept) // 2
         x = builder.slice(x, axis, begin, begin + kept)
         if kept == wanted:
             continue
@@ -355,7 +356,7 @@ def center_crop_pad(node: Node, builder: Builder) -> Tensor:
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node, builder: Builder) -> Tensor:
     """The positions of a grid, moved by matrices."""
-    theta, size, known = node.input(0), node.extents(1), node.known_shape()
+    theta, size, known = node.input(0), node.sizes(1), node.known_shape()
     if known is not None:
         image = list(known[1:-1])
     elif size is not None:

@@ -1,4 +1,4 @@
-"""Operators that read or write at places which tensors tell."""
+"""Operators that read or write at positions given by tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided
-from tvm_nnef.converters.common.symbolic import Extent, minimum
+from tvm_nnef.converters.common.symbolic import Size, minimum
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid
@@ -22,16 +22,14 @@ def gather(node: Node, builder: Builder) -> Tensor:
     data, index = node.input(0), node.input(1)
     axis = node.axis(data.rank)
     shape = (*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
-    extent = data.shape[axis]
+    size = data.shape[axis]
     given = None if index.value is None else index.value.astype(np.int64)
-    if given is not None and (isinstance(extent, int) or not (given < 0).any()):
-        places = (
-            given if not isinstance(extent, int) else np.where(given < 0, given + extent, given)
-        )
+    if given is not None and (isinstance(size, int) or not (given < 0).any()):
+        positions = given if not isinstance(size, int) else np.where(given < 0, given + size, given)
         if not index.rank and data.rank:
-            place = int(places)
-            return builder.squeeze(builder.slice(data, axis, place, place + 1), [axis])
-        plain = builder.constant(places, index.dtype, index.source)
+            position = int(positions)
+            return builder.squeeze(builder.slice(data, axis, position, position + 1), [axis])
+        plain = builder.constant(positions, index.dtype, index.source)
         return builder.call("layout.gather", data, plain, as_shape=shape, axis=axis)
     return builder.call("extra.gather", data, index, as_shape=shape, axis=axis)
 
@@ -91,7 +89,7 @@ def scatter_nd(node: Node, builder: Builder) -> Tensor:
 
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: Node, builder: Builder) -> Tensor:
-    """A cache with new entries written from a place on, for each item of the batch."""
+    """A cache with new entries written from a position on, for each item of the batch."""
     past, update, where = node.input(0), node.input(1), node.optional(2)
     if where is None:
         where = builder.constant(np.zeros(past.shape[0], np.int64))
@@ -103,25 +101,25 @@ def tensor_scatter(node: Node, builder: Builder) -> Tensor:
 
 @operator("Compress", since=9)
 def compress(node: Node, builder: Builder) -> Tensor:
-    """The slices where a condition holds; how many, data decide unless the model declares it."""
+    """The slices where a condition holds; their number is data-dependent unless declared."""
     x, condition = node.input(0), node.input(1)
     if not node.has("axis"):
         x = builder.reshape(x, (x.size,))
     axis = node.axis(x.rank)
-    extent = minimum(condition.shape[0], x.shape[axis])
-    kept = builder.slice(condition, 0, 0, extent)
+    size = minimum(condition.shape[0], x.shape[axis])
+    kept = builder.slice(condition, 0, 0, size)
     shape = node.known_shape()
     if shape is None:
         found = decided(
-            builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, extent, builder
+            builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, size, builder
         )
-        places = builder.squeeze(found, [0])
-        shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-        return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
-    x = builder.slice(x, axis, 0, extent)
-    place = builder.call("extra.places_of_true", kept, as_type="int64")
+        positions = builder.squeeze(found, [0])
+        shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+        return builder.call("layout.gather", x, positions, as_shape=shape, axis=axis)
+    x = builder.slice(x, axis, 0, size)
+    position = builder.call("extra.positions_of_true", kept, as_type="int64")
     return builder.call(
-        "extra.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
+        "extra.compress", x, kept, position, as_shape=shape, axis=axis, count=shape[axis]
     )
 
 
@@ -129,15 +127,15 @@ def compress(node: Node, builder: Builder) -> Tensor:
 def nonzero(node: Node, builder: Builder) -> Tensor:
     """The indices of elements that are not zero, a column each."""
     x, shape = node.input(0), node.known_shape()
-    if shape is None or not all(isinstance(extent, int) for extent in shape):
+    if shape is None or not all(isinstance(size, int) for size in shape):
         return decided(
             builder.call("layout.nonzero", x, as_type="int64"), (x.rank,), 1, x.size, builder
         )
     if x.kind != "bool":
         x = builder.cast(x, "bool")
     flat = builder.reshape(x, (x.size,))
-    place = builder.call("extra.places_of_true", flat, as_type="int64")
-    spread = builder.reshape(place, x.shape)
+    position = builder.call("extra.positions_of_true", flat, as_type="int64")
+    spread = builder.reshape(position, x.shape)
     return builder.call("extra.nonzero", x, spread, as_type="int64", as_shape=shape, count=shape[1])
 
 
@@ -149,28 +147,28 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     if axis is None:
         rows = builder.reshape(x, (x.size, 1))
     else:
-        order = [axis, *(place for place in range(x.rank) if place != axis)]
+        order = [axis, *(position for position in range(x.rank) if position != axis)]
         turned = builder.transpose(x, order)
         rows = builder.reshape(turned, (x.shape[axis], x.size // max(x.shape[axis], 1)))
     if rows.shape[1] == 1:
         numbers = builder.reshape(rows, rows.shape[:1])
         values, *others = _distinct(numbers, node.flag("sorted", True), builder)
         return _unrolled(values, x, axis, values.shape[0], builder), *others
-    number, width = (number_of(extent) for extent in rows.shape)
+    number, width = (number_of(size) for size in rows.shape)
     compared = builder.call("onnx.row_order", rows, as_type="int64", as_shape=(number, number))
     first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
     name = "onnx.sorted_rank" if node.flag("sorted", True) else "onnx.first_rank"
     inverse = builder.call(name, compared, first, as_type="int64", as_shape=(number,))
-    # Where the row of each rank stands; there are fewer of them than rows, as data decide.
+    # Where the row of each rank stands; their number is data-dependent, at most that of rows.
     found = builder.call("onnx.rows_of_ranks", first, inverse, as_type="int64")
     used = builder.call("onnx.used_ranks", first, as_type="bool")
     ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number, builder)
     count = ranks.shape[1]
     chosen = builder.squeeze(ranks, [0])
-    places = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
-    values = builder.call("layout.gather", rows, places, as_shape=(count, width), axis=0)
+    positions = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
+    values = builder.call("layout.gather", rows, positions, as_shape=(count, width), axis=0)
     counts = builder.call("onnx.count_ranks", chosen, inverse, as_type="int64", as_shape=(count,))
-    return _unrolled(values, x, axis, count, builder), places, inverse, counts
+    return _unrolled(values, x, axis, count, builder), positions, inverse, counts
 
 
 def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
@@ -184,37 +182,35 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
     builder.add("algo.top_k", (sortable,), (values, order), k=number, axis=0, largest=False)
     begins = builder.call("onnx.first_of_equal", values, as_type="int64")
     runs, starts = _numbered(begins, builder)
-    inverse = builder.call("onnx.at_places", runs, order)
+    inverse = builder.call("onnx.at_positions", runs, order)
     counts = builder.call("onnx.lengths_of_runs", starts, begins)
-    places = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
+    positions = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
     if not ordered:
-        first = builder.call("layout.gather", places, inverse, as_shape=(number,), axis=0)
-        numbers, places = _numbered(builder.call("onnx.stand_at_own", first), builder)
-        run = builder.call("layout.gather", inverse, places, as_shape=places.shape, axis=0)
-        counts = builder.call("layout.gather", counts, run, as_shape=places.shape, axis=0)
+        first = builder.call("layout.gather", positions, inverse, as_shape=(number,), axis=0)
+        numbers, positions = _numbered(builder.call("onnx.stand_at_own", first), builder)
+        run = builder.call("layout.gather", inverse, positions, as_shape=positions.shape, axis=0)
+        counts = builder.call("layout.gather", counts, run, as_shape=positions.shape, axis=0)
         inverse = builder.call("layout.gather", numbers, first, as_shape=(number,), axis=0)
     return (
-        builder.call("layout.gather", x, places, as_shape=places.shape, axis=0),
-        places,
+        builder.call("layout.gather", x, positions, as_shape=positions.shape, axis=0),
+        positions,
         inverse,
         counts,
     )
 
 
 def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
-    """How many ones stand in front of each element or at it, less one, and where the ones stand."""
+    """How many ones stand before each element or at it, less one, and where the ones stand."""
     (number,) = begins.shape
     total = builder.call("math.cumsum", begins, axis=0)
     found = decided(builder.call("layout.nonzero", begins), (1,), 1, number, builder)
     return builder.call("math.sub", total, 1), builder.squeeze(found, [0])
 
 
-def _unrolled(
-    values: Tensor, x: Tensor, axis: int | None, count: Extent, builder: Builder
-) -> Tensor:
+def _unrolled(values: Tensor, x: Tensor, axis: int | None, count: Size, builder: Builder) -> Tensor:
     if axis is None:
         return builder.reshape(values, (count,))
-    others = [extent for place, extent in enumerate(x.shape) if place != axis]
+    others = [size for position, size in enumerate(x.shape) if position != axis]
     spread = builder.reshape(values, (count, *others))
     order = [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]
     return builder.transpose(spread, order)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.symbolic import (
-    Extent,
     Shape,
+    Size,
     array,
     largest,
     maximum,
@@ -21,7 +21,7 @@ from tvm_nnef.converters.common.symbolic import (
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
-from tvm_nnef.converters.onnx.decided import counted, decided_shape
+from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
@@ -37,23 +37,23 @@ _CONSTANTS: Mapping[str, str] = {
 
 @operator("Reshape")
 def reshape(node: Node, builder: Builder) -> Tensor:
-    """The elements in row-major order in another shape; 0 keeps an extent, -1 fits the others."""
+    """The elements in row-major order in another shape; 0 keeps a dimension, -1 fits the others."""
     x = node.input(0)
-    wanted = node.extents(1)
+    wanted = node.sizes(1)
     if node.has("shape"):
         wanted = list(node.integers("shape") or [])
     if wanted is None:
         return builder.reshape(x, node.known_shape() or _resolved(node, x, builder))
     if not node.flag("allowzero"):
         kept = (*x.shape, *(0 for _ in wanted))
-        wanted = [kept[axis] if extent == 0 else extent for axis, extent in enumerate(wanted)]
+        wanted = [kept[axis] if size == 0 else size for axis, size in enumerate(wanted)]
     if -1 in wanted:
-        rest = quotient(x.shape, [extent for extent in wanted if extent != -1])
-        wanted = [rest if extent == -1 else extent for extent in wanted]
+        rest = quotient(x.shape, [size for size in wanted if size != -1])
+        wanted = [rest if size == -1 else size for size in wanted]
     return builder.reshape(x, wanted)
 
 
-def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
+def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Size, ...]:
     """A shape that arrives at run time, with its 0 and -1 replaced."""
     wanted = counted(node.input(1), node.rank(), builder)
     shape = builder.call(
@@ -64,7 +64,7 @@ def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
 
 @operator("Flatten")
 def flatten(node: Node, builder: Builder) -> Tensor:
-    """The dimensions in front of an axis as one, those from it on as another."""
+    """The dimensions before an axis as one, those from it on as another."""
     x = node.input(0)
     axis = node.integer("axis", 1)
     axis = axis + x.rank if axis < 0 else axis
@@ -79,15 +79,15 @@ def _axes(node: Node) -> list[int] | None:
 
 @operator("Squeeze")
 def squeeze(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 taken away, by default all of them."""
+    """Dimensions of size 1 taken away, by default all of them."""
     x, axes = node.input(0), _axes(node)
     if axes is None and node.optional(1) is not None:
-        return builder.reshape(x, node.known_shape() or extents_without(node, builder))
+        return builder.reshape(x, node.known_shape() or sizes_without(node, builder))
     if axes is None:
-        axes = [axis for axis, extent in enumerate(x.shape) if extent == 1]
-        dynamic = [axis for axis, extent in enumerate(x.shape) if not isinstance(extent, int)]
+        axes = [axis for axis, size in enumerate(x.shape) if size == 1]
+        dynamic = [axis for axis, size in enumerate(x.shape) if not isinstance(size, int)]
         if dynamic:
-            shape = [extent for extent in x.shape if extent != 1]
+            shape = [size for size in x.shape if size != 1]
             return builder.call(
                 "onnx.squeeze_static", x, as_shape=shape, axes=axes, dynamic=dynamic
             )
@@ -96,7 +96,7 @@ def squeeze(node: Node, builder: Builder) -> Tensor:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 put in."""
+    """Dimensions of size 1 put in."""
     x, axes = node.input(0), _axes(node)
     if axes is not None:
         return builder.unsqueeze(x, axes)
@@ -104,26 +104,26 @@ def unsqueeze(node: Node, builder: Builder) -> Tensor:
     given = counted(node.input(1), None if rank is None else rank - x.rank, builder)
     rank = x.rank + given.size
     found = builder.call(
-        "onnx.extents_with", given, as_type="int64", as_shape=(rank,), extents=list(x.shape)
+        "onnx.sizes_with", given, as_type="int64", as_shape=(rank,), sizes=list(x.shape)
     )
-    shape = node.known_shape() or extents_of(found, [_greatest(x)] * rank, builder)
+    shape = node.known_shape() or sizes_of(found, [_largest_size(x)] * rank, builder)
     return builder.reshape(x, shape)
 
 
-def extents_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
-    """The shape of input 0 without the axes of input 1, or with 1 at them; a run tells those."""
+def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
+    """The shape of input 0 without the axes of input 1, or with 1 at them, at run time."""
     x, axes, rank = node.input(0), node.input(1), node.rank()
     if not keep:
         axes = counted(axes, None if rank is None else x.rank - rank, builder)
     rank = x.rank if keep else x.rank - axes.size
     found = builder.call(
-        "onnx.extents_without", axes, as_type="int64", as_shape=(rank,), extents=list(x.shape),
+        "onnx.sizes_without", axes, as_type="int64", as_shape=(rank,), sizes=list(x.shape),
         keep=keep,
     )  # fmt: skip
-    return extents_of(found, [_greatest(x)] * rank, builder)
+    return sizes_of(found, [_largest_size(x)] * rank, builder)
 
 
-def _greatest(x: Tensor) -> int:
+def _largest_size(x: Tensor) -> int:
     return max(map(largest, x.shape), default=1)
 
 
@@ -137,13 +137,13 @@ def transpose(node: Node, builder: Builder) -> Tensor:
 
 @operator("Expand", since=8)
 def expand(node: Node, builder: Builder) -> Tensor:
-    """Dimensions of extent 1 stretched, new ones put in front."""
-    x, wanted = node.input(0), node.extents(1)
+    """Dimensions of size 1 stretched, new ones put in front."""
+    x, wanted = node.input(0), node.sizes(1)
     if wanted is None:
         shape = node.known_shape() or decided_shape(node, _broadcast_at(node, x, builder), builder)
         own = [*[1] * (len(shape) - x.rank), *x.shape]
-        # An extent that is known not to be 1 is not stretched, whatever a run tells.
-        fixed = (isinstance(extent, int) and extent != 1 for extent in own)
+        # A dimension that is known not to be 1 is not stretched, whatever the input says.
+        fixed = (isinstance(size, int) and size != 1 for size in own)
         shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)
     return builder.expand(x, broadcast(x.shape, wanted))
@@ -155,29 +155,29 @@ def _broadcast_at(node: Node, x: Tensor, builder: Builder) -> Tensor:
     rank = max(x.rank, numbers(wanted.shape)[0])
     ones = builder.constant(np.ones(rank - numbers(wanted.shape)[0], wanted.dtype))
     wanted = builder.concat([ones, wanted], 0)
-    own = Tensor(wanted.dtype, (rank,), extents=array([1] * (rank - x.rank) + list(x.shape)))
+    own = Tensor(wanted.dtype, (rank,), sizes=array([1] * (rank - x.rank) + list(x.shape)))
     return builder.select(builder.binary("math.eq", wanted, 1, "bool"), own, wanted)
 
 
 @operator("Tile", since=6)
 def tile(node: Node, builder: Builder) -> Tensor:
     """The whole tensor repeated."""
-    x, repeats = node.input(0), node.extents(1)
+    x, repeats = node.input(0), node.sizes(1)
     known = node.known_shape()
     if repeats is None and known is not None:
         shape = known
     elif repeats is None:
-        own = Tensor("int64", (x.rank,), extents=array(x.shape))
+        own = Tensor("int64", (x.rank,), sizes=array(x.shape))
         times = counted(node.input(1), x.rank, builder)
         shape = decided_shape(node, builder.binary("math.mul", own, times), builder)
     else:
-        shape = tuple(extent * times for extent, times in zip(x.shape, repeats, strict=True))
+        shape = tuple(size * times for size, times in zip(x.shape, repeats, strict=True))
     return x if x.shape == shape else builder.call("extra.tile", x, as_shape=shape, shape=shape)
 
 
 @operator("Concat", since=4)
 def concat(node: Node, builder: Builder) -> Tensor:
-    """Tensors one behind the other."""
+    """Tensors concatenated."""
     return builder.concat(node.present, node.axis(node.input(0).rank))
 
 
@@ -186,9 +186,9 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """Parts along a dimension; how large they are follows from attribute, input or outputs."""
     x = node.input(0)
     axis = node.axis(x.rank)
-    extent, count = x.shape[axis], len(node.proto.output)
-    attribute, given = node.integers("split"), node.extents(1)
-    sizes: list[Extent] | None = None if attribute is None else list(attribute)
+    length, count = x.shape[axis], len(node.proto.output)
+    attribute, given = node.integers("split"), node.sizes(1)
+    sizes: list[Size] | None = None if attribute is None else list(attribute)
     if given is not None:
         sizes = given
     elif node.optional(1) is not None:
@@ -196,10 +196,10 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         sizes = [each[axis] for each in known if each is not None]
         if None in known:
             bounds = [node.bound(axis, position) for position in range(count)]
-            sizes = list(extents_of(counted(node.input(1), count, builder), bounds, builder))
+            sizes = list(sizes_of(counted(node.input(1), count, builder), bounds, builder))
     if sizes is None:
-        part = -(-extent // count)
-        last = extent - part * (count - 1)
+        part = -(-length // count)
+        last = length - part * (count - 1)
         sizes = [*(part for _ in range(count - 1)), last]
     results = tuple(
         Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes
@@ -254,7 +254,7 @@ def constant_of_shape(node: Node, builder: Builder) -> Tensor:
     """A tensor of equal elements."""
     value, wanted = (
         np.asarray(node.attributes.get("value", np.zeros(1, np.float32))),
-        node.extents(0),
+        node.sizes(0),
     )
     if wanted is None:
         lengths = counted(node.input(0), node.rank(), builder)
@@ -267,7 +267,7 @@ def constant_of_shape(node: Node, builder: Builder) -> Tensor:
 def arange(node: Node, builder: Builder) -> Tensor:
     """Numbers at equal distances."""
     start, delta = (builder.reshape(node.input(position), ()) for position in (0, 2))
-    begins, ends, steps = (node.extents(position) for position in (0, 1, 2))
+    begins, ends, steps = (node.sizes(position) for position in (0, 1, 2))
     known_step = node.value(2)
     if known_step is not None and not known_step.any():
         raise Invalid("its step is 0")
@@ -278,7 +278,7 @@ def arange(node: Node, builder: Builder) -> Tensor:
     else:
         end = builder.reshape(node.input(1), ())
         steps_ = builder.call("extra.range_count", start, end, delta, as_type="int64")
-        count = extent_of(steps_, node.bound(), builder)
+        count = size_of(steps_, node.bound(), builder)
     return builder.call("extra.range", start, delta, as_shape=(count,), count=count)
 
 
@@ -286,7 +286,7 @@ def arange(node: Node, builder: Builder) -> Tensor:
 def eye_like(node: Node, builder: Builder) -> Tensor:
     """Ones on a diagonal."""
     shape, k, dtype = node.input(0).shape, node.integer("k"), node.dtype()
-    if all(isinstance(extent, int) for extent in shape) and product(shape) <= LARGEST:
+    if all(isinstance(size, int) for size in shape) and product(shape) <= LARGEST:
         rows, columns = numbers(shape)
         return builder.constant(np.eye(rows, columns, k, np.dtype(dtype)))
     one = builder.constant(1, dtype)
@@ -306,7 +306,7 @@ def one_hot(node: Node, builder: Builder) -> Tensor:
     """A row of zeros and a one for each index; ``values`` says what these are."""
     index, values, known = builder.cast(node.input(0), "int64"), node.input(2), node.known_shape()
     axis = node.axis(index.rank + 1, -1)
-    depth = known[axis] if known else extent_of(node.input(1), node.bound(axis), builder)
+    depth = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
     shape = (*index.shape[:axis], depth, *index.shape[axis:])
     return builder.call(
         "extra.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,

@@ -20,8 +20,8 @@ _STRETCHED = {
 
 def _aligned(x: Tensor, y: Tensor, axis: int, builder: Builder) -> Tensor:
     """A tensor whose dimensions are those of ``x`` from ``axis`` on."""
-    behind = x.rank - axis - y.rank
-    return builder.reshape(y, (*y.shape, *(1 for _ in range(behind)))) if behind > 0 else y
+    after = x.rank - axis - y.rank
+    return builder.reshape(y, (*y.shape, *(1 for _ in range(after)))) if after > 0 else y
 
 
 def _stretched(name: str, node: Node, builder: Builder) -> Converted:

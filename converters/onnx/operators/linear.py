@@ -73,7 +73,7 @@ def _diagonal(x: Tensor, term: str, builder: Builder) -> tuple[Tensor, str]:
     for name in dict.fromkeys(term):
         while term.count(name) > 1:
             first, second = term.index(name), term.index(name, term.index(name) + 1)
-            shape = [extent for place, extent in enumerate(x.shape) if place != second]
+            shape = [size for position, size in enumerate(x.shape) if position != second]
             x = builder.call("onnx.diagonal", x, as_shape=shape, first=first, second=second)
             term = term[:second] + term[second + 1 :]
     return x, term

@@ -37,7 +37,7 @@ def batch_normalization(node: Node, builder: Builder) -> Sequence[Tensor]:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node, builder: Builder) -> Tensor:
-    """Each channel of each item brought to mean 0 and variance 1."""
+    """Each channel of each item normalized to mean 0 and variance 1."""
     x, scale, bias = node.input(0), node.input(1), node.input(2)
     epsilon = node.real("epsilon", 1e-5)
     return builder.call("nn.mean_variance_norm", x, bias, scale, epsilon=epsilon)
@@ -45,10 +45,10 @@ def instance_normalization(node: Node, builder: Builder) -> Tensor:
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """The dimensions from an axis on brought to mean 0 and variance 1."""
+    """The dimensions from an axis on normalized to mean 0 and variance 1."""
     x, scale, bias = node.input(0), node.input(1), node.optional(2)
     axes = list(range(node.axis(x.rank, -1), x.rank))
-    shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)]
     wide = builder.cast(x, "float32") if x.dtype == "float16" else x
     mean, deviation = Tensor(wide.dtype, tuple(shape)), Tensor(wide.dtype, tuple(shape))
     normalized = Tensor(wide.dtype, x.shape)
@@ -105,7 +105,7 @@ def dropout(node: Node, builder: Builder) -> Sequence[Tensor]:
 
 @operator("GroupNormalization", since=21)
 def group_normalization(node: Node, builder: Builder) -> Tensor:
-    """Groups of channels brought to mean 0 and variance 1, then scaled for each channel."""
+    """Groups of channels normalized to mean 0 and variance 1, then scaled for each channel."""
     x, scale, bias = node.input(0), node.input(1), node.input(2)
     groups, spatial = node.integer("num_groups"), x.shape[2:]
     split = builder.reshape(x, (x.shape[0], groups, x.shape[1] // groups, prod(spatial)))

@@ -30,7 +30,7 @@ def _fitted(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> Tensor:
         return builder.reshape(scale, ())
     if block:
         repeated = builder.call(
-            "extra.repeat", scale, as_shape=x.shape, axis=axis, times=block, extent=x.shape[axis]
+            "extra.repeat", scale, as_shape=x.shape, axis=axis, times=block, length=x.shape[axis]
         )
         return repeated
     return builder.reshape(scale, (scale.size, *(1 for _ in x.shape[axis + 1 :])))

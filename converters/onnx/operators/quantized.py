@@ -86,7 +86,7 @@ ON_REALS = (
 
 @operator("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(node: Node, builder: Builder) -> Tensor:
-    """Tensors of own scales one behind the other, with the scale that comes first."""
+    """Tensors with their own scales concatenated, with the scale that comes first."""
     parts = [_dequantized(node, position, builder) for position in range(2, len(node.inputs), 3)]
     joined = builder.concat(parts, node.axis(parts[0].rank))
     return _quantized(joined, node, 0, builder)
@@ -94,14 +94,14 @@ def qlinear_concat(node: Node, builder: Builder) -> Tensor:
 
 @operator("QLinearWhere", domain=DOMAIN)
 def qlinear_where(node: Node, builder: Builder) -> Tensor:
-    """Elements of two tensors of own scales by a condition, with a scale of their own."""
+    """Elements of two tensors with their own scales by a condition, with their own scale."""
     left, right = (_dequantized(node, position, builder) for position in (1, 4))
     return _quantized(builder.select(node.input(0), left, right), node, 7, builder)
 
 
 @operator("QGemm", domain=DOMAIN)
 def qgemm(node: Node, builder: Builder) -> Tensor:
-    """alpha * A B + C in integers, quantized where there is a scale for the output."""
+    """alpha * A B + C in integers, quantized if there is a scale for the output."""
     a, b = (_matrix(node, position, flag, builder)
             for position, flag in ((0, "transA"), (3, "transB")))  # fmt: skip
     total = matrix_product(a, b, builder, "int32")

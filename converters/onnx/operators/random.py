@@ -60,7 +60,7 @@ RANDOM = (
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node, builder: Builder) -> Tensor:
-    """1 with the probability that the input tells, else 0."""
+    """1 with the probability given by the input, else 0."""
     x = node.input(0)
     drawn = builder.call(
         "rand.uniform", as_type="float32", as_shape=x.shape, shape=x.shape, seed=_seed(node)
@@ -71,7 +71,7 @@ def bernoulli(node: Node, builder: Builder) -> Tensor:
 
 @operator("Multinomial", since=7)
 def multinomial(node: Node, builder: Builder) -> Tensor:
-    """Classes drawn by logarithms of probabilities: the greatest one, each with Gumbel noise."""
+    """Classes drawn by logarithms of probabilities: the largest one, each with Gumbel noise."""
     x = builder.cast(builder.unsqueeze(node.input(0), [1]), "float32")
     batch, _, classes = x.shape
     count = node.integer("sample_size", 1)

@@ -1,6 +1,6 @@
 """RNN, GRU and LSTM, and ONNX Runtime's quantized LSTM: a loop over time for each direction.
 
-The products with the inputs are made for all times at once in front of the loop; only those with
+The products with the inputs are made for all times at once before the loop; only those with
 the state stand in it.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product
-from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Block, Loop, Pack, Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid
@@ -194,7 +194,7 @@ def _lstm_cell(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What tells the three operators apart; ``states`` are the inputs that states start from."""
+    """What differs in the three operators; ``states`` are the inputs with initial states."""
 
     cell: Cell
     gates: int
@@ -267,7 +267,7 @@ def _weights(node: Node, kind: _Kind, number: int, builder: Builder) -> Directio
 
 
 def _clipped(node: Node, activation: Activation) -> Activation:
-    """An activation behind the limits that ``clip`` puts on its input."""
+    """An activation after the limits that ``clip`` puts on its input."""
     if not node.has("clip"):
         return activation
     limit = node.real("clip")
@@ -334,7 +334,7 @@ def _start(
     node: Node,
     position: int,
     number: int,
-    batch: Extent,
+    batch: Size,
     direction: Direction,
     batch_first: bool,
     builder: Builder,

@@ -1,4 +1,4 @@
-"""Reductions, positions of extremes, sorting, cumulative sums, and what is made of them."""
+"""Reductions, argmax and argmin, sorting, cumulative sums, and what is made of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of
-from tvm_nnef.converters.common.symbolic import Extent, number, product, quotient
+from tvm_nnef.converters.common.data_dependent import size_of
+from tvm_nnef.converters.common.symbolic import Size, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.operators.layout import extents_without
+from tvm_nnef.converters.onnx.operators.layout import sizes_without
 from tvm_nnef.converters.onnx.registry import Converter, operator
 
 Step: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
@@ -97,9 +97,9 @@ def _joined(join: str, x: Tensor, axes: list[int] | None, node: Node, builder: B
 
 def reduce_axes(join: str, x: Tensor, axes: Sequence[int], keep: bool, builder: Builder) -> Tensor:
     """``sum``, ``prod``, ``max``, ``min`` or ``mean`` over axes that are known."""
-    shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)]
     if not keep:
-        shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+        shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
     if join == "mean" and x.kind == "int":
         total = reduce_axes("sum", x, axes, keep, builder)
         count = product([x.shape[axis] for axis in axes])
@@ -113,19 +113,19 @@ def reduce_axes(join: str, x: Tensor, axes: Sequence[int], keep: bool, builder: 
 def _joined_at(join: str, x: Tensor, node: Node, builder: Builder) -> Tensor:
     """Over axes that arrive at run time, into the shape that the model declares."""
     keep = node.flag("keepdims", True)
-    shape = node.known_shape() or extents_without(node, builder, keep)
+    shape = node.known_shape() or sizes_without(node, builder, keep)
     axes = node.input(1)
     if x.kind == "bool":
         wide = _joined_at(join, builder.cast(x, "int32"), node, builder)
-        # The maximum of nothing is the least number, which is no truth.
+        # The maximum of nothing is the least number, which is not a truth value.
         return builder.binary("math.gt" if join == "max" else "math.ne", wide, 0, "bool")
-    strides = builder.call("onnx.reduce_strides", axes, as_shape=(x.rank,), extents=list(x.shape))
+    strides = builder.call("onnx.reduce_strides", axes, as_shape=(x.rank,), sizes=list(x.shape))
     volume = product(shape)
     name = "sum" if join == "mean" else join
     flat = builder.call(f"onnx.{name}_at", x, strides, as_shape=(volume,), volume=volume)
     if join == "mean":
         count = quotient(x.shape, shape)
-        flat = _divided(flat, builder.extent(count), builder)
+        flat = _divided(flat, builder.dimension(count), builder)
     return builder.reshape(flat, shape)
 
 
@@ -151,8 +151,8 @@ def reduce_log_sum_exp(node: Node, builder: Builder) -> Tensor:
         powers = builder.call("math.exp", x)
         total = _joined_at("sum", powers, node, builder)
         return builder.cast(builder.call("math.log", total), node.dtype())
-    greatest = reduce_axes("max", x, axes, True, builder)
-    finite = builder.call("onnx.finite_or_zero", greatest)
+    max_values = reduce_axes("max", x, axes, True, builder)
+    finite = builder.call("onnx.finite_or_zero", max_values)
     powers = builder.call("math.exp", builder.binary("math.sub", x, finite))
     total = reduce_axes("sum", powers, axes, True, builder)
     found = builder.binary("math.add", builder.call("math.log", total), finite)
@@ -164,14 +164,14 @@ def reduce_log_sum_exp(node: Node, builder: Builder) -> Tensor:
 def _position(largest: bool, node: Node, builder: Builder) -> Tensor:
     x = node.input(0)
     axis, keep = node.axis(x.rank), node.flag("keepdims", True)
-    shape = [extent for place, extent in enumerate(x.shape) if keep or place != axis]
+    shape = [size for position, size in enumerate(x.shape) if keep or position != axis]
     if keep:
         shape[axis] = 1
     call = partial(builder.call, as_shape=shape, axis=axis)
     if node.flag("select_last_index"):
         extreme = reduce_axes("max" if largest else "min", x, [axis], True, builder)
-        place = call("onnx.last_position", x, extreme, as_type="int32", squeeze=not keep)
-        return builder.cast(place, "int64")
+        position = call("onnx.last_position", x, extreme, as_type="int32", squeeze=not keep)
+        return builder.cast(position, "int64")
     name = "math.argmax" if largest else "math.argmin"
     return call(name, x, as_type="int64", squeeze=None if keep else True)
 
@@ -184,20 +184,20 @@ POSITIONS = (
 
 @operator("TopK")
 def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """The greatest (or least) elements along an axis, in order, and where they stand."""
+    """The largest (or least) elements along an axis, in order, and where they stand."""
     x = node.input(0)
     axis, largest = node.axis(x.rank, -1), node.flag("largest", True)
-    given = node.extents(1)
+    given = node.sizes(1)
     known = node.known_shape(0) or node.known_shape(1)
     if node.has("k"):
-        count: Extent = node.integer("k")
+        count: Size = node.integer("k")
     elif given is not None:
         (count,) = given
     else:
-        count = known[axis] if known else extent_of(node.input(1), node.bound(axis), builder)
-    # Where only a run tells how many, all of them are sorted, and the first ones taken.
+        count = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
+    # If their number is known only at run time, all are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
-    shape = tuple(taken if place == axis else extent for place, extent in enumerate(x.shape))
+    shape = tuple(taken if position == axis else size for position, size in enumerate(x.shape))
     values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
     builder.add("algo.top_k", (x,), (values, indices), k=taken, axis=axis, largest=largest)
     if count == 1 and not isinstance(x.shape[axis], int):
@@ -229,7 +229,7 @@ def log_softmax(node: Node, builder: Builder) -> Tensor:
 
 @operator("Hardmax")
 def hardmax(node: Node, builder: Builder) -> Tensor:
-    """1 at the first greatest element, 0 elsewhere."""
+    """1 at the first largest element, 0 elsewhere."""
     x = node.input(0)
     axes = _softmax_axes(node, x)
     if len(axes) > 1 or not axes:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.products import matrix_product
-from tvm_nnef.converters.common.symbolic import Extent, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Size, Symbolic, largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
@@ -18,13 +18,13 @@ from tvm_nnef.converters.onnx.registry import Converter, operator
 
 @operator("DFT", since=17)
 def dft_17(node: Node, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that an attribute tells."""
+    """A Fourier transform along an axis given by an attribute."""
     return _dft(node, node.axis(node.input(0).rank, 1), builder)
 
 
 @operator("DFT", since=20)
 def dft_20(node: Node, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that an input tells."""
+    """A Fourier transform along an axis given by an input."""
     axis = node.optional(2)
     if axis is None:
         return _dft(node, node.input(0).rank - 2, builder)
@@ -34,22 +34,22 @@ def dft_20(node: Node, builder: Builder) -> Tensor:
 
 
 def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
-    """A Fourier transform along an axis that only a run tells."""
+    """A Fourier transform along an axis known only at run time."""
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
-    length, extents = node.optional(1), list(x.shape[:-1])
+    length, sizes = node.optional(1), list(x.shape[:-1])
     same = length is None and not onesided
     if length is None:
-        length = builder.call("extra.length_at", axis, as_type="int64", extents=extents,
+        length = builder.call("extra.length_at", axis, as_type="int64", sizes=sizes,
                               mirrored=inverse and onesided)  # fmt: skip
     length = builder.reshape(length, ())
-    shape: Sequence[Extent] = extents
+    shape: Sequence[Size] = sizes
     if not same:
         found = builder.call(
-            "onnx.spectrum_extents", axis, length, as_type="int64", as_shape=(len(extents),),
-            extents=extents, half=onesided and not inverse,
+            "onnx.spectrum_shape", axis, length, as_type="int64", as_shape=(len(sizes),),
+            sizes=sizes, half=onesided and not inverse,
         )  # fmt: skip
-        bounds = [max(node.bound(place), largest(each)) for place, each in enumerate(extents)]
-        shape = (node.known_shape() or extents_of(found, bounds, builder))[: len(extents)]
+        bounds = [max(node.bound(position), largest(each)) for position, each in enumerate(sizes)]
+        shape = (node.known_shape() or sizes_of(found, bounds, builder))[: len(sizes)]
     parts = 1 if inverse and onesided else 2
     spectrum = builder.call(
         "onnx.dft_at", x, axis, length, as_type="float64", as_shape=(*shape, parts),
@@ -60,7 +60,7 @@ def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
 
 def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
-    length: Tensor | Extent | None = node.optional(1)
+    length: Tensor | Size | None = node.optional(1)
     known = node.known_shape()
     if isinstance(length, Tensor):
         length = builder.reshape(length, ())
@@ -72,7 +72,7 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
         count = known[axis]
     else:
         if isinstance(length, Tensor):
-            length = extent_of(length, node.bound(axis), builder)
+            length = size_of(length, node.bound(axis), builder)
         count = length // 2 + 1 if onesided and not inverse else length
     parts = 1 if inverse and onesided else 2
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 : -1], parts)
@@ -80,7 +80,7 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
     if made is not None:
         return made
     if isinstance(length, Symbolic):
-        length = builder.extent(length)
+        length = builder.dimension(length)
     return _exactly(
         builder.call(
             "onnx.dft", x, length, as_type="float64", as_shape=shape, axis=axis, count=count,
@@ -95,27 +95,27 @@ _LARGEST_MATRIX = 1 << 22
 
 
 def _as_product(
-    x: Tensor, axis: int, length: Tensor | Extent, shape: Sequence[Extent], builder: Builder, *,
+    x: Tensor, axis: int, length: Tensor | Size, shape: Sequence[Size], builder: Builder, *,
     inverse: bool = False, onesided: bool = False,
 ) -> Tensor | None:  # fmt: skip
     """A transform of a length that is known as a product of matrices; None for other lengths.
 
     Its factors are made in double precision; the sums are those of a product in the signal's type.
     """
-    extent, count, (*_, p), (*_, parts) = x.shape[axis], shape[axis], x.shape, shape
-    if not all(isinstance(each, int) for each in (extent, count, length, p, parts)):
+    size, count, (*_, p), (*_, parts) = x.shape[axis], shape[axis], x.shape, shape
+    if not all(isinstance(each, int) for each in (size, count, length, p, parts)):
         return None
-    assert isinstance(extent, int) and isinstance(count, int) and isinstance(length, int)
+    assert isinstance(size, int) and isinstance(count, int) and isinstance(length, int)
     assert isinstance(p, int) and isinstance(parts, int)
-    if extent * p * count * parts > _LARGEST_MATRIX or not length:
+    if size * p * count * parts > _LARGEST_MATRIX or not length:
         return None
-    factors = _factors(extent, count, length, inverse=inverse, mirrored=inverse and onesided)
-    matrix = factors[:, :p, :, :parts].reshape(extent * p, count * parts)
+    factors = _factors(size, count, length, inverse=inverse, mirrored=inverse and onesided)
+    matrix = factors[:, :p, :, :parts].reshape(size * p, count * parts)
     wide = "float64" if x.dtype == "float64" else "float32"
-    others = [place for place in range(x.rank - 1) if place != axis]
+    others = [position for position in range(x.rank - 1) if position != axis]
     rows = builder.transpose(builder.cast(x, wide), [*others, axis, x.rank - 1])
-    front = [x.shape[place] for place in others]
-    rows = builder.reshape(rows, (*front, extent * p))
+    front = [x.shape[position] for position in others]
+    rows = builder.reshape(rows, (*front, size * p))
     product = matrix_product(rows, builder.constant(matrix.astype(wide)), builder)
     spectrum = builder.reshape(product, (*front, count, parts))
     back = sorted(range(x.rank - 1), key=[*others, axis].__getitem__)
@@ -123,17 +123,17 @@ def _as_product(
 
 
 def _factors(
-    extent: int, count: int, length: int, *, inverse: bool, mirrored: bool
+    size: int, count: int, length: int, *, inverse: bool, mirrored: bool
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """What each element of a signal adds to each of its spectrum, by their two parts.
 
     The second half of a mirrored spectrum is the conjugate of the first, which counts twice.
     """
-    step, place = np.arange(extent)[:, None], np.arange(count)
+    step, position = np.arange(size)[:, None], np.arange(count)
     used = 2 * step <= length if mirrored else step < length
     twice = np.where(mirrored & (step > 0) & (2 * step < length), 2.0, 1.0)
     scale = used * (twice / length if inverse else 1.0)
-    angle = (2.0 if inverse else -2.0) * np.pi * (place * step % length) / length
+    angle = (2.0 if inverse else -2.0) * np.pi * (position * step % length) / length
     cosines, sines = scale * np.cos(angle), scale * np.sin(angle)
     return np.stack([np.stack([cosines, sines], -1), np.stack([-sines, cosines], -1)], 1)
 
@@ -152,13 +152,13 @@ def stft(node: Node, builder: Builder) -> Tensor:
     onesided = node.flag("onesided", True)
     known, step = node.known_shape(), builder.reshape(step, ())
     if length is not None and length.value is not None:
-        size: Extent = int(length.value.reshape(()))
+        size: Size = int(length.value.reshape(()))
     elif window is not None:
         size = window.shape[0]
     elif known is not None:
         size = 2 * (known[2] - 1) if onesided else known[2]
     elif length is not None:
-        size = extent_of(length, largest(signal.shape[1]), builder)
+        size = size_of(length, largest(signal.shape[1]), builder)
     else:
         raise Invalid("neither its window nor its frame_length is there")
     frames = known[1] if known else _frames(node, signal.shape[1] - size, step, builder)
@@ -174,18 +174,18 @@ def stft(node: Node, builder: Builder) -> Tensor:
     if made is not None:
         return made
     spectrum = builder.call(
-        "onnx.dft", cut, builder.extent(size), as_type="float64", as_shape=shape, axis=2,
+        "onnx.dft", cut, builder.dimension(size), as_type="float64", as_shape=shape, axis=2,
         count=shape[2], parts=2, inverse=False, mirrored=False,
     )  # fmt: skip
     return _exactly(spectrum, signal, builder)
 
 
-def _frames(node: Node, room: Extent, step: Tensor, builder: Builder) -> Extent:
+def _frames(node: Node, room: Size, step: Tensor, builder: Builder) -> Size:
     """How many frames begin within the room, one each step."""
     if step.value is not None:
         return room // int(step.value) + 1
-    steps = builder.binary("math.div", builder.extent(room), builder.cast(step, "int64"))
-    return extent_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
+    steps = builder.binary("math.div", builder.dimension(room), builder.cast(step, "int64"))
+    return size_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
 
 
 _WINDOWS = {
@@ -199,7 +199,7 @@ _WINDOWS = {
 def _window(node: Node, builder: Builder) -> Tensor:
     a, b, c = _WINDOWS[node.operator]
     size = builder.reshape(node.input(0), ())
-    (count,) = node.known_shape() or node.extents(0) or [extent_of(size, node.bound(), builder)]
+    (count,) = node.known_shape() or node.sizes(0) or [size_of(size, node.bound(), builder)]
     found = builder.call(
         "onnx.cosine_window", size, as_type="float64", as_shape=(count,), count=count,
         a=a, b=b, c=c, periodic=node.flag("periodic", True),
@@ -217,8 +217,8 @@ def mel_weights(node: Node, builder: Builder) -> Tensor:
         builder.reshape(node.input(position), ()) for position in range(1, 5)
     )
     bins, count = node.known_shape() or (
-        extent_of(_bins(length, builder), node.bound(0), builder),
-        extent_of(node.input(0), node.bound(1), builder),
+        size_of(_bins(length, builder), node.bound(0), builder),
+        size_of(node.input(0), node.bound(1), builder),
     )
     edges = builder.call(
         "onnx.mel_edges", length, rate, low, high, as_type="int64", as_shape=(count + 2,),
@@ -243,16 +243,16 @@ def tf_idf(node: Node, builder: Builder) -> Tensor:
     if pool is None:
         raise Unconvertible("its pool holds strings", "only integers can be converted")
     starts = node.integers("ngram_counts") or []
-    places = node.integers("ngram_indexes") or []
+    positions = node.integers("ngram_indexes") or []
     shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
     skips = node.integer("max_skip_count")
     rows = x if x.rank == 2 else builder.reshape(x, (1, x.size))
-    size = max(places) + 1
+    size = max(positions) + 1
     counts: Tensor | None = None
     number = 0
     for length, items in _pools(pool, starts):
         amount = len(items)
-        wanted = places[number : number + amount]
+        wanted = positions[number : number + amount]
         number += amount
         if not shortest <= length <= longest or not amount:
             continue
@@ -266,7 +266,7 @@ def tf_idf(node: Node, builder: Builder) -> Tensor:
         counts = found if counts is None else builder.binary("math.add", counts, found)
     if counts is None:
         counts = builder.constant(np.zeros((rows.shape[0], size), np.float32))
-    weighted = _weighted(node, counts, places, builder)
+    weighted = _weighted(node, counts, positions, builder)
     return weighted if x.rank == 2 else builder.reshape(weighted, (size,))
 
 
@@ -276,17 +276,17 @@ def _pools(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, list[l
     for position, start in enumerate(starts):
         length = position + 1
         end = starts[position + 1] if position + 1 < len(starts) else len(pool)
-        items = [list(pool[place : place + length]) for place in range(start, end, length)]
+        items = [list(pool[location : location + length]) for location in range(start, end, length)]
         found.append((length, items))
     return found
 
 
-def _weighted(node: Node, counts: Tensor, places: Sequence[int], builder: Builder) -> Tensor:
+def _weighted(node: Node, counts: Tensor, positions: Sequence[int], builder: Builder) -> Tensor:
     mode, weights = node.text("mode"), node.reals("weights")
     scale: Tensor | None = None
     if weights is not None:
         row = np.ones(counts.shape[1], np.float32)
-        row[list(places)] = weights
+        row[list(positions)] = weights
         scale = builder.constant(row)
     if mode == "IDF":
         counts = builder.cast(builder.binary("math.gt", counts, 0.0, "bool"), "float32")

@@ -39,13 +39,15 @@ def non_max_suppression(node: Node, builder: Builder) -> Tensor:
     flat = builder.reshape(kept, (batch * classes * count,))
     if shape is None:
         found = builder.call("layout.nonzero", flat, as_type="int64")
-        places = builder.squeeze(decided(found, (1,), 1, batch * classes * count, builder), [0])
+        positions = builder.squeeze(decided(found, (1,), 1, batch * classes * count, builder), [0])
         return builder.call(
-            "onnx.chosen_boxes", order, places, as_type="int64", as_shape=(*places.shape, 3)
+            "onnx.chosen_boxes", order, positions, as_type="int64", as_shape=(*positions.shape, 3)
         )
-    place = builder.reshape(builder.call("extra.places_of_true", flat, as_type="int32"), kept.shape)
+    location = builder.reshape(
+        builder.call("extra.positions_of_true", flat, as_type="int32"), kept.shape
+    )
     return builder.call(
-        "onnx.box_rows", kept, order, place, as_type="int64", as_shape=shape, count=shape[0]
+        "onnx.box_rows", kept, order, location, as_type="int64", as_shape=shape, count=shape[0]
     )
 
 

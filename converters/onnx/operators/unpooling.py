@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
-from tvm_nnef.converters.common.symbolic import Extent, Shape, largest, product
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest, product
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.decided import counted, decided_shape
+from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -18,7 +18,7 @@ from tvm_nnef.converters.onnx.registry import operator
 @operator("MaxUnpool", since=9)
 def max_unpool(node: Node, builder: Builder) -> Tensor:
     """Elements put back where a MaxPool found them, zeros elsewhere."""
-    x, places = node.input(0), node.input(1)
+    x, positions = node.input(0), node.input(1)
     rank, given = x.rank - 2, node.value(2)
     stride = node.integers("strides") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
@@ -34,13 +34,13 @@ def max_unpool(node: Node, builder: Builder) -> Tensor:
     elif node.optional(2) is not None:
         shape = node.known_shape() or decided_shape(node, node.input(2), builder)
     flat = builder.call(
-        "extra.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
+        "extra.unpool", builder.reshape(x, (x.size,)), builder.reshape(positions, (x.size,)),
         as_shape=(prod(inner),), volume=prod(inner),
     )  # fmt: skip
     whole = builder.reshape(flat, inner)
     if shape == inner:
         return whole
-    # Places count in the shape that pooling would have had; what is larger is empty.
+    # Positions count in the shape that pooling would have had; what is larger is empty.
     corner = builder.constant(np.zeros(len(shape), np.int64))
     return builder.call(
         "extra.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
@@ -74,18 +74,18 @@ def col2im(node: Node, builder: Builder) -> Tensor:
     )  # fmt: skip
 
 
-def _image(node: Node, builder: Builder) -> tuple[list[Extent], Extent]:
-    """The extents of an image that blocks come from, and the number of its channels."""
-    x, known, image, block = node.input(0), node.known_shape(), node.extents(1), node.extents(2)
+def _image(node: Node, builder: Builder) -> tuple[list[Size], Size]:
+    """The dimensions of an image that blocks come from, and the number of its channels."""
+    x, known, image, block = node.input(0), node.known_shape(), node.sizes(1), node.sizes(2)
     if known is not None:
         return list(known[2:]), known[1]
     if image is None:
         rank = node.rank()
         given = counted(node.input(1), None if rank is None else rank - 2, builder)
         bounds = [node.bound(axis + 2) for axis in range(int(given.size))]
-        image = list(extents_of(given, bounds, builder))
+        image = list(sizes_of(given, bounds, builder))
     if block is not None:
         return image, x.shape[1] // product(block)
     volume = builder.call("math.prod_reduce", node.input(2), as_shape=(), axes=[0], squeeze=True)
-    count = builder.binary("math.div", builder.extent(x.shape[1]), volume)
-    return image, extent_of(count, largest(x.shape[1]), builder)
+    count = builder.binary("math.div", builder.dimension(x.shape[1]), volume)
+    return image, size_of(count, largest(x.shape[1]), builder)

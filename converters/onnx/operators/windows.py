@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, maximum, minimum, number, numbers
+from tvm_nnef.converters.common.symbolic import Size, maximum, minimum, number, numbers
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.common.windows import Geometry
@@ -27,7 +27,7 @@ _finfo: Any = ml_dtypes.finfo
 
 @dataclass(frozen=True, slots=True)
 class Window(Geometry):
-    """A window's geometry, a number for each spatial dimension; ``out`` are the result's extents.
+    """A window's geometry, a number for each spatial dimension; ``out`` is the result's shape.
 
     ``before`` and ``after`` are what the model asks for; :meth:`padding` is what makes exactly
     ``out`` windows.
@@ -36,8 +36,8 @@ class Window(Geometry):
     ceil: bool
 
     @property
-    def padding(self) -> list[Extent]:
-        """Counts in front, then behind."""
+    def padding(self) -> list[Size]:
+        """Counts in front, then after."""
         if not self.ceil:
             return [*self.before, *self.after]
         return [*self.before, *self.covered_after]
@@ -50,44 +50,46 @@ class Window(Geometry):
             strict=True,
         ):  # fmt: skip
             front, back = number(before), number(after)
-            places = np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - front
+            positions = (
+                np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - front
+            )
             low, high = (-front, number(inside) + back) if border else (0, number(inside))
-            columns.append(((places >= low) & (places < high)).sum(1).astype(np.float64))
+            columns.append(((positions >= low) & (positions < high)).sum(1).astype(np.float64))
         found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = columns[0]
         for column in columns[1:]:
             found = found[..., None] * column
         return found
 
 
-def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Window:
-    """The window of a convolution or pooling node over spatial extents ``inside``."""
+def window_of(node: Node, inside: Sequence[Size], size: Sequence[int]) -> Window:
+    """The window of a convolution or pooling node over spatial dimensions ``inside``."""
     rank = len(inside)
     stride = node.integers("strides") or [1] * rank
     dilation = node.integers("dilations") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
     auto, ceil = node.text("auto_pad", "NOTSET"), node.flag("ceil_mode")
-    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
-    out: list[Extent] = []
+    before, after = list[Size](pads[:rank]), list[Size](pads[rank:])
+    out: list[Size] = []
     for axis in range(rank):
         reach = (size[axis] - 1) * dilation[axis] + 1
-        extent, step = inside[axis], stride[axis]
+        length, step = inside[axis], stride[axis]
         if auto in ("SAME_UPPER", "SAME_LOWER"):
-            count = -(-extent // step)
-            total = maximum((count - 1) * step + reach - extent, 0)
+            count = -(-length // step)
+            total = maximum((count - 1) * step + reach - length, 0)
             smaller, larger = total // 2, total - total // 2
             before[axis], after[axis] = (
                 (smaller, larger) if auto == "SAME_UPPER" else (larger, smaller)
             )
         elif auto == "VALID":
             before[axis] = after[axis] = 0
-        room = extent + before[axis] + after[axis] - reach
+        room = length + before[axis] + after[axis] - reach
         count = room // step + 1
         if ceil:
             count = -(-room // step) + 1
-            # The last window must begin in the input or the padding in front of it.
-            count = minimum(count, (extent + before[axis] - 1) // step + 1)
+            # The last window must begin in the input or the padding before it.
+            count = minimum(count, (length + before[axis] - 1) // step + 1)
         if isinstance(count, int) and count < 1:
-            padded = extent + before[axis] + after[axis]
+            padded = length + before[axis] + after[axis]
             reason = f"its window takes {reach} elements of axis {axis + 2}, which has {padded}"
             raise Unconvertible(reason, "use larger inputs", mismatch=True)
         out.append(count)
@@ -98,7 +100,7 @@ def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Wind
 
 
 def _uniform(values: Sequence[int], default: int) -> list[int] | None:
-    """An attribute of a window, None where it has its default."""
+    """An attribute of a window, None if it has its default."""
     return None if all(value == default for value in values) else list(values)
 
 
@@ -155,10 +157,10 @@ def _transposed_pads(
     stride: Sequence[int],
     dilation: Sequence[int],
     extra: Sequence[int],
-) -> tuple[list[Extent], list[Extent]]:
+) -> tuple[list[Size], list[Size]]:
     rank = x.rank - 2
     pads = node.integers("pads") or [0] * (2 * rank)
-    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
+    before, after = list[Size](pads[:rank]), list[Size](pads[rank:])
     auto, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     if auto == "VALID":
         before, after = [0] * rank, [0] * rank
@@ -166,9 +168,9 @@ def _transposed_pads(
         return before, after
     for axis in range(rank):
         reach = (number(weight.shape[axis + 2]) - 1) * dilation[axis] + 1
-        extent = x.shape[axis + 2]
-        size = extent * stride[axis] if wanted is None else wanted[axis - rank]
-        total = stride[axis] * (extent - 1) + extra[axis] + reach - size
+        length = x.shape[axis + 2]
+        size = length * stride[axis] if wanted is None else wanted[axis - rank]
+        total = stride[axis] * (length - 1) + extra[axis] + reach - size
         half = total // 2
         before[axis], after[axis] = (
             (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
@@ -178,7 +180,7 @@ def _transposed_pads(
 
 @operator("MaxPool")
 def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
-    """The greatest element of each window, and where it stands in the tensor."""
+    """The largest element of each window, and where it stands in the tensor."""
     x = node.input(0)
     window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
     shape = (*x.shape[:2], *window.out)
@@ -190,11 +192,11 @@ def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         values = builder.binary("math.max", values, float(_finfo(x.dtype).min))
     if not node.wants(1):
         return (values,)
-    place = builder.call(
-        "extra.max_pool_places", x, values, as_type="int64", as_shape=shape, more=_geometry(window),
-        strides=_strides(x.shape, bool(node.integer("storage_order"))),
+    position = builder.call(
+        "extra.max_pool_positions", x, values, as_type="int64", as_shape=shape,
+        more=_geometry(window), strides=_strides(x.shape, bool(node.integer("storage_order"))),
     )  # fmt: skip
-    return values, place
+    return values, position
 
 
 def _geometry(window: Window) -> dict[str, Attribute | None]:
@@ -206,12 +208,12 @@ def _geometry(window: Window) -> dict[str, Attribute | None]:
     }
 
 
-def _strides(shape: Sequence[Extent], columns_first: bool) -> list[Extent]:
+def _strides(shape: Sequence[Size], columns_first: bool) -> list[Size]:
     """How far apart neighbours are in a flattened tensor."""
     spatial = list(shape[2:])
     order = range(len(spatial)) if columns_first else reversed(range(len(spatial)))
-    strides: list[Extent] = [0] * len(spatial)
-    step: Extent = 1
+    strides: list[Size] = [0] * len(spatial)
+    step: Size = 1
     for axis in order:
         strides[axis], step = step, step * spatial[axis]
     return [step * shape[1], step, *strides]
@@ -268,19 +270,17 @@ def _may_miss(window: Window) -> bool:
 def _counts(
     window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
 ) -> Tensor | None:
-    """How many elements of input and padding each window has, None where all have as many."""
+    """How many elements of input and padding each window has, None if all have as many."""
     if all(isinstance(each, int) for each in (*window.inside, *window.out)):
         known = window.counts(True)
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)
     rank = len(window.size)
-    behind = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
-    padded = [
-        sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)
-    ]
+    missing = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
+    padded = [sum(sizes) for sizes in zip(window.inside, window.before, window.after, strict=True)]
     ones = builder.full(1.0, (1, 1, *padded), dtype)
     return builder.call(
         "nn.sum_pool", ones, as_shape=(1, 1, *window.out),
-        more={**geometry, "padding": [*([0] * rank), *behind]},
+        more={**geometry, "padding": [*([0] * rank), *missing]},
     )  # fmt: skip
 
 
@@ -303,7 +303,7 @@ def global_average_pool(node: Node, builder: Builder) -> Tensor:
 
 @operator("GlobalMaxPool")
 def global_max_pool(node: Node, builder: Builder) -> Tensor:
-    """The greatest element over all spatial dimensions."""
+    """The largest element over all spatial dimensions."""
     return _globally("math.max_reduce", node.input(0), builder)
 
 
@@ -322,7 +322,7 @@ def _globally(name: str, x: Tensor, builder: Builder, **attributes: float) -> Te
 
 @operator("DeformConv", since=19)
 def deform_conv(node: Node, builder: Builder) -> Tensor:
-    """A convolution whose window's elements are moved by offsets that a tensor tells."""
+    """A convolution whose window's elements are moved by offsets given by a tensor."""
     x, weight, offset = node.input(0), node.input(1), node.input(2)
     bias, mask = node.optional(3), node.optional(4)
     if x.rank != 4:

@@ -96,7 +96,7 @@ def reduce_precision(each: Operation, builder: Builder) -> Tensor:
     own = _MANTISSAS[x.dtype]
     if exponent >= own[0] and mantissa >= own[1]:
         return x
-    # Numbers above the greatest exponent become infinite; subnormal ones stay if the range does.
+    # Numbers above the largest exponent become infinite; subnormal ones stay if the range does.
     limit = (1 << min(exponent, own[0]) - 1) - 1
     return builder.call(
         "xla.reduce_precision", x, mantissa=min(mantissa, own[1]), limit=limit,

@@ -9,7 +9,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation
-from tvm_nnef.converters.stablehlo.operators.reductions import settled
+from tvm_nnef.converters.stablehlo.operators.reductions import completed
 from tvm_nnef.converters.stablehlo.registry import operation
 
 
@@ -22,7 +22,7 @@ def while_(each: Operation, builder: Builder) -> Sequence[Tensor]:
     carried = [Tensor(one.dtype, one.shape, hint="state") for one in state]
     (first,) = each.run(condition_of, state, builder)
     found = each.run(body_of, carried, inner)
-    yields = [settled(one, old.shape, inner) for one, old in zip(found, carried, strict=True)]
+    yields = [completed(one, old.shape, inner) for one, old in zip(found, carried, strict=True)]
     for old, new in zip(carried, yields, strict=True):
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             reason = f"it carries {old.dtype}{list(old.shape)}, and gives {list(new.shape)}"
@@ -32,7 +32,7 @@ def while_(each: Operation, builder: Builder) -> Sequence[Tensor]:
     finals = [Tensor(one.dtype, one.shape) for one in carried]
     builder.steps.append(
         Loop(
-            Block(tuple(inner.steps), (settled(again, (), inner), *yields)),
+            Block(tuple(inner.steps), (completed(again, (), inner), *yields)),
             ((condition, builder.computed(first)), *zip(carried, state, strict=True)),
             (), None, None, condition, (None, *finals),
         )
@@ -53,7 +53,7 @@ def if_(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("case")
 def case(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """One of several regions by a number; the last one where there is none of that number."""
+    """One of several regions by a number; the last one if there is none of that number."""
     (index,) = each.inputs
     if index.value is not None:
         number = int(index.value.reshape(()))
@@ -67,14 +67,14 @@ def _cases(each: Operation, index: Tensor, first: int, builder: Builder) -> list
         return each.run(each.regions[first], (), builder)
     condition = builder.binary("math.eq", index, first, "bool")
     inner = Builder(builder)
-    others = [settled(one, one.shape, inner) for one in _cases(each, index, first + 1, inner)]
+    others = [completed(one, one.shape, inner) for one in _cases(each, index, first + 1, inner)]
     taken = _block(each, each.regions[first], builder)
     return _branch(each, condition, taken, (inner, others), builder)
 
 
 def _block(each: Operation, region: Any, builder: Builder) -> tuple[Builder, list[Tensor]]:
     inner = Builder(builder)
-    return inner, [settled(one, one.shape, inner) for one in each.run(region, (), inner)]
+    return inner, [completed(one, one.shape, inner) for one in each.run(region, (), inner)]
 
 
 def _branch(

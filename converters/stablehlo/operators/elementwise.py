@@ -125,7 +125,7 @@ def remainder(each: Operation, builder: Builder) -> Tensor:
 def _unless_zero(each: Operation, value: Tensor, otherwise: Tensor, builder: Builder) -> Tensor:
     """``value``, but ``otherwise`` where the divisor is 0."""
     divisor = shrunk(each, each.inputs)[1]
-    if divisor.extents is not None or (divisor.value is not None and divisor.value.all()):
+    if divisor.sizes is not None or (divisor.value is not None and divisor.value.all()):
         return value
     is_zero = builder.binary("math.eq", divisor, 0, "bool")
     return builder.select(is_zero, builder.computed(otherwise), value)
@@ -267,7 +267,7 @@ def constant(each: Operation, builder: Builder) -> Tensor:
 
 @operation("map")
 def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A scalar function of the elements of each place."""
+    """A scalar function of the elements of each position."""
     found = each.run(each.regions[0], each.inputs, builder, True)
     shape = broadcast(*(one.shape for one in each.inputs))
     return [builder.expand(one, shape) for one in found]

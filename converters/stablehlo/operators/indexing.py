@@ -1,4 +1,4 @@
-"""Operations at places that tensors tell: dynamic slices, gather and scatter in general form."""
+"""Operations at positions given by tensors: dynamic slices, gather and scatter in general form."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.layout import sliced
-from tvm_nnef.converters.stablehlo.operators.reductions import known_computation, settled
+from tvm_nnef.converters.stablehlo.operators.reductions import completed, known_computation
 from tvm_nnef.converters.stablehlo.registry import operation
 
 
@@ -49,11 +49,11 @@ def dynamic_slice(each: Operation, builder: Builder) -> Tensor:
     )
 
 
-def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Extent]) -> list[int]:
+def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[int]:
     found = []
-    for one, extent, size in zip(starts, x.shape, sizes, strict=True):
+    for one, length, size in zip(starts, x.shape, sizes, strict=True):
         assert one.value is not None
-        found.append(max(0, min(int(one.value.reshape(())), int(extent) - int(size))))
+        found.append(max(0, min(int(one.value.reshape(())), int(length) - int(size))))
     return found
 
 
@@ -68,11 +68,11 @@ def dynamic_update_slice(each: Operation, builder: Builder) -> Tensor:
 
 @operation("gather", "dynamic_gather")
 def gather(each: Operation, builder: Builder) -> Tensor:
-    """Slices at places that indices tell, which are moved inside."""
+    """Slices at positions given by indices, which are moved inside."""
     numbers = stablehlo.GatherDimensionNumbers(each.attribute("dimension_numbers"))
     x, indices = each.inputs[:2]
     if len(each.inputs) > 2:
-        sizes: list[Extent] = extents_of(each.inputs[2])
+        sizes: list[Size] = sizes_of(each.inputs[2])
     else:
         sizes = list(each.integers("slice_sizes"))
     indices = _vectors_last(indices, numbers.index_vector_dim, builder)
@@ -82,17 +82,17 @@ def gather(each: Operation, builder: Builder) -> Tensor:
     offsets = list(numbers.offset_dims)
     count = indices.rank - 1 + len(offsets)
     batch = [axis for axis in range(count) if axis not in offsets]
-    extents: list[Extent] = [0] * count
-    for place, extent in zip(batch, indices.shape[:-1], strict=True):
-        extents[place] = extent
-    for place, axis in zip(offsets, kept, strict=True):
-        extents[place] = sizes[axis]
+    lengths: list[Size] = [0] * count
+    for position, size in zip(batch, indices.shape[:-1], strict=True):
+        lengths[position] = size
+    for position, axis in zip(offsets, kept, strict=True):
+        lengths[position] = sizes[axis]
     moved = list(numbers.start_index_map)
     plain = _row_gather(x, indices, sizes, moved, batching, offsets, batch, builder)
     if plain is not None:
         return plain
     return builder.call(
-        "xla.gather", x, indices, as_shape=extents, shape=extents, sizes=sizes, map=moved,
+        "xla.gather", x, indices, as_shape=lengths, shape=lengths, sizes=sizes, map=moved,
         kept=kept, offset_dims=offsets, batch_dims=batch, operand_batch=batching,
         index_batch=list(numbers.start_indices_batching_dims),
     )  # fmt: skip
@@ -101,7 +101,7 @@ def gather(each: Operation, builder: Builder) -> Tensor:
 def _row_gather(
     x: Tensor,
     indices: Tensor,
-    sizes: Sequence[Extent],
+    sizes: Sequence[Size],
     moved: Sequence[int],
     batching: Sequence[int],
     offsets: Sequence[int],
@@ -113,20 +113,20 @@ def _row_gather(
         return None
     axis, rank = moved[0], indices.rank - 1
     whole = all(sizes[k] == x.shape[k] for k in range(x.rank) if k != axis)
-    extent = x.shape[axis]
+    size = x.shape[axis]
     if not whole or list(batch) != list(range(axis, axis + rank)) or len(offsets) != x.rank - 1:
         return None
-    if not isinstance(extent, int):
+    if not isinstance(size, int):
         return None
-    places = builder.squeeze(indices, [rank])
-    if places.dtype in ("uint8", "uint16", "uint32", "uint64"):
-        places = builder.cast(places, "int64")
-    places = builder.binary(
-        "math.min", builder.binary("math.max", places, builder.constant(0, places.dtype)),
-        builder.constant(extent - 1, places.dtype),
+    positions = builder.squeeze(indices, [rank])
+    if positions.dtype in ("uint8", "uint16", "uint32", "uint64"):
+        positions = builder.cast(positions, "int64")
+    positions = builder.binary(
+        "math.min", builder.binary("math.max", positions, builder.constant(0, positions.dtype)),
+        builder.constant(size - 1, positions.dtype),
     )  # fmt: skip
-    shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-    return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
+    shape = (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :])
+    return builder.call("layout.gather", x, positions, as_shape=shape, axis=axis)
 
 
 def _vectors_last(indices: Tensor, axis: int, builder: Builder) -> Tensor:
@@ -134,7 +134,7 @@ def _vectors_last(indices: Tensor, axis: int, builder: Builder) -> Tensor:
     indices = builder.computed(indices)
     if axis == indices.rank:
         return builder.unsqueeze(indices, [axis])
-    order = [place for place in range(indices.rank) if place != axis]
+    order = [position for position in range(indices.rank) if position != axis]
     return builder.transpose(indices, [*order, axis])
 
 
@@ -146,7 +146,7 @@ _SCATTER: Mapping[str, str] = {
 
 @operation("scatter")
 def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Updates joined to slices at places that indices tell; those not inside are left out."""
+    """Updates joined to slices at positions given by indices; those not inside are left out."""
     count = (len(each.inputs) - 1) // 2
     tensors, indices, updates = (
         each.inputs[:count], each.inputs[count], each.inputs[count + 1 :],
@@ -158,13 +158,13 @@ def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
     batching = list(numbers.input_batching_dims)
     left_out = {*numbers.inserted_window_dims, *batching}
     kept = [axis for axis in range(tensors[0].rank) if axis not in left_out]
-    sizes: list[Extent] = [1] * tensors[0].rank
-    for place, axis in zip(windows, kept, strict=True):
-        sizes[axis] = updates[0].shape[place]
+    sizes: list[Size] = [1] * tensors[0].rank
+    for position, axis in zip(windows, kept, strict=True):
+        sizes[axis] = updates[0].shape[position]
     more = {
         "sizes": sizes, "map": list(numbers.scattered_dims_to_operand_dims), "kept": kept,
         "windows": windows,
-        "places": [axis for axis in range(updates[0].rank) if axis not in windows],
+        "positions": [axis for axis in range(updates[0].rank) if axis not in windows],
         "operand_batch": batching, "index_batch": list(numbers.scatter_indices_batching_dims),
     }  # fmt: skip
     if name:
@@ -187,18 +187,18 @@ def _stepwise(
     tensors: Sequence[Tensor],
     indices: Tensor,
     updates: Sequence[Tensor],
-    more: Mapping[str, list[Extent]],
+    more: Mapping[str, list[Size]],
     builder: Builder,
 ) -> list[Tensor]:
     """Any scalar computation: one update element after the other."""
     inner = Builder(builder)
     shape = tensors[0].shape
     volume = product(updates[0].shape)
-    places = builder.call(
-        "xla.scatter_places", tensors[0], indices, updates[0], as_type="int32",
+    positions = builder.call(
+        "xla.scatter_positions", tensors[0], indices, updates[0], as_type="int32",
         as_shape=updates[0].shape, more=more,
     )  # fmt: skip
-    where = builder.reshape(places, (volume,))
+    where = builder.reshape(positions, (volume,))
     rows = [builder.reshape(one, (volume,)) for one in updates]
     flat = [builder.reshape(builder.computed(one), (product(shape),)) for one in tensors]
     totals = [Tensor(one.dtype, one.shape, hint="total") for one in flat]
@@ -209,7 +209,7 @@ def _stepwise(
     news = [inner.call("layout.gather", one, index, as_shape=(), axis=0) for one in rows]
     found = each.run(each.regions[0], [*olds, *news], inner, True)
     yields = tuple(
-        inner.call("xla.put_at", total, at, settled(one, (), inner))
+        inner.call("xla.put_at", total, at, completed(one, (), inner))
         for total, one in zip(totals, found, strict=True)
     )
     finals = [Tensor(one.dtype, one.shape) for one in totals]

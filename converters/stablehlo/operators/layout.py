@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.registry import operation
 
 
@@ -21,14 +21,14 @@ def broadcast_to(
     if each.is_scalar_code and not shape:
         return x
     if list(dims) != sorted(dims):
-        order = [int(place) for place in np.argsort(dims)]
+        order = [int(position) for position in np.argsort(dims)]
         x, dims = builder.transpose(x, order), sorted(dims)
     first = next((axis for axis in range(len(shape)) if axis in dims), len(shape))
-    extents: list[Extent] = [1] * len(shape)
+    sizes: list[Size] = [1] * len(shape)
     for axis, dim in enumerate(dims):
-        extents[dim] = x.shape[axis]
+        sizes[dim] = x.shape[axis]
     small = x
-    if len(extents) - first != x.rank:
+    if len(sizes) - first != x.rank:
         small = builder.unsqueeze(
             x, [axis - first for axis in range(first, len(shape)) if axis not in dims]
         )
@@ -44,7 +44,7 @@ def broadcast_to(
 
 @operation("broadcast_in_dim")
 def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """Dimensions put at places of a shape, and stretched."""
+    """Dimensions put at positions of a shape, and stretched."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
     shape = () if each.is_scalar_code else each.static_shape()
     return broadcast_to(each, x, dims, shape, builder)
@@ -52,9 +52,9 @@ def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """The same for a shape that an operand tells."""
+    """The same for a shape given by an operand."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
-    return broadcast_to(each, x, dims, tuple(extents_of(each.inputs[1])), builder)
+    return broadcast_to(each, x, dims, tuple(sizes_of(each.inputs[1])), builder)
 
 
 @operation("broadcast")
@@ -69,15 +69,15 @@ def broadcast(each: Operation, builder: Builder) -> Tensor:
 def reshape(each: Operation, builder: Builder) -> Tensor:
     """The elements in row-major order in another shape."""
     x = each.inputs[0]
-    if each.is_scalar_code and x.extents is None:
+    if each.is_scalar_code and x.sizes is None:
         return x
     dynamic = len(each.inputs) > 1
-    shape = tuple(extents_of(each.inputs[1])) if dynamic else each.static_shape()
-    if x.extents is not None:
-        found = x.extents.reshape(tuple(int(extent) for extent in shape))
-        return Tensor(x.dtype, found.shape, extents=found)
-    ones = [axis for axis, extent in enumerate(shape) if extent == 1]
-    kept = [extent for extent in shape if extent != 1]
+    shape = tuple(sizes_of(each.inputs[1])) if dynamic else each.static_shape()
+    if x.sizes is not None:
+        found = x.sizes.reshape(tuple(int(size) for size in shape))
+        return Tensor(x.dtype, found.shape, sizes=found)
+    ones = [axis for axis, size in enumerate(shape) if size == 1]
+    kept = [size for size in shape if size != 1]
     if x.value is None and ones and kept == list(x.shape):
         return builder.unsqueeze(x, ones)
     return builder.reshape(x, shape)
@@ -91,9 +91,9 @@ def transpose(each: Operation, builder: Builder) -> Tensor:
 
 @operation("concatenate")
 def concatenate(each: Operation, builder: Builder) -> Tensor:
-    """Tensors one behind the other."""
+    """Tensors concatenated."""
     axis = each.integer("dimension")
-    if any(one.extents is not None for one in each.inputs):
+    if any(one.sizes is not None for one in each.inputs):
         parts = [
             builder.computed(one) if one.rank else builder.unsqueeze(one, [0])
             for one in each.inputs
@@ -107,9 +107,9 @@ def reverse(each: Operation, builder: Builder) -> Tensor:
     """Dimensions turned around."""
     x = each.inputs[0]
     for axis in each.integers("dimensions"):
-        extent = x.shape[axis]
-        if extent != 1:
-            x = builder.slice(x, axis, extent - 1, -1, -1)
+        size = x.shape[axis]
+        if size != 1:
+            x = builder.slice(x, axis, size - 1, -1, -1)
     return x
 
 
@@ -123,23 +123,23 @@ def slice_(each: Operation, builder: Builder) -> Tensor:
 
 @operation("real_dynamic_slice")
 def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box whose limits operands tell, which must follow from shapes."""
-    starts, ends, steps = (extents_of(one) for one in each.inputs[1:])
+    """A box with limits from operands, which must follow from shapes."""
+    starts, ends, steps = (sizes_of(one) for one in each.inputs[1:])
     return sliced(each.inputs[0], starts, ends, steps, builder)
 
 
 def sliced(
     x: Tensor,
-    starts: Sequence[Extent],
-    ends: Sequence[Extent],
-    steps: Sequence[Extent],
+    starts: Sequence[Size],
+    ends: Sequence[Size],
+    steps: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
     """A box, in steps, as one slice."""
     if x.value is not None and all(isinstance(end, int) for end in (*starts, *ends, *steps)):
-        places = tuple(map(slice, starts, ends, steps))
-        found = builder.constant(np.ascontiguousarray(x.value[places]).reshape(
-            x.value[places].shape))  # fmt: skip
+        positions = tuple(map(slice, starts, ends, steps))
+        found = builder.constant(np.ascontiguousarray(x.value[positions]).reshape(
+            x.value[positions].shape))  # fmt: skip
         found.hint = x.hint
         return found
     axes = [
@@ -161,18 +161,18 @@ def sliced(
 def padded(
     x: Tensor,
     value: Tensor,
-    low: Sequence[Extent],
-    high: Sequence[Extent],
-    inner: Sequence[Extent],
+    low: Sequence[Size],
+    high: Sequence[Size],
+    inner: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
-    """Elements put in front, behind and between; negative numbers take elements away."""
+    """Elements put in front, after and between; negative numbers take elements away."""
     numbers = [*low, *high, *inner]
     if all(isinstance(one, int) and one == 0 for one in numbers):
         return x
     shape = [
-        lo + hi + extent + inside * ((extent - 1) if extent != 0 else 0)
-        for lo, hi, inside, extent in zip(low, high, inner, x.shape, strict=True)
+        lo + hi + size + inside * ((size - 1) if size != 0 else 0)
+        for lo, hi, inside, size in zip(low, high, inner, x.shape, strict=True)
     ]
     if any(isinstance(one, int) and one < 0 for one in shape):
         raise Invalid("the padding takes away more than there is")
@@ -197,21 +197,21 @@ def pad(each: Operation, builder: Builder) -> Tensor:
 @operation("dynamic_pad")
 def dynamic_pad(each: Operation, builder: Builder) -> Tensor:
     """The same with numbers that follow from shapes."""
-    low, high, inner = (extents_of(one) for one in each.inputs[2:])
+    low, high, inner = (sizes_of(one) for one in each.inputs[2:])
     return padded(each.inputs[0], each.inputs[1], low, high, inner, builder)
 
 
 @operation("iota", "dynamic_iota")
 def iota(each: Operation, builder: Builder) -> Tensor:
     """Numbers that count along a dimension."""
-    shape: Shape = tuple(extents_of(each.inputs[0])) if each.inputs else each.static_shape()
+    shape: Shape = tuple(sizes_of(each.inputs[0])) if each.inputs else each.static_shape()
     axis, dtype = each.integer("iota_dimension"), each.dtype()
-    extent = shape[axis]
-    if isinstance(extent, int) and extent <= 256:
-        row = builder.constant(np.arange(extent).astype(dtype), dtype)
+    size = shape[axis]
+    if isinstance(size, int) and size <= 256:
+        row = builder.constant(np.arange(size).astype(dtype), dtype)
     else:
         row = builder.call(
-            "layout.range", as_type="int32", as_shape=(extent,), first=0, last=extent, stride=1
+            "layout.range", as_type="int32", as_shape=(size,), first=0, last=size, stride=1
         )
         row = builder.cast(row, dtype)
     return broadcast_to(each, row, [axis], shape, builder)
@@ -219,7 +219,7 @@ def iota(each: Operation, builder: Builder) -> Tensor:
 
 @operation("get_dimension_size")
 def dimension_size(each: Operation, builder: Builder) -> Tensor:
-    """The extent of a dimension."""
+    """The size of a dimension."""
     return builder.cast(
-        builder.extent(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
+        builder.dimension(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
     )

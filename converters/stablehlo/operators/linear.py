@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from jaxlib.mlir.dialects import stablehlo
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.layout import padded
 from tvm_nnef.converters.stablehlo.registry import operation
 
 
 @operation("dot_general")
 def dot_general(each: Operation, builder: Builder) -> Tensor:
-    """Sums of products over some dimensions, for each place of the batch dimensions."""
+    """Sums of products over some dimensions, for each position of the batch dimensions."""
     numbers = stablehlo.DotDimensionNumbers(each.attribute("dot_dimension_numbers"))
     left, right = each.inputs
     return contracted(
@@ -78,7 +78,7 @@ def contracted(
 
 @operation("convolution", "dynamic_conv")
 def convolution(each: Operation, builder: Builder) -> Tensor:
-    """A convolution in general form, as one with the channels behind the batch."""
+    """A convolution in general form, as one with the channels after the batch."""
     numbers = stablehlo.ConvDimensionNumbers(each.attribute("dimension_numbers"))
     x, filter_ = (builder.cast(one, each.dtype()) for one in each.inputs[:2])
     spatial = list(numbers.input_spatial_dimensions)
@@ -89,15 +89,15 @@ def convolution(each: Operation, builder: Builder) -> Tensor:
     order = [numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension]
     filter_ = builder.transpose(filter_, [*order, *numbers.kernel_spatial_dimensions])
     for axis, turned in enumerate(each.flags("window_reversal", count)):
-        extent = filter_.shape[axis + 2]
-        if turned and extent != 1:
-            filter_ = builder.slice(filter_, axis + 2, extent - 1, -1, -1)
+        size = filter_.shape[axis + 2]
+        if turned and size != 1:
+            filter_ = builder.slice(filter_, axis + 2, size - 1, -1, -1)
     ones = [1] * count
     stride, dilation = each.integers("window_strides", ones), each.integers("rhs_dilation", ones)
     spread = each.integers("lhs_dilation", ones)
-    pairs: Sequence[Extent] = each.integers("padding", [0, 0] * count)
+    pairs: Sequence[Size] = each.integers("padding", [0, 0] * count)
     if len(each.inputs) > 2:
-        pairs = extents_of(each.inputs[2])
+        pairs = sizes_of(each.inputs[2])
     low, high = list(pairs[::2]), list(pairs[1::2])
     groups, batches = each.integer("feature_group_count"), each.integer("batch_group_count")
     if batches > 1:
@@ -111,22 +111,22 @@ def convolution(each: Operation, builder: Builder) -> Tensor:
         low, high = [0] * count, [0] * count
     found = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
     spatial_out = list(numbers.output_spatial_dimensions)
-    places = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
-    return builder.transpose(found, [places.index(axis) for axis in range(count + 2)])
+    positions = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
+    return builder.transpose(found, [positions.index(axis) for axis in range(count + 2)])
 
 
-def _is_plain(low: Sequence[Extent], high: Sequence[Extent], spread: Sequence[int]) -> bool:
+def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) -> bool:
     whole = all(isinstance(one, int) and one >= 0 for one in (*low, *high))
     return whole and all(one == 1 for one in spread)
 
 
 def _batches_as_channels(x: Tensor, count: int, builder: Builder) -> Tensor:
     """The batch in so many parts, as groups of channels."""
-    batch, channels, *extents = x.shape
+    batch, channels, *sizes = x.shape
     size = batch // count
-    x = builder.reshape(x, (count, size, channels, *extents))
+    x = builder.reshape(x, (count, size, channels, *sizes))
     x = builder.transpose(x, [1, 0, *range(2, x.rank)])
-    return builder.reshape(x, (size, count * channels, *extents))
+    return builder.reshape(x, (size, count * channels, *sizes))
 
 
 def _convolved(
@@ -134,24 +134,24 @@ def _convolved(
     filter_: Tensor,
     stride: list[int],
     dilation: list[int],
-    padding: tuple[list[Extent], list[Extent]],
+    padding: tuple[list[Size], list[Size]],
     groups: int,
     builder: Builder,
 ) -> Tensor:
     low, high = padding
-    extents: list[Extent] = [
-        (extent + lo + hi - (size - 1) * wide - 1) // step + 1
-        for extent, lo, hi, size, wide, step in zip(
+    sizes: list[Size] = [
+        (length + lo + hi - (size - 1) * wide - 1) // step + 1
+        for length, lo, hi, size, wide, step in zip(
             x.shape[2:], low, high, filter_.shape[2:], dilation, stride, strict=True
         )
     ]
-    if not extents:
+    if not sizes:
         a = builder.reshape(x, (x.shape[0], groups, x.shape[1] // groups))
         b = builder.reshape(filter_, (groups, filter_.shape[0] // groups, filter_.shape[1]))
         found = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
         return builder.reshape(builder.transpose(found, [1, 0, 2]), (x.shape[0], filter_.shape[0]))
     return builder.call(
-        "nn.conv", x, filter_, as_shape=(x.shape[0], filter_.shape[0], *extents),
+        "nn.conv", x, filter_, as_shape=(x.shape[0], filter_.shape[0], *sizes),
         stride=stride, dilation=None if set(dilation) == {1} else dilation,
         padding=[*low, *high], groups=None if groups == 1 else groups,
     )  # fmt: skip

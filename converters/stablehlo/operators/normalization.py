@@ -56,7 +56,7 @@ def batch_norm_grad(each: Operation, builder: Builder) -> Sequence[Tensor]:
     normalized = multiplied(centered, aligned(inverse))
     offset_gradient = _reduced("math.sum_reduce", gradient, axis, builder)
     scale_gradient = _reduced("math.sum_reduce", multiplied(gradient, normalized), axis, builder)
-    total = builder.cast(builder.extent(count), x.dtype)
+    total = builder.cast(builder.dimension(count), x.dtype)
     rest = builder.binary("math.sub", multiplied(gradient, total), aligned(offset_gradient))
     rest = builder.binary("math.sub", rest, multiplied(normalized, aligned(scale_gradient)))
     factor = builder.binary("math.div", multiplied(scale, inverse), total)

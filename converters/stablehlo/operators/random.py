@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.elementwise import bitwise, shifted
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -24,7 +24,7 @@ Words: TypeAlias = "list[Tensor]"
 def rng(each: Operation, builder: Builder) -> Tensor:
     """Numbers between two, or around one; the same in every run, others for each operation."""
     low, high, shape_of = each.inputs
-    shape, dtype = tuple(extents_of(shape_of)), each.dtype()
+    shape, dtype = tuple(sizes_of(shape_of)), each.dtype()
     if np.dtype(dtype).kind == "b":
         raise Unconvertible("there are no random truth values", "compare random numbers")
     kind = "uniform" if each.text("rng_distribution") == "UNIFORM" else "normal"
@@ -174,16 +174,16 @@ def _three_fry_words(words: Words, key: Words, builder: Builder) -> Words:
     add = partial(builder.binary, "math.add")
     first, second = (add(word, one) for word, one in zip(words, keys[:2], strict=True))
     for group in range(5):
-        for places in _ROTATIONS[group % 2]:
+        for positions in _ROTATIONS[group % 2]:
             first = add(first, second)
-            second = _xor(first, _rotated(second, places, builder), builder)
+            second = _xor(first, _rotated(second, positions, builder), builder)
         first = add(first, keys[(group + 1) % 3])
         second = _added(add(second, keys[(group + 2) % 3]), group + 1, builder)
     return [first, second]
 
 
-def _rotated(x: Tensor, places: int, builder: Builder) -> Tensor:
+def _rotated(x: Tensor, positions: int, builder: Builder) -> Tensor:
     """The bits moved to the left, those that fall out put in on the right."""
-    left = builder.binary("math.mul", x, builder.constant(1 << places, "uint32"))
-    right = shifted(x, builder.constant(32 - places, "uint32"), builder)
+    left = builder.binary("math.mul", x, builder.constant(1 << positions, "uint32"))
+    right = shifted(x, builder.constant(32 - positions, "uint32"), builder)
     return builder.binary("math.add", left, right)

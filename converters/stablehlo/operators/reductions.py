@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.symbolic import Size, product
 from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.stablehlo.operation import Operation, word
@@ -69,12 +69,12 @@ def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
             return [_known(name, tensors[0], starts[0], axes, builder)]
         if not axes:
             return tensors
-    place = _extreme(each, tensors, starts, axes, builder)
-    return place or _stepwise(each, tensors, starts, axes, builder)
+    position = _extreme(each, tensors, starts, axes, builder)
+    return position or _stepwise(each, tensors, starts, axes, builder)
 
 
 def _known(name: str, x: Tensor, start: Tensor, axes: list[int], builder: Builder) -> Tensor:
-    shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+    shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
     found = x
     if axes:
         found = builder.call(REDUCE[name], x, as_shape=shape, axes=axes, squeeze=True)
@@ -90,9 +90,9 @@ def _extreme(
     axes: Sequence[int],
     builder: Builder,
 ) -> list[Tensor] | None:
-    """The places of greatest or least elements as JAX writes them; None for anything else.
+    """The positions of largest or least elements as JAX writes them; None for anything else.
 
-    The region compares values, takes NaN first, and of equal values the lower place.
+    The region compares values, takes NaN first, and of equal values the lower position.
     """
     if len(tensors) != 2 or len(axes) != 1 or tensors[1].kind != "int":
         return None
@@ -106,28 +106,28 @@ def _extreme(
     direction = word(ops[0].attributes["comparison_direction"])
     if direction not in ("GT", "LT"):
         return None
-    shape = [extent for number, extent in enumerate(x.shape) if number != axis]
+    shape = [size for number, size in enumerate(x.shape) if number != axis]
     kind = "max" if direction == "GT" else "min"
-    place = builder.call(
+    position = builder.call(
         f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
     )
     value = builder.call(f"math.{kind}_reduce", x, as_shape=shape, axes=[axis], squeeze=True)
-    return [value, place]
+    return [value, position]
 
 
-def _counts(places: Tensor, axis: int, each: Operation) -> bool:
+def _counts(positions: Tensor, axis: int, each: Operation) -> bool:
     """Whether a tensor counts along an axis from 0 on."""
-    if places.value is not None:
-        shape = [1] * places.rank
-        shape[axis] = int(places.shape[axis])
-        return bool(np.all(places.value == np.arange(shape[axis]).reshape(shape)))
-    small = each.broadcasts.get(id(places))
+    if positions.value is not None:
+        shape = [1] * positions.rank
+        shape[axis] = int(positions.shape[axis])
+        return bool(np.all(positions.value == np.arange(shape[axis]).reshape(shape)))
+    small = each.broadcasts.get(id(positions))
     if small is None or small[1].value is None:
         return False
     row = small[1].value
-    extents = [1] * row.ndim
-    extents[axis - (places.rank - row.ndim)] = row.size
-    return row.shape == tuple(extents) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
+    sizes = [1] * row.ndim
+    sizes[axis - (positions.rank - row.ndim)] = row.size
+    return row.shape == tuple(sizes) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
 
 
 def _stepwise(
@@ -151,7 +151,7 @@ def fold_slices(
     each: Operation,
     rows: Sequence[Tensor],
     starts: Sequence[Tensor],
-    count: Extent,
+    count: Size,
     builder: Builder,
 ) -> list[Tensor]:
     """A region's scalar computation of what it has and one slice after the other."""
@@ -164,7 +164,7 @@ def fold_slices(
         inner.call("layout.gather", one, index, as_shape=shape, axis=0) for one in rows
     ]  # fmt: skip
     found = each.run(each.regions[0], [*carried, *items], inner, True)
-    yields = tuple(settled(one, shape, inner) for one in found)
+    yields = tuple(completed(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     builder.steps.append(
@@ -177,7 +177,7 @@ def _variable(start: Tensor, builder: Builder) -> Tensor:
     return builder.computed(start)
 
 
-def settled(tensor: Tensor, shape: Sequence[Extent], builder: Builder) -> Tensor:
+def completed(tensor: Tensor, shape: Sequence[Size], builder: Builder) -> Tensor:
     """What a block yields: of the whole shape, and made inside of the block."""
     tensor = builder.computed(tensor)
     if tensor.shape != tuple(shape):

@@ -1,4 +1,4 @@
-"""Sorting by any comparator, and the greatest elements."""
+"""Sorting by any comparator, and the largest elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation, word
-from tvm_nnef.converters.stablehlo.operators.reductions import settled
+from tvm_nnef.converters.stablehlo.operators.reductions import completed
 from tvm_nnef.converters.stablehlo.registry import operation
 
 _KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select"))
@@ -20,7 +20,7 @@ _KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select
 
 @operation("sort")
 def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Tensors in the order that a comparator of the elements at two places says."""
+    """Tensors in the order that a comparator of the elements at two positions says."""
     axis = each.integer("dimension")
     tensors = [builder.computed(one) for one in each.inputs]
     if tensors[0].shape[axis] in (0, 1):
@@ -70,8 +70,8 @@ def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tenso
     return builder.select(builder.binary("math.lt", bits, 0, "bool"), turned, bits)
 
 
-def _taken(x: Tensor, places: Tensor, axis: int, builder: Builder) -> Tensor:
-    return builder.call("extra.gather_elements", x, places, as_shape=places.shape, axis=axis)
+def _taken(x: Tensor, positions: Tensor, axis: int, builder: Builder) -> Tensor:
+    return builder.call("extra.gather_elements", x, positions, as_shape=positions.shape, axis=axis)
 
 
 def _single_key(block: Any, tensors: Sequence[Tensor]) -> _Key | None:
@@ -113,7 +113,7 @@ def _key(value: Any, arguments: Sequence[Any]) -> int | None:
 def _ranked(
     each: Operation, tensors: Sequence[Tensor], axis: int, builder: Builder
 ) -> list[Tensor]:
-    """Each element's place: how many come before it, of equal ones the first one first."""
+    """Each element's position: how many come before it, of equal ones the first one first."""
     rank = tensors[0].rank
     count = number(tensors[0].shape[axis])
     order = [*(k for k in range(rank) if k != axis), axis]
@@ -125,21 +125,21 @@ def _ranked(
     def compared(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
         pairs = [one for both in zip(left, right, strict=True) for one in both]
         (found,) = each.run(each.regions[0], pairs, builder, True)
-        return settled(found, shape, builder)
+        return completed(found, shape, builder)
 
     # [..., j, i]: whether the element at j comes before that at i
-    before, behind = compared(rows, columns), compared(columns, rows)
+    before, after = compared(rows, columns), compared(columns, rows)
     earlier = builder.constant(np.arange(count)[:, None] < np.arange(count)[None, :])
-    equal = builder.call("math.not", builder.binary("math.or", before, behind))
+    equal = builder.call("math.not", builder.binary("math.or", before, after))
     first = builder.binary("math.or", before, builder.binary("math.and", equal, earlier))
-    places = builder.call(
+    positions = builder.call(
         "math.sum_reduce", builder.cast(first, "int32"), as_shape=last[0].shape,
         axes=[rank - 1], squeeze=True,
     )  # fmt: skip
     back = [order.index(k) for k in range(rank)]
     return [
         builder.transpose(
-            builder.call("extra.scatter_elements_set", one, places, one, axis=rank - 1), back
+            builder.call("extra.scatter_elements_set", one, positions, one, axis=rank - 1), back
         )
         for one in last
     ]
@@ -147,7 +147,7 @@ def _ranked(
 
 @operation("chlo.top_k")
 def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The greatest elements along the last dimension, and their places."""
+    """The largest elements along the last dimension, and their positions."""
     x, k = each.inputs[0], each.integer("k")
     shape = (*x.shape[:-1], k)
     if k == 0:

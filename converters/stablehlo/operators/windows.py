@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, product
 from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.operators.layout import padded
 from tvm_nnef.converters.stablehlo.operators.reductions import (
+    completed,
     is_neutral,
     known_computation,
-    settled,
 )
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -36,12 +36,12 @@ class Windows:
         pairs = each.integers("padding", [0, 0] * rank)
         self.low, self.high = pairs[::2], pairs[1::2]
 
-    def shape(self, extents: Sequence[Extent]) -> Shape:
-        """The shape of the results for padded and spread extents."""
+    def shape(self, sizes: Sequence[Size]) -> Shape:
+        """The shape of the results for padded and spread dimensions."""
         return tuple(
-            (extent - (size - 1) * wide - 1) // step + 1
-            for extent, size, wide, step in zip(
-                extents, self.size, self.dilation, self.stride, strict=True
+            (length - (size - 1) * wide - 1) // step + 1
+            for length, size, wide, step in zip(
+                sizes, self.size, self.dilation, self.stride, strict=True
             )
         )
 
@@ -73,14 +73,14 @@ def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Ten
         return None
     (axis,) = wide
     plain = {*windows.stride, *windows.spread, *windows.dilation} == {1}
-    before, behind = windows.low[axis], windows.high[axis]
-    others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(behind)
-    extent = x.shape[axis]
-    if not plain or others or windows.size[axis] != extent:
+    before, after = windows.low[axis], windows.high[axis]
+    others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(after)
+    length = x.shape[axis]
+    if not plain or others or windows.size[axis] != length:
         return None
-    if (before, behind) not in ((extent - 1, 0), (0, extent - 1)):
+    if (before, after) not in ((length - 1, 0), (0, length - 1)):
         return None
-    return builder.call("math.cumsum", x, axis=axis, reverse=True if behind else None)
+    return builder.call("math.cumsum", x, axis=axis, reverse=True if after else None)
 
 
 def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Builder) -> Tensor:
@@ -91,9 +91,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
         low = high = [0] * x.rank
     else:
         low, high = windows.low, windows.high
-    extents = [
-        extent + before + behind for extent, before, behind in zip(x.shape, low, high, strict=True)
-    ]
+    sizes = [size + before + after for size, before, after in zip(x.shape, low, high, strict=True)]
     axes = [
         axis for axis in range(x.rank)
         if windows.size[axis] != 1 or windows.stride[axis] != 1 or low[axis] or high[axis]
@@ -103,15 +101,17 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
         return [items[axis] for axis in axes]
 
     return builder.call(
-        _POOL[name], x, as_shape=windows.shape(extents), axes=axes, size=of(windows.size),
+        _POOL[name], x, as_shape=windows.shape(sizes), axes=axes, size=of(windows.size),
         stride=of(windows.stride), dilation=of(windows.dilation), padding=[*of(low), *of(high)],
     )  # fmt: skip
 
 
-def _element(x: Tensor, place: Tensor, windows: Windows, shape: Shape, builder: Builder) -> Tensor:
-    """One element of each window, at a place that is counted in row-major order."""
+def _element(
+    x: Tensor, position: Tensor, windows: Windows, shape: Shape, builder: Builder
+) -> Tensor:
+    """One element of each window, at a position that is counted in row-major order."""
     return builder.call(
-        "xla.window_element", x, place, as_shape=shape, shape=list(shape), size=windows.size,
+        "xla.window_element", x, position, as_shape=shape, shape=list(shape), size=windows.size,
         stride=windows.stride, dilation=windows.dilation,
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ def _stepwise(
     index = Tensor("int32", (), hint="step")
     items = [_element(one, index, windows, shape, inner) for one in tensors]
     found = each.run(each.regions[0], [*carried, *items], inner, True)
-    yields = tuple(settled(one, shape, inner) for one in found)
+    yields = tuple(completed(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     count = product(windows.size)
@@ -147,10 +147,10 @@ def select_and_scatter(each: Operation, builder: Builder) -> Tensor:
     x, source, start = each.inputs
     windows = Windows(each, x.rank)
     shape = source.shape
-    places = _selected(each, x, windows, shape, builder)
+    positions = _selected(each, x, windows, shape, builder)
     flat = builder.full(builder.computed(start), (product(x.shape),), source.dtype)
     rows = builder.reshape(source, (product(shape),))
-    where = builder.reshape(places, (product(shape),))
+    where = builder.reshape(positions, (product(shape),))
     name = known_computation(each.regions[1], source.dtype)
     if name in _SCATTER:
         found = builder.call(_SCATTER[name], flat, where, rows)
@@ -168,33 +168,33 @@ _SCATTER: Mapping[str, str] = {
 def _selected(
     each: Operation, x: Tensor, windows: Windows, shape: Shape, builder: Builder
 ) -> Tensor:
-    """The row-major place, in the operand, of the element that each window selects."""
+    """The row-major position, in the operand, of the element that each window selects."""
     inner = Builder(builder)
     strides = [int(np.prod([int(e) for e in x.shape[axis + 1 :]])) for axis in range(x.rank)]
-    place = Tensor("int32", shape, hint="place")
+    position = Tensor("int32", shape, hint="place")
     best = Tensor(x.dtype, shape, hint="best")
     index = Tensor("int32", (), hint="step")
     more: dict[str, Attribute | None] = {
         "shape": list(shape), "size": windows.size, "stride": windows.stride,
         "low": windows.low, "strides": strides,
     }  # fmt: skip
-    at = inner.call("xla.window_place", x, index, as_type="int32", as_shape=shape, more=more)
+    at = inner.call("xla.window_position", x, index, as_type="int32", as_shape=shape, more=more)
     zero = inner.constant(0, "int32")
     safe = inner.binary("math.max", at, zero)
     flat = inner.reshape(x, (product(x.shape),))
     value = inner.call("layout.gather", flat, safe, as_shape=shape, axis=0)
     (keeps,) = each.run(each.regions[0], [best, value], inner, True)
     inside = inner.binary("math.ge", at, 0, "bool")
-    none = inner.binary("math.lt", place, 0, "bool")
+    none = inner.binary("math.lt", position, 0, "bool")
     other = inner.call("math.not", inner.computed(keeps))
     takes = inner.binary("math.and", inside, inner.binary("math.or", none, other))
-    yields = (inner.select(takes, at, place), inner.select(takes, value, best))
+    yields = (inner.select(takes, at, position), inner.select(takes, value, best))
     begin = (
         builder.full(builder.constant(-1, "int32"), shape, "int32"),
         builder.full(builder.constant(0, x.dtype), shape, x.dtype),
     )
     found = Tensor("int32", shape)
-    pairs = ((place, begin[0]), (best, begin[1]))
+    pairs = ((position, begin[0]), (best, begin[1]))
     count = product(windows.size)
     builder.steps.append(
         Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, (found, None))
@@ -203,17 +203,17 @@ def _selected(
 
 
 def _scattered(
-    each: Operation, flat: Tensor, places: Tensor, rows: Tensor, builder: Builder
+    each: Operation, flat: Tensor, positions: Tensor, rows: Tensor, builder: Builder
 ) -> Tensor:
     """Elements joined one after the other by any scalar computation."""
     inner = Builder(builder)
     total = Tensor(flat.dtype, flat.shape, hint="total")
     index = Tensor("int32", (), hint="step")
-    at = inner.call("layout.gather", places, index, as_shape=(), axis=0)
+    at = inner.call("layout.gather", positions, index, as_shape=(), axis=0)
     row = inner.call("layout.gather", rows, index, as_shape=(), axis=0)
     old = inner.call("layout.gather", total, inner.binary("math.max", at, 0), as_shape=(), axis=0)
     (joined,) = each.run(each.regions[1], [old, row], inner, True)
-    value = settled(joined, (), inner)
+    value = completed(joined, (), inner)
     updated = inner.call("xla.put_at", total, at, value)
     final = Tensor(flat.dtype, flat.shape)
     builder.steps.append(

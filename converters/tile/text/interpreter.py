@@ -11,7 +11,7 @@ import lark
 from tvm_nnef.converters.tile import tracing
 from tvm_nnef.converters.tile.dimensions import TensorDim
 from tvm_nnef.converters.tile.indices import Constraint, TensorIndex
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.text.values import (
     FUNCTIONS,
     OPERATORS,
@@ -57,15 +57,15 @@ class Interpreter:
     calls: int = 0
     variables: Variables = field(default_factory=dict)
 
-    def call(self, name: str, arguments: Sequence[Any], place: Span) -> Any:
+    def call(self, name: str, arguments: Sequence[Any], span: Span) -> Any:
         """The result of a function."""
         parameters = [str(each.children[-1]) for each in parameters_of(self.functions[name])]
         if len(parameters) != len(arguments):
             message = f"'{name}' takes {len(parameters)} arguments, not {len(arguments)}"
-            raise error(message, place, hint=f"parameters are {', '.join(parameters)}")
+            raise error(message, span, hint=f"parameters are {', '.join(parameters)}")
         if self.calls >= MAX_CALLS:
             message = f"more than {MAX_CALLS} functions call each other"
-            raise error(message, place, hint="do not call functions recursively")
+            raise error(message, span, hint="do not call functions recursively")
         outer, self.variables = self.variables, dict(zip(parameters, arguments, strict=True))
         self.calls += 1
         try:
@@ -74,12 +74,12 @@ class Interpreter:
             if not isinstance(found.value, Tensor):
                 kind = kind_of(found.value)
                 raise error(
-                    f"'{name}' returns {kind}, not a tensor", place, hint="return O;"
+                    f"'{name}' returns {kind}, not a tensor", span, hint="return O;"
                 ) from None
             return found.value
         finally:
             self.variables, self.calls = outer, self.calls - 1
-        raise error(f"'{name}' returns nothing", place, hint="end it with: return O;")
+        raise error(f"'{name}' returns nothing", span, hint="end it with: return O;")
 
     def block(self, block: Tree) -> None:
         """Run the statements of a block; its variables are its own."""
@@ -149,13 +149,13 @@ class Interpreter:
     def declare(self, type_: str, declarator: Tree) -> None:
         """Run the declaration of one variable."""
         name = str(declarator.children[0])
-        place = span_of(self.source, declarator)
+        span = span_of(self.source, declarator)
         given = [each for each in declarator.children[1:] if isinstance(each, lark.Tree)]
         if type_.startswith("vector"):
-            self.variables[name] = self._vector(type_, name, declarator, given, place)
+            self.variables[name] = self._vector(type_, name, declarator, given, span)
             return
         if declarator.data != "initialized":
-            raise error(f"'{name}' is not a vector", place, hint=f"write '{type_} {name} = …'")
+            raise error(f"'{name}' is not a vector", span, hint=f"write '{type_} {name} = …'")
         if given:
             value = self.value(given[0])
         elif type_ in ("TensorDim", "TensorIndex"):
@@ -167,19 +167,19 @@ class Interpreter:
         self.variables[name] = list(value) if isinstance(value, list) else value
 
     def _vector(
-        self, type_: str, name: str, declarator: Tree, given: Sequence[Tree], place: Span
+        self, type_: str, name: str, declarator: Tree, given: Sequence[Tree], span: Span
     ) -> list[Any]:
         if declarator.data == "listed":
             return [self.value(each) for each in given]
         if declarator.data != "constructed":
             value = self.value(given[0]) if given else []
             if not isinstance(value, list):
-                raise error(f"{kind_of(value)} is not a vector", place, hint="give its items in {}")
+                raise error(f"{kind_of(value)} is not a vector", span, hint="give its items in {}")
             return list(value)
         (count, *_) = [self.value(each) for each in trees(given[0])] or [0]
         if not isinstance(count, int) or not 0 <= count <= MAX_VECTOR:
             message = f"a vector has from 0 to {MAX_VECTOR} items, not {kind_of(count)}"
-            raise error(message, place, hint="give its length as a number")
+            raise error(message, span, hint="give its length as a number")
         kinds: Mapping[str, Callable[[str], Any]] = {
             "vector<TensorDim>": TensorDim, "vector<TensorIndex>": TensorIndex,
         }  # fmt: skip
@@ -190,21 +190,21 @@ class Interpreter:
         """Run an assignment: of an element of an output, of a variable, or of an item."""
         target, sign, right = statement.children
         assert isinstance(target, lark.Tree) and isinstance(right, lark.Tree)
-        place = span_of(self.source, statement)
+        span = span_of(self.source, statement)
         value = self.value(right)
         base, *trailers = trees(target)
         if trailers and trailers[-1].data == "arguments":
             access = self.value(target)
             if not isinstance(access, Access) or str(sign) == "-=":
-                raise error("this cannot be assigned", place, hint="write an element: O(i) = …")
+                raise error("this cannot be assigned", span, hint="write an element: O(i) = …")
             merge = cast(tracing.Aggregation, str(sign))
-            self._guarded(place, lambda: access.aggregate(merge, value))
-            self._placed(access, place)
+            self._guarded(span, lambda: access.aggregate(merge, value))
+            self._located(access, span)
             return
         if str(sign) != "=":
             value = self._binary(str(sign)[0], self.value(target), value, statement)
         if base.data != "name":
-            raise error("this cannot be assigned", place, hint="assign a variable or an item")
+            raise error("this cannot be assigned", span, hint="assign a variable or an item")
         name = str(base.children[0])
         self._variable(name, base)
         if isinstance(value, Tensor) and not value.name:
@@ -215,7 +215,7 @@ class Interpreter:
             vector = self.variables[name]
             vector[self._position(vector, trailers[0])] = value
         else:
-            raise error("this cannot be assigned", place, hint="assign a variable or an item")
+            raise error("this cannot be assigned", span, hint="assign a variable or an item")
 
     def value(self, tree: Tree) -> Any:
         """The value of an expression."""
@@ -254,19 +254,19 @@ class Interpreter:
         if sum(str(each) == "-" for each in signs) % 2:
             if not isinstance(value, VALUES):
                 raise self._untyped("-", tree, value)
-            return self._placed(self._guarded(span_of(self.source, tree), lambda: -value), tree)
+            return self._located(self._guarded(span_of(self.source, tree), lambda: -value), tree)
         return value
 
     def _binary(self, sign: str, left: Any, right: Any, tree: Tree) -> Any:
         if not (isinstance(left, VALUES) and isinstance(right, VALUES)):
             raise self._untyped(sign, tree, left, right)
-        place = span_of(self.source, tree)
+        span = span_of(self.source, tree)
         apply = OPERATORS.get(sign) or divided
         try:
-            result = self._guarded(place, lambda: apply(left, right))
+            result = self._guarded(span, lambda: apply(left, right))
         except (TypeError, OverflowError):
             raise self._untyped(sign, tree, left, right) from None
-        return self._placed(self._integer(result, tree), place)
+        return self._located(self._integer(result, tree), span)
 
     def _untyped(self, sign: str, tree: Tree, *operands: object) -> NnefError:
         kinds = " and ".join(map(kind_of, operands))
@@ -296,99 +296,99 @@ class Interpreter:
         return value
 
     def _function(self, name: str, arguments: Tree, tree: Tree) -> Any:
-        place = span_of(self.source, tree)
+        span = span_of(self.source, tree)
         values = self._arguments(arguments)
         if name in self.functions:
-            return self.call(name, values, place)
+            return self.call(name, values, span)
         function = FUNCTIONS.get(name.removeprefix("std::"))
         if function is None:
             hint = did_you_mean(name, [*FUNCTIONS, *self.functions, *self.variables])
             known = hint or f"functions are {', '.join(FUNCTIONS)}"
-            raise error(f"there is no function or tensor '{name}'", place, hint=known)
+            raise error(f"there is no function or tensor '{name}'", span, hint=known)
         try:
-            return self._placed(self._guarded(place, lambda: function(*values)), place)
+            return self._located(self._guarded(span, lambda: function(*values)), span)
         except TypeError:
             message = f"'{name}' does not take {len(values)} arguments"
-            raise error(message, place, hint="select takes 3, pow 2, the others 1") from None
+            raise error(message, span, hint="select takes 3, pow 2, the others 1") from None
 
     def _access(self, value: Any, arguments: Tree, tree: Tree) -> Access:
-        place = span_of(self.source, tree)
+        span = span_of(self.source, tree)
         if not isinstance(value, Tensor):
             hint = "only tensors and functions are followed by '('; vectors by '['"
-            raise error(f"{kind_of(value)} is not a tensor", place, hint=hint)
+            raise error(f"{kind_of(value)} is not a tensor", span, hint=hint)
         given = tuple(self._arguments(arguments))
-        access = self._guarded(place, lambda: value.access(given))
+        access = self._guarded(span, lambda: value.access(given))
         assert isinstance(access, Access)
-        access.place = place
+        access.location = span
         return access
 
     def _member(self, value: Any, name: str, arguments: Tree, tree: Tree) -> Any:
-        place = span_of(self.source, tree)
+        span = span_of(self.source, tree)
         given = self._arguments(arguments)
         if isinstance(value, list) and name == "size" and not given:
             return len(value)
         if isinstance(value, Tensor) and name == "bind_dims":
-            self._guarded(place, lambda: value.bind_dims(*given))
-            value.bindings[-1].place = place
+            self._guarded(span, lambda: value.bind_dims(*given))
+            value.bindings[-1].location = span
             return None
         if isinstance(value, Tensor) and name == "add_constraint" and len(given) == 1:
-            self._guarded(place, lambda: value.add_constraint(given[0]))
+            self._guarded(span, lambda: value.add_constraint(given[0]))
             return None
         names = ["size"] if isinstance(value, list) else ["bind_dims", "add_constraint"]
         hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-        raise error(f"{kind_of(value)} has no '{name}' of {len(given)} arguments", place, hint=hint)
+        raise error(f"{kind_of(value)} has no '{name}' of {len(given)} arguments", span, hint=hint)
 
     def _arguments(self, arguments: Tree) -> list[Any]:
         return [self.value(each) for each in trees(arguments)]
 
     def _item(self, value: Any, trailer: Tree) -> Any:
         if not isinstance(value, list):
-            place = span_of(self.source, trailer)
+            span = span_of(self.source, trailer)
             hint = "elements of tensors are written with parentheses: I(i, j)"
-            raise error(f"{kind_of(value)} is not a vector", place, hint=hint)
+            raise error(f"{kind_of(value)} is not a vector", span, hint=hint)
         return value[self._position(value, trailer)]
 
     def _position(self, vector: Any, trailer: Tree) -> int:
         position = self.value(trees(trailer)[0])
-        place = span_of(self.source, trailer)
+        span = span_of(self.source, trailer)
         if not isinstance(vector, list) or not isinstance(position, int):
-            raise error("only vectors have items, by number", place, hint="write X[0]")
+            raise error("only vectors have items, by number", span, hint="write X[0]")
         if not 0 <= position < len(vector):
             hint = f"the vector has {len(vector)} items"
-            raise error(f"there is no item {position}", place, hint=hint)
+            raise error(f"there is no item {position}", span, hint=hint)
         return position
 
     def _variable(self, name: str, tree: Tree) -> Any:
         found = self.variables.get(name)
         if found is None:
-            place = span_of(self.source, tree)
+            span = span_of(self.source, tree)
             is_empty = name in self.variables
             hint = did_you_mean(name, self.variables) or f"declare it: auto {name} = …;"
             message = f"'{name}' has no value" if is_empty else f"'{name}' is not declared"
-            raise error(message, place, hint=hint)
+            raise error(message, span, hint=hint)
         return found
 
     def _integer(self, value: Any, tree: Tree) -> Any:
         if type(value) is int and abs(value) > MAX_INTEGER:
-            place = span_of(self.source, tree)
-            raise error("the number is too large", place, hint="use integers of less than 63 bits")
+            span = span_of(self.source, tree)
+            raise error("the number is too large", span, hint="use integers of less than 63 bits")
         return value
 
-    def _guarded(self, place: Span, run: Callable[[], Any]) -> Any:
+    def _guarded(self, span: Span, run: Callable[[], Any]) -> Any:
         """A value, with the position of the text in errors."""
         try:
             return run()
         except Mistake as mistake:
-            raise mistake.at(place) from None
+            raise mistake.at(span) from None
 
-    def _placed(self, value: Any, place: Span | Tree) -> Any:
+    def _located(self, value: Any, where: Span | Tree) -> Any:
         """A value with its position in the text."""
-        span = place if isinstance(place, Span) else span_of(self.source, place)
+        span = where if isinstance(where, Span) else span_of(self.source, where)
         if isinstance(value, (Tensor, Constraint)):
-            value.place = span
+            value.location = span
         found = value.tensor if isinstance(value, Access) else None
         if isinstance(found, Output) and found.contraction is not None:
-            found.contraction.place = span
+            found.contraction.location = span
         return value
 
     def _count(self, tree: Tree) -> None:

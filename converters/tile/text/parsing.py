@@ -58,6 +58,6 @@ def _check_depth(source: Source) -> None:
     for match in _BRACKET.finditer(text):
         depth += 1 if match[0] in "([{" else -1
         if depth > MAX_DEPTH:
-            place = Span(source, match.start(), match.end())
+            position = Span(source, match.start(), match.end())
             message = f"more than {MAX_DEPTH} brackets inside each other"
-            raise error(message, place, hint="compute parts in statements of their own")
+            raise error(message, position, hint="compute parts in their own statements")

@@ -30,8 +30,8 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
     for each in trees(tree):
         name = str(each.children[1])
         if name in functions:
-            place = span_of(source, each.children[1])
-            raise error(f"function '{name}' is defined twice", place, hint="rename one of them")
+            position = span_of(source, each.children[1])
+            raise error(f"function '{name}' is defined twice", position, hint="rename one of them")
         functions[name] = each
     chosen = _chosen(source, functions, function)
     work = Interpreter(source, functions)
@@ -40,14 +40,14 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
         hint = did_you_mean(name, known) or f"parameters are {', '.join(known)}"
         raise error(f"'{chosen}' has no parameter '{name}'", hint=hint, file=source.path)
     given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
-    place = span_of(source, functions[chosen].children[1])
+    position = span_of(source, functions[chosen].children[1])
     try:
-        result = work.call(chosen, given, place)
+        result = work.call(chosen, given, position)
     except RecursionError:
-        hint = "compute parts in statements of their own"
-        raise error("the text is nested too deeply", place, hint=hint) from None
+        hint = "compute parts in their own statements"
+        raise error("the text is nested too deeply", position, hint=hint) from None
     inputs = tuple(each for each in given if isinstance(each, Tensor))
-    return Trace(chosen, inputs, (result,), place)
+    return Trace(chosen, inputs, (result,), position)
 
 
 def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -> str:
@@ -81,20 +81,20 @@ def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any])
     kind = type_of(type_)
     if kind == "Tensor":
         return Tensor(name)
-    place = span_of(work.source, parameter)
+    position = span_of(work.source, parameter)
     is_vector = kind.startswith("vector")
     example = "2,1" if is_vector else "2"
     hint = f"give it: arguments={{'{name}': {f'[{example}]' if is_vector else example}}}, or "
     hint += f"--argument {name}={example}"
     if name not in arguments:
-        raise error(f"parameter '{name}' has no value", place, hint=hint)
+        raise error(f"parameter '{name}' has no value", position, hint=hint)
     value = arguments[name]
     if is_vector == isinstance(value, (list, tuple)):
         found = [_number(each, kind) for each in (value if is_vector else [value])]
         if None not in found:
             return found if is_vector else found[0]
     message = f"parameter '{name}' is {kind} and cannot be {str(value)[:_SHOWN]}"
-    raise error(message, place, hint=hint)
+    raise error(message, position, hint=hint)
 
 
 def _number(value: Any, kind: str) -> float | None:

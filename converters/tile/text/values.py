@@ -11,7 +11,7 @@ import lark
 from tvm_nnef.converters.tile import tracing
 from tvm_nnef.converters.tile.dimensions import Dim
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.tracing import Access, Combination, Tensor
 from tvm_nnef.diagnostics import Source, Span
 

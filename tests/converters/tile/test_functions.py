@@ -220,7 +220,7 @@ def recursive(x):
 @pytest.mark.parametrize(
     "source", [plain, recursive, lambda x: x, np.mean, print, Layer, functools.partial(plain, 3)]
 )
-def test_another_function_is_no_tile_function(source: Any) -> None:
+def test_another_function_is_not_a_tile_function(source: Any) -> None:
     with pytest.raises(tvm_nnef.NnefError, match="is not a model") as caught:
         tvm_nnef.convert(source, input_shapes={"x": (2,)})
     assert "format='tile'" in str(caught.value)

@@ -180,7 +180,7 @@ MISTAKES = [
     (not_written, "'O' is not written", "\\+="),
     (written_twice, "'O' is written twice", "output"),
     (three_operands, "at most two", "intermediate"),
-    (mixed, "combined by", "statements of their own"),
+    (mixed, "combined by", "their own statements"),
     (an_input_written, "'I' is not an output", "TensorOutput"),
     (not_bound, "size 'N' is not known", "bind_dims"),
     (negative_size, "dimension 0 of output 'O' is -2", "size"),
@@ -231,15 +231,15 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "place", "message"), TEXTS)
+@pytest.mark.parametrize(("body", "position", "message"), TEXTS)
 def test_a_mistake_in_a_text_has_line_and_column(
-    body: str, place: tuple[int, int], message: str
+    body: str, position: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(NnefError) as caught:
         convert(text(body), input_shapes={"I": (3, 4)})
     (found,) = caught.value.diagnostics
     assert message in found.message
-    assert (found.line, found.column) == place
+    assert (found.line, found.column) == position
     assert found.hint
 
 

@@ -71,21 +71,21 @@ def enumerated(case: Case, tensors: list[np.ndarray], reach: int = 12) -> np.nda
     def at(rows: Any, values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sum(f * v for f, v in zip(row, (*values, 1), strict=True)) for row in rows)
 
-    def fits(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-        return all(0 <= p < s for p, s in zip(place, shape, strict=True))
+    def fits(position: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+        return all(0 <= p < s for p, s in zip(position, shape, strict=True))
 
     for values in itertools.product(range(-reach, reach + 1), repeat=case.variables):
-        place = at(case.output, values)
-        places = [at(rows, values) for _, rows in case.operands]
+        position = at(case.output, values)
+        positions = [at(rows, values) for _, rows in case.operands]
         limits = at([row for row, _ in case.bounds], values)
         if (
-            fits(place, case.sizes)
-            and all(fits(p, t.shape) for p, t in zip(places, tensors, strict=True))
+            fits(position, case.sizes)
+            and all(fits(p, t.shape) for p, t in zip(positions, tensors, strict=True))
             and fits(limits, tuple(bound for _, bound in case.bounds))
         ):
-            value = np.prod([t[p] for p, t in zip(places, tensors, strict=True)])
-            found[place] = MERGE[case.operator](found[place], value)
-            written[place] = True
+            value = np.prod([t[p] for p, t in zip(positions, tensors, strict=True)])
+            found[position] = MERGE[case.operator](found[position], value)
+            written[position] = True
     return np.where(written, found, 0)
 
 

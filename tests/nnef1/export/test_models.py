@@ -132,7 +132,7 @@ def test_quantization(exported: Exported, tmp_path: Path) -> None:
 
 
 def test_names(exported: Exported) -> None:
-    """Items of packs are numbered, reserved words changed; outputs that are no results copied."""
+    """Items of packs are numbered, reserved words changed; outputs that are not results copied."""
     text = """import math, layout;
     graph G {
         @input { xs: real[2]..(2); shape_of: real[2]; }

@@ -45,7 +45,7 @@ def test_logical_reduce(run: Any, axes: Any) -> None:
 @pytest.mark.parametrize("axes", AXES, ids=str)
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_positions(run: Any, name: str, axes: Any) -> None:
-    x = np.random.default_rng(2).integers(0, 4, X.shape).astype("f")  # with equal extremes
+    x = np.random.default_rng(2).integers(0, 4, X.shape).astype("f")  # with equal maxima
     (y,) = run(f"y = {name}_reduce(x, axes = {list(axes)})", x=x)
     expected = np.zeros([1 if axis in axes else z for axis, z in enumerate(x.shape)], int)
     for i in np.ndindex(*expected.shape):

@@ -1,4 +1,4 @@
-"""Calls that no operation defines are reported with place and hint."""
+"""Calls that no operation defines are reported with location and hint."""
 
 from __future__ import annotations
 

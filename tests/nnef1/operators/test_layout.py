@@ -114,7 +114,7 @@ def test_pad(run: Any, border: str, padding: Any) -> None:
     shape = [z + p + q for z, (p, q) in zip(x.shape, padding, strict=True)]
     expected = np.zeros(shape, "f")
     for i in itertools.product(*map(range, shape)):
-        place = []
+        position = []
         for k, z, (p, _) in zip(i, x.shape, padding, strict=True):
             k -= p
             if border == "replicate":
@@ -123,9 +123,9 @@ def test_pad(run: Any, border: str, padding: Any) -> None:
                 k = -k if k < 0 else z - 1 - (k - z + 1) if k >= z else k
             elif border == "reflect-even":
                 k = -k - 1 if k < 0 else z - 1 - (k - z) if k >= z else k
-            place.append(k)
-        inside = all(0 <= k < z for k, z in zip(place, x.shape, strict=True))
-        expected[i] = x[tuple(place)] if inside else 1.5
+            position.append(k)
+        inside = all(0 <= k < z for k, z in zip(position, x.shape, strict=True))
+        expected[i] = x[tuple(position)] if inside else 1.5
     assert y.shape == expected.shape
     np.testing.assert_array_equal(y, expected)
 

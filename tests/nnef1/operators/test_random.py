@@ -128,8 +128,8 @@ def test_reverse(run: Any, seed: int) -> None:
                     a + p - j * d for a, j, (_, d, (p, _), _) in zip(i, js, geometry, strict=True)
                 ]
                 if not any(m % s for m, s in zip(moved, case.stride, strict=True)):
-                    place = [m // s for m, s in zip(moved, case.stride, strict=True)]
-                    expected[i] += element(case.x, place, case.border) or 0
+                    position = [m // s for m, s in zip(moved, case.stride, strict=True)]
+                    expected[i] += element(case.x, position, case.border) or 0
     except IndexError:
         return
     (y,) = run(f"y = debox(x, {case.text(case.border)})", x=case.x)

@@ -169,7 +169,7 @@ def test_regions_of_a_list_of_items(run: Any) -> None:
 
 
 def test_max_roi_pool_is_that_of_onnx(run: Any) -> None:
-    """ONNX has the last element in place of the end, and the same cells if sizes divide regions."""
+    """ONNX has the last element instead of the end, and the same cells if sizes divide regions."""
     x = _data(8, 2, 3, 9, 8)
     rois = np.float32([[0, 0, 6, 6], [3, 2, 7, 8], [5, 1, 9, 7]])
     items = np.int32([[1], [0], [1]])

@@ -21,7 +21,7 @@ BORDERS = ("constant", "ignore", "replicate", "reflect", "reflect-even")
 
 def at(x: Array, index: Sequence[int], border: str) -> float | None:
     """The element of the extended input (section 4.3, border modes); None if it is ignored."""
-    place = []
+    position = []
     for i, z in zip(index, x.shape, strict=True):
         if not 0 <= i < z:
             if border == "ignore":
@@ -34,8 +34,8 @@ def at(x: Array, index: Sequence[int], border: str) -> float | None:
                 i = -i if i < 0 else z - 1 - (i - z + 1)
             else:
                 i = -i - 1 if i < 0 else z - 1 - (i - z)
-        place.append(i)
-    return float(x[tuple(place)])
+        position.append(i)
+    return float(x[tuple(position)])
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def judged_max(x: Array, g: Geometry, border: str) -> tuple[Array, Array]:
     y, index = np.zeros(out), np.zeros(out, int)
     for i in over(out):
         y[i] = -inf
-        for j, place in enumerate(g.window(i, pads)):
-            value = at(x, place, border)
+        for j, position in enumerate(g.window(i, pads)):
+            value = at(x, position, border)
             if value is not None and value > y[i]:
                 y[i], index[i] = value, j
     return y, index
@@ -148,7 +148,7 @@ def judged_debox(x: Array, g: Geometry, border: str, normalize: bool) -> Array:
     out, pads = g.up(x.shape)
     y = np.zeros(out)
     for i in over(out):
-        y[i] = sum(at(x, place, border) or 0.0 for _, place in g.sources(i, pads))
+        y[i] = sum(at(x, position, border) or 0.0 for _, position in g.sources(i, pads))
     return y / prod(g.size) if normalize else y
 
 
@@ -164,9 +164,9 @@ def judged_desample(x: Array, index: Array, g: Geometry) -> Array:
     out, pads = g.up(x.shape)
     y = np.zeros(out)
     for i in over(out):
-        for j, place in g.sources(i, pads):
-            if all(0 <= a < z for a, z in zip(place, x.shape, strict=True)):
-                y[i] += x[tuple(place)] if index[tuple(place)] == j else 0.0
+        for j, position in g.sources(i, pads):
+            if all(0 <= a < z for a, z in zip(position, x.shape, strict=True)):
+                y[i] += x[tuple(position)] if index[tuple(position)] == j else 0.0
     return y
 
 
@@ -179,10 +179,10 @@ def judged_conv(x: Array, w: Array, g: Geometry, border: str, groups: int) -> Ar
         for ci in range(c):
             channel = x[b, k // (n // groups) * c + ci]
             for i in over(out):
-                places = g.window(i, pads)
+                positions = g.window(i, pads)
                 y[(b, k, *i)] += sum(
-                    at(channel, place, border) * f
-                    for place, f in zip(places, w[k, ci].ravel(), strict=True)
+                    at(channel, position, border) * f
+                    for position, f in zip(positions, w[k, ci].ravel(), strict=True)
                 )
     return y
 
@@ -197,8 +197,8 @@ def judged_deconv(x: Array, w: Array, g: Geometry, border: str, groups: int) -> 
             channel = k // (n // groups) * c + ci
             for i in over(out):
                 y[(b, channel, *i)] += sum(
-                    at(x[b, k], place, border) * w[k, ci].ravel()[j]
-                    for j, place in g.sources(i, pads)
+                    at(x[b, k], position, border) * w[k, ci].ravel()[j]
+                    for j, position in g.sources(i, pads)
                 )
     return y
 

@@ -76,7 +76,7 @@ def test_control_flow(name: str, exported: Callable[..., Any]) -> None:
 STACKED = {
     "given as it is": ("ys..", "ys.. = for v : xs do..(p) math.exp(v);"),
     "stacked": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=0}(t);"),
-    "stacked behind": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=1}(t);"),
+    "stacked after": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.stack{axis=1}(t);"),
     "joined": ("ys", "t = for v : xs do..(p) math.exp(v); ys = layout.concat{axis=0}(t);"),
     "beside a carried tensor": (
         "ys..",
@@ -87,7 +87,7 @@ STACKED = {
 
 
 @pytest.mark.parametrize("name", STACKED)
-def test_as_many_scan_outputs_as_data_decide(name: str, exported: Callable[..., Any]) -> None:
+def test_data_dependent_number_of_scan_outputs(name: str, exported: Callable[..., Any]) -> None:
     result, components = STACKED[name]
     text = (
         f"import math, layout;\ngraph G {{ @input {{ {INPUTS} }} @output {{"
@@ -99,7 +99,7 @@ def test_as_many_scan_outputs_as_data_decide(name: str, exported: Callable[..., 
 
 SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
     "batch": ("x: real[b|8,4];", "y = nn.softmax(x);", [(3, 4)]),
-    "sum of extents": (
+    "sum of dimensions": (
         "x: real[b|8,4]; z: real[c|8,4];", "y = layout.concat{axis=0}([x, z]);", [(3, 4), (2, 4)]),
     "part": ("x: real[b|8,4];", "y = layout.slice{axes=[0], begin=[1], end=[-1]}(x);", [(5, 4)]),
     "backward": (
@@ -120,7 +120,7 @@ SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
     "broadcast": (
         "x: real[b|8,4]; z: real[4];", "t = layout.tile{axes=[0], repeats=[2]}(x);"
         " y = math.add(t, z);", [(3, 4), (4,)]),
-    "extents that a check makes equal": (
+    "dimensions that a check makes equal": (
         "x: real[b|64,4096]; z: real[c|64,4096];", "y = math.add(x, z);", [(3, 4096), (3, 4096)]),
     "upsampled": (
         "x: real[1,2,h|9,4];",
@@ -130,7 +130,7 @@ SYMBOLS: dict[str, tuple[str, str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", SYMBOLS)
-def test_symbolic_extents(name: str, exported: Callable[..., Any]) -> None:
+def test_symbolic_dimensions(name: str, exported: Callable[..., Any]) -> None:
     inputs, components, shapes = SYMBOLS[name]
     text = (
         f"import nn, math, layout, image;\ngraph G {{ @input {{ {inputs} }}"
@@ -178,7 +178,7 @@ FORMULAS = {
         "y: real[b,a]; z: real[a];",
         "t = `exp`(x[i,j]), y[j,i] = i < j ? t * w[j,] : real(i) + w[j,], i < a, j < b;"
         " z[i,] += x[i,j] * w[j,], i < a, j < b | x[i,j] > 0.0;"),
-    "neighbours, where there are some": (
+    "neighbours, if there are some": (
         "y: real[a,b]; z: real[a,b];",
         "y[i,j] = x[i,j], i < a, j < b; y[i,j] += x[|i - 1|,|j + 1|], i < a, j < b;"
         " z[i,j] = x[|i - 1|,j], i < a, j < b;"),
@@ -297,7 +297,7 @@ graph G {
 """
 
 
-def test_all_that_is_refused_is_told_with_operator_and_place() -> None:
+def test_all_that_is_refused_is_reported_with_operator_and_location() -> None:
     with pytest.raises(NnefError) as caught:
         export(tvm_nnef.compose(REFUSED), {})
     found = caught.value.diagnostics
@@ -310,7 +310,7 @@ def test_all_that_is_refused_is_told_with_operator_and_place() -> None:
     assert [note.span is not None for note in found[1].notes] == [True]
 
 
-def test_what_is_refused_in_the_condition_of_a_loop_is_told_once() -> None:
+def test_what_is_refused_in_the_condition_of_a_loop_is_reported_once() -> None:
     text = """import math;
 graph G {
     @input { n: int[]; k: int[]; }

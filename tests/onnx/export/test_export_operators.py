@@ -321,10 +321,10 @@ def model(rows: list[str]) -> tuple[str, list[Any]]:
             r"((?:\w+(?:\.\.\(\d\))?, )*\w+(?:\.\.\(\d\))?) (.*)", row
         ).groups()  # type: ignore[union-attr]
         names = []
-        for place, each in enumerate(types.split(", ")):
+        for position, each in enumerate(types.split(", ")):
             type_, dots, count = each.partition("..")
-            outputs.append(f"y{number}_{place}: {type_}{dots}{count};")
-            names.append(f"y{number}_{place}{dots}{count}")
+            outputs.append(f"y{number}_{position}: {type_}{dots}{count};")
+            names.append(f"y{number}_{position}{dots}{count}")
         components.append(f"{', '.join(names)} = {call};")
     text = " ".join(components)
     used = [name for name in EVERYTHING if re.search(rf"[(\[ ]{name}[,)\]]", text)]
@@ -356,7 +356,7 @@ def test_onnx_runtime_agrees(family: str, exported: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "dtypes", [("float64", "int64"), ("float16", "int8"), ("float32", "uint8")]
 )
-def test_other_machine_types_are_computed_as_they_say(
+def test_other_dtypes_are_computed_as_they_say(
     dtypes: tuple[str, str], exported: Callable[..., Any]
 ) -> None:
     rows = [

@@ -24,8 +24,8 @@ BOUND = 64
 class Network:
     """A network and what it takes: by input, a kind of values and a shape with names in it.
 
-    ``sizes`` are the extents that the names stand for, from export on; the others are run with a
-    model whose extents are open. ``call`` gives the outputs for inputs by position.
+    ``sizes`` are the dimensions that the names stand for, from export on; the others are run with a
+    model whose dimensions are open. ``call`` gives the outputs for inputs by position.
     """
 
     make: Callable[[], Any]
@@ -107,7 +107,7 @@ def _module(network: Network) -> Any:
             return network.call(self.model, *values)
 
     torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(False)  # nobody can export it
+    torch.backends.mha.set_fastpath_enabled(False)  # it cannot be exported
     module = Wrapped()
     _calibrate(module, network)
     return module.eval()

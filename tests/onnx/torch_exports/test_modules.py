@@ -59,7 +59,7 @@ class UNet(nn.Module):
         self.grow = nn.ConvTranspose2d(12, 12, 2, stride=2)
 
     def forward(self, x: Any) -> Any:
-        """An image of the same extents."""
+        """An image of the same dimensions."""
         first = self.first(x)
         second = self.second(self.pool(first))
         if self.up == "transposed":
@@ -85,7 +85,7 @@ class Bottleneck(nn.Module):
         self.last = nn.Sequential(nn.Conv2d(16, 8, 1), nn.BatchNorm2d(8))
 
     def forward(self, x: Any) -> Any:
-        """A feature map of half the extents."""
+        """A feature map of half the dimensions."""
         y = self.body(x)
         return self.last(y * self.weigh(y))
 
@@ -218,12 +218,12 @@ def turned(_: Any, x: Any) -> Any:
 
 
 def looked_up(_: Any, x: Any, i: Any) -> Any:
-    place = i.clamp(max=3)
-    rows = place.unsqueeze(-1).expand(-1, -1, 8)
+    position = i.clamp(max=3)
+    rows = position.unsqueeze(-1).expand(-1, -1, 8)
     counted = torch.zeros(x.shape[0], 100).scatter_add(1, i, torch.ones_like(i, dtype=x.dtype))
     return (
         x.gather(1, rows),
-        x[torch.arange(x.shape[0]), place[:, 0]],
+        x[torch.arange(x.shape[0]), position[:, 0]],
         counted,
         F.one_hot(i, 100).float(),
         F.embedding(i, torch.linspace(0, 1, 300).view(100, 3)),

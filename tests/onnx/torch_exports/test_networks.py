@@ -17,7 +17,7 @@ WORDS = {"input_ids": ("ids", ("batch", "sequence"))}
 MASKED = {**WORDS, "attention_mask": ("mask", ("batch", "sequence"))}
 TRANSLATED = {**WORDS, "decoder_input_ids": ("ids", ("batch", "target"))}
 IMAGE = {"pixel_values": ("real", ("batch", 3, 64, 64))}
-OPEN_IMAGE = {"pixel_values": ("real", ("batch", 3, "height", "width"))}
+DYNAMIC_IMAGE = {"pixel_values": ("real", ("batch", 3, "height", "width"))}
 
 TEXTS = ({"batch": 2, "sequence": 12}, {"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 19})
 TRANSLATIONS = ({"batch": 2, "sequence": 12, "target": 5}, {"batch": 1, "sequence": 7, "target": 9})
@@ -39,7 +39,7 @@ RESIDUAL = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [2, 2]}
 
 
 def made(name: str, config: str, **options: Any) -> Any:
-    """A model of transformers from a configuration of its own."""
+    """A model of transformers from its own configuration."""
     kind = getattr(transformers, f"{config}Config")
     return getattr(transformers, f"{config}{name}")(kind(**options))
 
@@ -131,7 +131,7 @@ IMAGED: Mapping[str, tuple[Any, str]] = {
                 **{**VISION, "image_size": [64, 64]}), "logits"),
 }  # fmt: skip
 
-OPEN_IMAGED = ("resnet", "convnext", "mobilenet_v2", "efficientnet", "segformer", "swin")
+DYNAMIC_IMAGED = ("resnet", "convnext", "mobilenet_v2", "efficientnet", "segformer", "swin")
 
 OTHERS: Mapping[str, tuple[Any, Any, Any, tuple[str, ...]]] = {
     "t5": (partial(made, "Model", "T5", use_cache=False, **T5), TRANSLATED, TRANSLATIONS,
@@ -189,12 +189,12 @@ def test_a_network_that_sees(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPEN_IMAGED)
+@pytest.mark.parametrize("name", DYNAMIC_IMAGED)
 def test_a_network_that_sees_images_of_any_size(
     name: str, network: Any, agrees: Callable[..., None]
 ) -> None:
     make, pick = IMAGED[name]
-    agrees(network(make, OPEN_IMAGE, IMAGES, caller(OPEN_IMAGE, pick)), "script", True)
+    agrees(network(make, DYNAMIC_IMAGE, IMAGES, caller(DYNAMIC_IMAGE, pick)), "script", True)
 
 
 @pytest.mark.slow

@@ -165,8 +165,8 @@ def _instruction(call: Any, thread: Any) -> Any:
         *outer, index = load.indices
         return load.source, [*([other] if other is not None else outer), index + offset]
 
-    def element(*place: Any) -> Any:
-        buffer, indices = at(*place)
+    def element(*spot: Any) -> Any:
+        buffer, indices = at(*spot)
         return buffer[tuple(indices)]
 
     def fragment(number: int) -> Any:
@@ -181,8 +181,8 @@ def _instruction(call: Any, thread: Any) -> Any:
     if name in ("copy_vector", "clear_vector"):
         zero = tirx.const(0, str(pointers[0].source.dtype))
         values = [element(pointers[1], n) if pointers[1:] else zero for n in range(8)]
-        places = [at(pointers[0], n) for n in range(8)]
-        stores = zip(places, values, strict=True)
+        positions = [at(pointers[0], n) for n in range(8)]
+        stores = zip(positions, values, strict=True)
         return tirx.SeqStmt(
             [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
         )

@@ -143,11 +143,11 @@ def test_half_precision(real: str, rows: Any, keys: Any, simulated_gpu: Any) -> 
 SCORES = "a = linalg.matmul(q, k); s = math.div(a, 3.0);"
 MIXED = "z = linalg.matmul(p, q);"
 WRITTEN = {
-    "softmax of its own": f"""{SCORES}
-        greatest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, greatest); e = math.exp(d);
+    "its own softmax": f"""{SCORES}
+        largest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, largest); e = math.exp(d);
         total = math.sum_reduce{{axes=[-1]}}(e); p = math.div(e, total); {MIXED}""",
     "reciprocal": f"""{SCORES}
-        greatest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, greatest); e = math.exp(d);
+        largest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, largest); e = math.exp(d);
         total = math.sum_reduce{{axes=[-1]}}(e); r = math.rcp(total); p = math.mul(e, r);
         {MIXED}""",
     "scaled queries": f"""
@@ -262,7 +262,7 @@ def test_weights_that_are_nan_replaced(replacement: float, simulated_gpu: Any) -
 
 
 def test_what_others_read_is_stored() -> None:
-    """Weights that are a result of the model too stay in a kernel of their own."""
+    """Weights that are a result of the model too stay in their own kernel."""
     model = text(2, 50, 50).replace("y: real[~,~,~,~];", "y: real[~,~,~,~]; p: real[~,~,~,~];")
     assert "gpu.attention" not in strategies_of(model)
 

@@ -83,7 +83,7 @@ def test_replayed_graphs_see_new_inputs_and_each_its_weights() -> None:
 
 
 def test_an_index_outside_of_a_tensor_ends_a_checked_model() -> None:
-    """In a process of its own, which cannot use the GPU afterwards."""
+    """In its own process, which cannot use the GPU afterwards."""
     done = subprocess.run([sys.executable, "-c", OUTSIDE], capture_output=True, text=True)
     assert done.returncode != 0
     assert "inside\n" in done.stdout and "not seen" not in done.stdout

@@ -51,7 +51,7 @@ def reshaped(
     if before == tuple(shape):
         return normal
     if 0 in shape:
-        # to Relax an extent of 0 is that of the operand
+        # to Relax a dimension of 0 is that of the operand
         return relax.op.zeros(tuple(shape), dtype)
     array = constant_array(normal)
     if array is not None:
@@ -82,7 +82,7 @@ def aligned_shapes(
 def aligned(invocation: Invocation, alignments: Sequence[str]) -> list[RelaxExpression]:
     """The operands reshaped so that they broadcast from the right, by their alignment attributes.
 
-    Dimensions of extent 1 in front are left out where another operand has them.
+    Dimensions of size 1 in front are left out where another operand has them.
     """
     count = len(alignments)
     shapes = [invocation.shape(number) for number in range(count)]

@@ -58,7 +58,7 @@ class Run:
 
 
 _MOST_RUNS = 16
-"""An axis with more runs, each a convolution of its own, is left to the formula."""
+"""An axis with more runs, each its own convolution, is left to the formula."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Not here: ``sum_pool``, whose formula says the same with less detour, and activa
 with other constants or limits. ``deconv`` becomes convolutions (:mod:`deconvolution`).
 
 ``conv`` takes a filter that comes at run time to be finite: Relax multiplies it with the padding,
-which the formula skips, and an infinity times 0 is no number.
+which the formula skips, and an infinity times 0 is not a number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Windows:
 
     @property
     def padding(self) -> list[int]:
-        """As Relax takes it: all in front, then all behind."""
+        """As Relax takes it: all in front, then all after."""
         return [*self.before, *self.after]
 
 
@@ -99,12 +99,12 @@ def _trailing(
 def _dimensions(layout: str, rank: int) -> list[int]:
     """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
     spatial = layout.index("X")
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for position, letter in enumerate(layout):
         shift = rank - 3 if position > spatial else 0
-        places[letter] = [position + shift]
-    places["X"] = list(range(spatial, spatial + rank - 2))
-    return [*places["N"], *places["C"], *places["X"]]
+        positions[letter] = [position + shift]
+    positions["X"] = list(range(spatial, spatial + rank - 2))
+    return [*positions["N"], *positions["C"], *positions["X"]]
 
 
 def _conv(invocation: Invocation) -> Lowered:
@@ -197,7 +197,7 @@ def _may_be_finite(weights: RelaxExpression) -> bool:
 def _pooled(
     invocation: Invocation, pools: Mapping[int, Callable[..., RelaxExpression]], **options: object
 ) -> RelaxExpression | None:
-    """A pooling over all dimensions between or behind batch and channels, else None."""
+    """A pooling over all dimensions between or after batch and channels, else None."""
     rank = invocation.tensor(0).rank
     axes = [forward(axis, rank) for axis in invocation.numbers("axes")]
     formats = {tuple(range(2, rank)): 0, tuple(range(1, rank - 1)): 1}

@@ -1,7 +1,7 @@
 """Which mappings take tensors with dynamic dimensions.
 
-A mapping computes with the extents that it needs as numbers. Here stands for each operator in which
-dimensions it needs none; the others are lowered from their bodies where an extent is a symbol.
+A mapping needs some dimensions as numbers. For each operator, this lists in which
+dimensions it needs none; the others are lowered from their bodies where a dimension is a symbol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm_nnef.symbolic.dimensions import equal, is_static, is_symbolic
 
 
 def is_safe(operation: Operation) -> bool:
-    """Whether the mapping of an operation, if it has one, takes its extents and attributes."""
+    """Whether the mapping of an operation, if it has one, takes its dimensions and attributes."""
     touched = flatten((*operation.operands, *operation.results))
     symbolic = any(not is_static(extent) for tensor in touched for extent in tensor.shape)
     if operation.operator in _VIEWS:
@@ -38,7 +38,7 @@ def _anywhere(operation: Operation) -> bool:
 
 
 def _broadcast(operation: Operation) -> bool:
-    """Where each extent is 1, or certainly one of the result: Relax decides nothing at run time."""
+    """Where each size is 1, or certainly one of the result: Relax decides nothing at run time."""
     kept = [extent for result in flatten(operation.results) for extent in result.shape]
     return all(
         any(equal(extent, other) for other in (1, *kept))
@@ -48,7 +48,7 @@ def _broadcast(operation: Operation) -> bool:
 
 
 def _off_the_channels(operation: Operation) -> bool:
-    """Everywhere but in the channels, and in all that is no data."""
+    """Everywhere but in the channels, and in all that is not data."""
     data, *others = operation.operands
     assert isinstance(data, Tensor)
     layout = str(operation.attributes.get("data_format", "NCX"))

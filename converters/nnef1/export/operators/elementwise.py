@@ -38,7 +38,7 @@ def binary(operation: str, left: Value, right: Value, emitter: Emitter) -> Value
 
 def leading(value: Value, count: int, emitter: Emitter) -> Value:
     """The value with as many dimensions of 1 in front, unless it has none or only such."""
-    if not count or all(extent == 1 for extent in value.shape):
+    if not count or all(size == 1 for size in value.shape):
         return value
     return emitter.reshape(value, [1] * count + list(value.shape))
 

@@ -16,7 +16,7 @@ _WHOLE = "NNEF 1 resamples by whole factors only"
 def _scaled(
     operation: str, invocation: Invocation, factor: Sequence[int], **attributes: str
 ) -> Exported:
-    """A change of the dimensions after the first two; others get two more in front of them."""
+    """A change of the dimensions after the first two; others get two more before those."""
     emitter, axes = invocation.emitter, invocation.axes()
     x, out = invocation.value(0), list(invocation.out)
     added = [0, 1] if min(axes, default=2) < 2 else []
@@ -50,10 +50,10 @@ def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
         (invocation.value(0).shape[axis], size)
         for axis, size in zip(invocation.axes(), sizes, strict=True)
     ]
-    if all(size % extent == 0 for extent, size in pairs):
-        return [size // extent for extent, size in pairs], True
-    if all(extent % size == 0 for extent, size in pairs):
-        return [extent // size for extent, size in pairs], False
+    if all(size % length == 0 for length, size in pairs):
+        return [size // length for length, size in pairs], True
+    if all(length % size == 0 for length, size in pairs):
+        return [length // size for length, size in pairs], False
     return None
 
 

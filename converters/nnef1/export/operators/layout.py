@@ -145,7 +145,7 @@ def _broadcast(invocation: Invocation) -> Exported:
     if len(x.shape) < len(out):
         x = invocation.emitter.reshape(x, [1] * (len(out) - x.rank) + list(x.shape))
     x = invocation.emitter.tensor(x)
-    repeats = [wanted // extent for wanted, extent in zip(out, x.shape, strict=True)]
+    repeats = [wanted // size for wanted, size in zip(out, x.shape, strict=True)]
     return invocation.call("tile", x, repeats=repeats)
 
 
@@ -154,8 +154,8 @@ def _slice(invocation: Invocation) -> Exported:
     axes, strides = invocation.axes(), invocation.numbers("stride")
     begins = []
     for axis, begin in zip(axes, invocation.numbers("begin"), strict=True):
-        extent = x.shape[axis]
-        begins.append(min(max(begin + extent if begin < 0 else begin, 0), extent))
+        length = x.shape[axis]
+        begins.append(min(max(begin + length if begin < 0 else begin, 0), length))
     sizes = [invocation.out[axis] for axis in axes]
     if any(stride != 1 for stride in strides):
         # A section of NNEF 1 drops the last element unless the last step is a whole one.

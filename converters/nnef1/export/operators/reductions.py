@@ -12,12 +12,12 @@ from tvm_nnef.converters.nnef1.export.values import Value
 
 def kept(x: Value, axes: Sequence[int]) -> list[int]:
     """The shape of a reduction, with dimensions of 1."""
-    return [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+    return [1 if axis in axes else size for axis, size in enumerate(x.shape)]
 
 
 def squeezed(value: Value, axes: Sequence[int], emitter: Emitter) -> Value:
     """The value without dimensions of 1."""
-    shape = [extent for axis, extent in enumerate(value.shape) if axis not in axes]
+    shape = [size for axis, size in enumerate(value.shape) if axis not in axes]
     return emitter.call("squeeze", value, axes=sorted(axes), shape=shape) if axes else value
 
 

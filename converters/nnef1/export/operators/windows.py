@@ -41,13 +41,13 @@ def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]
     is_ceiled = invocation.flag("ceil_mode")
     pairs: list[tuple[int, int]] = []
     out: list[int] = []
-    for axis, extent in enumerate(inside):
+    for axis, length in enumerate(inside):
         reach = (size[axis] - 1) * dilation[axis] + 1
-        span = extent + total[axis] - reach
+        span = length + total[axis] - reach
         count = (-(-span // stride[axis]) if is_ceiled else span // stride[axis]) + 1
         after = total[axis] - before[axis]
         # The last window of a rounded-up number reaches further than the padding.
-        after = max(after, (count - 1) * stride[axis] + reach - extent - before[axis])
+        after = max(after, (count - 1) * stride[axis] + reach - length - before[axis])
         pairs.append((before[axis], after))
         out.append(count)
     return Window(list(size), stride, dilation, pairs, out)
@@ -113,11 +113,8 @@ def _deconvolution(
     pairs = [(first, both - first) for first, both in zip(before, total, strict=True)]
     found: dict[str, Argument] = {"padding": pairs, "stride": stride, "dilation": dilation}
     expected = [
-        (extent - 1) * stride[axis]
-        + (weight.shape[axis + 2] - 1) * dilation[axis]
-        + 1
-        - total[axis]
-        for axis, extent in enumerate(x.shape[2:])
+        (size - 1) * stride[axis] + (weight.shape[axis + 2] - 1) * dilation[axis] + 1 - total[axis]
+        for axis, size in enumerate(x.shape[2:])
     ]
     if expected != out[2:]:
         found["output_shape"] = out

@@ -88,7 +88,7 @@ def _silu(invocation: Invocation) -> Exported:
 
 def _clamp(invocation: Invocation) -> Exported:
     """Clip, where the bounds are single and known to be in order."""
-    bounds = [invocation.known(invocation.tensor(place)) for place in (1, 2)]
+    bounds = [invocation.known(invocation.tensor(position)) for position in (1, 2)]
     if invocation.shape(0) != invocation.result.shape:
         return None
     if any(bound is None or bound.shape != () for bound in bounds):
@@ -96,7 +96,7 @@ def _clamp(invocation: Invocation) -> Exported:
     low, high = bounds
     if not low <= high:  # type: ignore[operator]
         return None
-    return invocation.emitter.node("Clip", *(invocation.value(place) for place in range(3)))
+    return invocation.emitter.node("Clip", *(invocation.value(position) for position in range(3)))
 
 
 _REAL = frozenset({"real"})

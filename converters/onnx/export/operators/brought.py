@@ -1,4 +1,4 @@
-"""Operators that the converter from ONNX brings along: each goes back to the one it came from.
+"""Operators that the converter from ONNX adds: each goes back to its ONNX operator.
 
 Others of that module are written out by their formulas.
 """
@@ -77,22 +77,22 @@ def _at_axes(invocation: Invocation) -> Exported:
 
 
 def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
-    """Elements reduced to the places where their positions, times strides, lead them."""
+    """Elements reduced into the positions given by their coordinates times strides."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, shape = invocation.emitter, invocation.shape(0)
-        static = [extent for extent in shape if isinstance(extent, int)]
+        static = [size for size in shape if isinstance(size, int)]
         volume = invocation.attribute("volume")
         if len(static) < len(shape) or not isinstance(volume, int):
-            raise Inexpressible("the extents that it reduces are known at run time only")
+            raise Inexpressible("the dimensions that it reduces are known at run time only")
         beginning = emitter.constant(np.full(volume, start(invocation.dtype)), invocation.dtype)
         if 0 in static:
             return beginning
         grid = np.stack([each.reshape(-1) for each in np.indices(static)], -1)
-        places = emitter.node("MatMul", emitter.constant(grid, "int64"), invocation.positions(1))
+        positions = emitter.node("MatMul", emitter.constant(grid, "int64"), invocation.positions(1))
         elements = emitter.reshape(invocation.value(0), shape, [len(grid)])
         return emitter.node(
-            "ScatterElements", beginning, places, elements,
+            "ScatterElements", beginning, positions, elements,
             axis=0, reduction=reduction,
         )  # fmt: skip
 
@@ -103,7 +103,7 @@ def _least(dtype: str) -> float:
     return -np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).min)
 
 
-def _greatest(dtype: str) -> float:
+def _largest_number(dtype: str) -> float:
     return np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).max)
 
 
@@ -122,7 +122,7 @@ def _nonzero(invocation: Invocation) -> Exported:
 
 
 def _expand(invocation: Invocation) -> Exported:
-    return invocation.emitter.expand(invocation.value(0), invocation.extents("shape"))
+    return invocation.emitter.expand(invocation.value(0), invocation.sizes("shape"))
 
 
 def _unary(operator: str) -> ExportFunction:
@@ -167,7 +167,7 @@ COMPUTING: Mapping[str, ExportFunction] = {
     "onnx.sum_at": _reduced("add", lambda _: 0),
     "onnx.prod_at": _reduced("mul", lambda _: 1),
     "onnx.max_at": _reduced("max", _least),
-    "onnx.min_at": _reduced("min", _greatest),
+    "onnx.min_at": _reduced("min", _largest_number),
     **_scatters("scatter_elements", _scatter_elements, moving=False),
     **_scatters("scatter_nd", _scatter_nd, moving=False),
 }

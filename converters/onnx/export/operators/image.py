@@ -28,7 +28,7 @@ _ROUNDINGS: Mapping[str, str] = {
 }
 _HALF = Fraction(1, 2)
 _MARGIN = Fraction(1, 1000)
-"""How far a position must be from where rounding jumps, for float32 to tell its side."""
+"""How far a position must be from where rounding jumps, for float32 to be on its side."""
 
 
 def _downsample(invocation: Invocation) -> Exported:
@@ -67,16 +67,16 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     rounding = str(invocation.attribute("rounding_method"))
     resized: list[tuple[int, int]] = []
     for axis, size in zip(invocation.axes(), invocation.numbers("size"), strict=True):
-        extent = invocation.shape(0)[axis]
-        if not isinstance(extent, int):
-            raise Inexpressible("the extent that it resizes is known at run time only")
-        places = _places(extent, size, transform, rounding)
-        if places == list(range(extent)):
+        length = invocation.shape(0)[axis]
+        if not isinstance(length, int):
+            raise Inexpressible("the dimension that it resizes is known at run time only")
+        positions = _positions(length, size, transform, rounding)
+        if positions == list(range(length)):
             continue
-        if _is_clear(extent, size, transform, rounding, places):
+        if _is_clear(length, size, transform, rounding, positions):
             resized.append((axis, size))
         else:
-            value = emitter.node("Gather", value, emitter.integers(places), axis=axis)
+            value = emitter.node("Gather", value, emitter.integers(positions), axis=axis)
     if not resized:
         return value
     return emitter.node(
@@ -92,37 +92,39 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     )
 
 
-def _places(extent: int, size: int, transform: str, rounding: str) -> list[int]:
+def _positions(length: int, size: int, transform: str, rounding: str) -> list[int]:
     """The elements nearest to positions, which the formula computes in float32."""
     one, half = np.float32(1), np.float32(0.5)
-    scale = np.float32(_scale(extent, size, transform))
+    scale = np.float32(_scale(length, size, transform))
     offset = half * scale - half if transform == "SYMMETRIC" else np.float32(0)
     positions = np.arange(size, dtype=np.float32) * scale * one + offset
     match rounding:
         case "FLOOR":
-            places = np.floor(positions)
+            indices = np.floor(positions)
         case "CEIL":
-            places = np.ceil(positions)
+            indices = np.ceil(positions)
         case "ROUND_PREFER_FLOOR":
-            places = np.ceil(positions - half)
+            indices = np.ceil(positions - half)
         case _:
-            places = np.floor(positions + half)
-    return [int(place) for place in np.clip(places, 0, extent - 1)]
+            indices = np.floor(positions + half)
+    return [int(position) for position in np.clip(indices, 0, length - 1)]
 
 
-def _scale(extent: int, size: int, transform: str) -> Fraction:
+def _scale(length: int, size: int, transform: str) -> Fraction:
     if transform != "ALIGNED":
-        return Fraction(extent, size)
-    return Fraction(extent - 1, size - 1) if size > 1 else Fraction(0)
+        return Fraction(length, size)
+    return Fraction(length - 1, size - 1) if size > 1 else Fraction(0)
 
 
-def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Sequence[int]) -> bool:
+def _is_clear(
+    length: int, size: int, transform: str, rounding: str, positions: Sequence[int]
+) -> bool:
     """Whether positions are certain: exact in binary, or away from where rounding jumps."""
-    scale = _scale(extent, size, transform)
+    scale = _scale(length, size, transform)
     exact = all(number & (number - 1) == 0 for number in (scale.numerator, scale.denominator))
     offset = _HALF * scale - _HALF if transform == "SYMMETRIC" else Fraction(0)
     jump = Fraction(0) if rounding in ("FLOOR", "CEIL") else _HALF
-    for number, place in enumerate(places):
+    for number, location in enumerate(positions):
         position = scale * number + offset
         nearest = {
             "FLOOR": floor(position),
@@ -131,7 +133,7 @@ def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Seq
             "ROUND_PREFER_CEIL": floor(position + _HALF),
         }[rounding]
         distance = abs(position - jump - round(position - jump))
-        if min(max(nearest, 0), extent - 1) != place or not (exact or distance > _MARGIN):
+        if min(max(nearest, 0), length - 1) != location or not (exact or distance > _MARGIN):
             return False
     return True
 
@@ -145,10 +147,10 @@ def _interpolated(
     operands: Sequence[str],
     **attributes: str | float | None,
 ) -> str:
-    """A value resized along one or two dimensions, to what the operands of Resize say of them."""
+    """A value resized along one or two dimensions, as the operands of Resize say."""
     emitter = invocation.emitter
     moved = spatial(emitter, value, before, axes, least=2)
-    inside = [moved.first + place for place in range(len(axes))]
+    inside = [moved.first + position for position in range(len(axes))]
     made = emitter.node("Resize", moved.value, "", *operands, axes=inside, **attributes)
     return moved.restored(emitter, made, after)
 
@@ -177,7 +179,7 @@ def _resize(mode: str) -> ExportFunction:
 
 
 def _parts(invocation: Invocation) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
-    """Axes with their new extents, at most two at a time, and whether these are antialiased."""
+    """Axes with their new dimensions, at most two at a time, and whether these are antialiased."""
     shape = invocation.shape(0)
     sizes = zip(invocation.axes(), invocation.numbers("size"), strict=True)
     pairs = sorted(pair for pair in sizes if shape[pair[0]] != pair[1])
@@ -212,7 +214,7 @@ def _linear_upsample(invocation: Invocation) -> Exported:
         if zeros:
             around = [int(axis in axes) for axis in range(len(shape))]
             value = emitter.pad(value, around, around, invocation.scalar(0))
-            shape = [dimensions.add(extent, 2 * n) for extent, n in zip(shape, around, strict=True)]
+            shape = [dimensions.add(size, 2 * n) for size, n in zip(shape, around, strict=True)]
         after = list(shape)
         for axis, factor in part:
             after[axis] = dimensions.mul(shape[axis], factor)
@@ -238,7 +240,7 @@ def _grid_sample(invocation: Invocation) -> Exported:
     if mode == "NEAREST":
         grid = _snapped(invocation, grid, aligned)
     if depth == 1:
-        # a second dimension of extent 1, whose middle is at 0
+        # a second dimension of size 1, whose middle is at 0
         data, grid = emitter.unsqueeze(data, [2]), emitter.unsqueeze(grid, [1])
         grid = emitter.pad(grid, [0] * 4, [0, 0, 0, 1], invocation.scalar(0))
     paddings = {"ZEROS": "zeros", "REPLICATE": "border", "REFLECT": "reflection"}
@@ -263,11 +265,13 @@ def _snapped(invocation: Invocation, grid: str, aligned: bool) -> str:
     position = emitter.node("Mul", moved, reach)
     if not aligned:
         position = emitter.node("Sub", position, one)
-    place = unary("round", emitter.node("Mul", position, half), dtype, emitter)
-    place = emitter.node("Add", place, place)
+    location = unary("round", emitter.node("Mul", position, half), dtype, emitter)
+    location = emitter.node("Add", location, location)
     if not aligned:
-        return emitter.node("Sub", emitter.node("Div", emitter.node("Add", place, one), sizes), one)
-    return emitter.node("Sub", emitter.node("Div", place, emitter.node("Max", reach, one)), one)
+        return emitter.node(
+            "Sub", emitter.node("Div", emitter.node("Add", location, one), sizes), one
+        )
+    return emitter.node("Sub", emitter.node("Div", location, emitter.node("Max", reach, one)), one)
 
 
 COMPUTING: Mapping[str, ExportFunction] = {

@@ -1,4 +1,4 @@
-"""Elements by positions that data decide: gathers, scatters, the greatest, the best boxes."""
+"""Elements by data-dependent positions: gathers, scatters, the largest, the best boxes."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _scatter(invocation: Invocation) -> Exported:
 
 
 def _scatter_nd(invocation: Invocation) -> Exported:
-    """ScatterND, which knows no batch: its numbers are put in front of the positions."""
+    """ScatterND, which knows no batch: its numbers are put before the positions."""
     if invocation.shape(1)[-1] == 0:
         return None
     emitter, batch = invocation.emitter, invocation.number("batch_dims")
     index, shape = invocation.positions(1), invocation.shape(1)
     if batch:
-        static = [extent for extent in shape if isinstance(extent, int)]
+        static = [size for size in shape if isinstance(size, int)]
         if len(static) < len(shape):
             raise Inexpressible("its batch is known at run time only")
         grid = np.stack(list(np.indices(static[:-1])[:batch]), -1)
@@ -68,7 +68,7 @@ def _top_k(invocation: Invocation) -> Exported:
     values = invocation.operation.results[0]
     assert isinstance(values, Tensor)
     count = emitter.shape([dimensions.minimum(invocation.number("k"), invocation.shape(0)[axis])])
-    best, places = emitter.nodes_of(
+    best, positions = emitter.nodes_of(
         "TopK",
         [invocation.value(0), count],
         2,
@@ -76,7 +76,7 @@ def _top_k(invocation: Invocation) -> Exported:
         largest=int(bool(invocation.attribute("largest"))),
         sorted=1,
     )
-    return best, emitter.cast(places, "int64", invocation.dtypes["int"])
+    return best, emitter.cast(positions, "int64", invocation.dtypes["int"])
 
 
 def _nonmax_suppress(invocation: Invocation) -> Exported:
@@ -89,8 +89,8 @@ def _nonmax_suppress(invocation: Invocation) -> Exported:
     if threshold is not None:
         scalars.append(emitter.constant([threshold], "float32"))
     boxes, scores = (
-        emitter.cast(invocation.value(place), invocation.dtypes["real"], "float32")
-        for place in (0, 1)
+        emitter.cast(invocation.value(position), invocation.dtypes["real"], "float32")
+        for position in (0, 1)
     )
     chosen = emitter.node(
         "NonMaxSuppression",

@@ -42,7 +42,7 @@ def _constant(invocation: Invocation) -> Exported:
     assert isinstance(values, tuple)
     numbers = [item for item in values if isinstance(item, (bool, int, float))]
     if len(numbers) < len(values):
-        parts = emitter.shape(invocation.extents("value"))
+        parts = emitter.shape(invocation.sizes("value"))
         return emitter.reshape(emitter.cast(parts, "int64", dtype), (len(values),), shape)
     items = np.array([constant(item, np.dtype(dtype)) for item in numbers], np.dtype(dtype))
     if len(items) > _LARGEST_FILLED and len(set(numbers)) == 1:
@@ -66,14 +66,14 @@ def _range(invocation: Invocation) -> Exported:
         return emitter.constant(numbers.astype(dtype), str(dtype), "range")
     if dtype.kind != "i":
         raise Inexpressible("how many numbers it gives is known at run time only")
-    begin, step_ = (extent_of(invocation, name) for name in ("first", "stride"))
+    begin, step_ = (size_of(invocation, name) for name in ("first", "stride"))
     end = dimensions.add(begin, dimensions.mul(count, step_))
-    made = emitter.node("Range", *(emitter.extent(each) for each in (begin, end, step_)))
+    made = emitter.node("Range", *(emitter.dimension(each) for each in (begin, end, step_)))
     return emitter.cast(made, "int64", str(dtype))
 
 
-def extent_of(invocation: Invocation, name: str) -> Dimension:
-    """An attribute that is an extent."""
+def size_of(invocation: Invocation, name: str) -> Dimension:
+    """An attribute that is a dimension."""
     value = invocation.attribute(name)
     assert value is not None and not isinstance(value, (tuple, str, float))
     return value
@@ -142,7 +142,7 @@ def _unstack(invocation: Invocation) -> Exported:
 
 def _tile(invocation: Invocation) -> Exported:
     repeats: list[Dimension] = [1] * invocation.tensor(0).rank
-    for axis, count in zip(invocation.axes(), invocation.extents("repeats"), strict=True):
+    for axis, count in zip(invocation.axes(), invocation.sizes("repeats"), strict=True):
         repeats[axis] = count
     emitter = invocation.emitter
     return emitter.node("Tile", invocation.value(0), emitter.shape(repeats))
@@ -155,8 +155,8 @@ def _broadcast(invocation: Invocation) -> Exported:
 def _slice(invocation: Invocation) -> Exported:
     """Slice; where all is known, with positions that mean the same in both dialects."""
     axes, strides = invocation.axes(), invocation.numbers("stride")
-    begins, ends = invocation.extents("begin"), invocation.extents("end")
-    places = [
+    begins, ends = invocation.sizes("begin"), invocation.sizes("end")
+    positions = [
         _bounds(size, count, *given)
         for size, count, given in zip(
             [invocation.shape(0)[axis] for axis in axes],
@@ -171,8 +171,8 @@ def _slice(invocation: Invocation) -> Exported:
     return emitter.node(
         "Slice",
         invocation.value(0),
-        emitter.shape([begin for begin, _ in places]),
-        emitter.shape([end for _, end in places]),
+        emitter.shape([begin for begin, _ in positions]),
+        emitter.shape([end for _, end in positions]),
         emitter.integers(axes),
         emitter.integers(strides),
     )
@@ -183,13 +183,13 @@ def _bounds(
 ) -> tuple[Dimension, Dimension]:
     """Begin and end as ONNX takes them: counted from the end where negative, and clipped.
 
-    An end of -1 with a negative stride is in front of the first element to the tools, and the last
-    element to the draft; how many elements there are tells which.
+    An end of -1 with a negative stride is before the first element to the tools, and the last
+    element to the draft; how many elements there are says which.
     """
     if isinstance(size, int) and isinstance(count, int) and isinstance(begin, int):
         first = begin + size if begin < 0 else begin
-        behind = first + count * stride
-        return first, behind if behind >= 0 else -_ALL
+        stop = first + count * stride
+        return first, stop if stop >= 0 else -_ALL
     if stride < 0 and isinstance(end, int) and end < 0:
         first = begin if not isinstance(begin, int) or begin >= 0 else dimensions.add(begin, size)
         through = dimensions.ceildiv(dimensions.add(first, 1), -stride)
@@ -204,8 +204,8 @@ def _pad(invocation: Invocation) -> Exported:
     if not any(padding):
         return invocation.value(0)
     before, after = [0] * rank, [0] * rank
-    for place, axis in enumerate(axes):
-        before[axis], after[axis] = padding[place], padding[place + len(axes)]
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = padding[position], padding[position + len(axes)]
     method = invocation.attribute("method")
     if method == "SYMMETRIC":
         return _mirrored(invocation, before, after)
@@ -226,13 +226,13 @@ def _mirrored(invocation: Invocation, before: list[int], after: list[int]) -> st
     """Mirrored about the edge itself, for which ONNX has no mode: elements by their positions."""
     value = invocation.value(0)
     for axis, (front, back) in enumerate(zip(before, after, strict=True)):
-        extent = invocation.shape(0)[axis]
+        size = invocation.shape(0)[axis]
         if not front and not back:
             continue
-        if not isinstance(extent, int):
+        if not isinstance(size, int):
             raise Inexpressible("ONNX mirrors about the edge only at positions that are known")
-        places = np.pad(np.arange(extent), (front, back), mode="symmetric")
-        indices = invocation.emitter.integers(places.tolist())
+        positions = np.pad(np.arange(size), (front, back), mode="symmetric")
+        indices = invocation.emitter.integers(positions.tolist())
         value = invocation.emitter.node("Gather", value, indices, axis=axis)
     return value
 

@@ -19,7 +19,7 @@ def _linear(invocation: Invocation) -> Exported:
 
 
 def _matmul(invocation: Invocation) -> Exported:
-    """Gemm of matrices, MatMul with transpositions in front of stacks of them.
+    """Gemm of matrices, MatMul with transpositions before stacks of them.
 
     Products of nothing are left to the formula: ONNX Runtime gives what was in memory.
     """
@@ -34,10 +34,10 @@ def _matmul(invocation: Invocation) -> Exported:
         return invocation.emitter.node(operator, *given, transA=first, transB=second)
     emitter = invocation.emitter
     sides = [
-        emitter.permute(invocation.value(place), [*range(rank - 2), rank - 1, rank - 2])
+        emitter.permute(invocation.value(position), [*range(rank - 2), rank - 1, rank - 2])
         if flag
-        else invocation.value(place)
-        for place, (rank, flag) in enumerate(zip(ranks, flags, strict=True))
+        else invocation.value(position)
+        for position, (rank, flag) in enumerate(zip(ranks, flags, strict=True))
     ]
     product = emitter.node("MatMul", *sides)
     return product if invocation.operands[2] is None else _added(invocation, product)

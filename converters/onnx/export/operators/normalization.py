@@ -21,10 +21,10 @@ def _channels(invocation: Invocation, operand: int, value: float, axis: int) -> 
     given = invocation.operands[operand]
     if isinstance(given, str):
         return given
-    extent = invocation.shape(0)[axis]
-    if isinstance(extent, int):
-        return invocation.emitter.constant(np.full(extent, value), invocation.dtype)
-    return invocation.emitter.expand(invocation.scalar(value), [extent])
+    size = invocation.shape(0)[axis]
+    if isinstance(size, int):
+        return invocation.emitter.constant(np.full(size, value), invocation.dtype)
+    return invocation.emitter.expand(invocation.scalar(value), [size])
 
 
 def _batch_norm(invocation: Invocation) -> Exported:

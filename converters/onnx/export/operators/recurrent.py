@@ -13,10 +13,10 @@ _GATES = (0, 3, 1, 2)
 
 def _ordered(invocation: Invocation, operand: int) -> str:
     """Weights or biases of the gates in ONNX's order, for one direction."""
-    emitter, extent = invocation.emitter, invocation.shape(operand)[0]
-    if not isinstance(extent, int):
+    emitter, size = invocation.emitter, invocation.shape(operand)[0]
+    if not isinstance(size, int):
         raise Inexpressible("the number of its units is known at run time only")
-    sizes = emitter.integers([extent // 4] * 4)
+    sizes = emitter.integers([size // 4] * 4)
     parts = emitter.nodes_of("Split", [invocation.value(operand), sizes], 4, axis=0)
     return emitter.node("Concat", *(parts[gate] for gate in _GATES), axis=0)
 
@@ -28,7 +28,7 @@ def _lengths(invocation: Invocation) -> str:
         return ""
     emitter, (length, batch, _) = invocation.emitter, invocation.shape(0)
     wide = emitter.cast(steps, invocation.dtypes["int"], "int64")
-    most = emitter.node("Min", wide, emitter.extent(length))
+    most = emitter.node("Min", wide, emitter.dimension(length))
     limited = emitter.node("Max", most, emitter.constant(0, "int64"))
     return emitter.cast(emitter.expand(limited, [batch]), "int64", "int32")
 
@@ -37,7 +37,7 @@ def _lstm(invocation: Invocation) -> Exported:
     """LSTM in one direction; ONNX has a dimension for directions, and a second bias."""
     emitter = invocation.emitter
     units = invocation.shape(4)[1]
-    weights, recurrences, bias = (_ordered(invocation, place) for place in (1, 2, 3))
+    weights, recurrences, bias = (_ordered(invocation, position) for position in (1, 2, 3))
     rows = invocation.shape(3)[0]
     assert isinstance(rows, int)
     both = emitter.pad(bias, [0], [rows], invocation.scalar(0))
@@ -48,7 +48,7 @@ def _lstm(invocation: Invocation) -> Exported:
             invocation.value(0),
             *(emitter.unsqueeze(each, [0]) for each in (weights, recurrences, both)),
             lengths,
-            *(emitter.unsqueeze(invocation.value(place), [0]) for place in (4, 5)),
+            *(emitter.unsqueeze(invocation.value(position), [0]) for position in (4, 5)),
         ],
         3,
         hidden_size=units if isinstance(units, int) else rows // 4,
@@ -60,19 +60,19 @@ def _lstm(invocation: Invocation) -> Exported:
         longest = emitter.cast(emitter.node("ReduceMax", lengths, zero), "int32", "int64")
         sequence = emitter.node("Slice", sequence, zero, longest, zero)
     hidden, cell = (
-        _kept(invocation, lengths, emitter.squeeze(state, [0]), place)
-        for state, place in zip(made[1:], (4, 5), strict=True)
+        _kept(invocation, lengths, emitter.squeeze(state, [0]), position)
+        for state, position in zip(made[1:], (4, 5), strict=True)
     )
     return sequence, hidden, cell
 
 
-def _kept(invocation: Invocation, lengths: str, state: str, place: int) -> str:
-    """A last state, which is the first one where there is no step; ONNX Runtime gives 0."""
+def _kept(invocation: Invocation, lengths: str, state: str, position: int) -> str:
+    """A last state, which is the first one if there is no step; ONNX Runtime gives 0."""
     if not lengths:
         return state
     emitter = invocation.emitter
     runs = emitter.node("Greater", lengths, emitter.constant(0, "int32"))
-    return emitter.node("Where", emitter.unsqueeze(runs, [1]), state, invocation.value(place))
+    return emitter.node("Where", emitter.unsqueeze(runs, [1]), state, invocation.value(position))
 
 
 COMPUTING: Mapping[str, ExportFunction] = {"nn.lstm": _lstm, "nn.lstm_loop": _lstm}

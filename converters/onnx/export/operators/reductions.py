@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums, and positions of extremes."""
+"""Reductions, cumulative sums, and argmax and argmin."""
 
 from __future__ import annotations
 
@@ -64,46 +64,48 @@ def _cumulative(invocation: Invocation, axis: str) -> str:
 def _cumulative_product(invocation: Invocation) -> Exported:
     """What CumProd becomes, which ONNX has from opset 26 on: products of 1, 2, 4, ... elements.
 
-    Each step multiplies the products with those that many places before, and doubles how many.
+    Each step multiplies the products with those that many positions before, and doubles how many.
     """
-    emitter, extents = invocation.emitter, invocation.tensor(0).shape
-    if not all(isinstance(extent, int) for extent in extents):
+    emitter, sizes = invocation.emitter, invocation.tensor(0).shape
+    if not all(isinstance(size, int) for size in sizes):
         raise Inexpressible("how many elements it multiplies is known at run time only")
     axis = emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
     axes = emitter.reshape(axis, (), (1,))
     one, reverse = invocation.scalar(1), bool(invocation.attribute("reverse"))
 
     def moved(value: str, steps: int) -> str:
-        """A value ``steps`` places behind, with ones in front."""
+        """A value ``steps`` positions after, with ones in front."""
         padding = emitter.integers([0, steps] if reverse else [steps, 0])
         padded = emitter.node("Pad", value, padding, one, axes)
         begin, end = (steps, 1 << 62) if reverse else (0, -steps)
-        places = emitter.integers([begin]), emitter.integers([end])
-        return emitter.node("Slice", padded, *places, axes)
+        positions = emitter.integers([begin]), emitter.integers([end])
+        return emitter.node("Slice", padded, *positions, axes)
 
     found = invocation.value(0)
     if invocation.attribute("exclusive"):
         found = moved(found, 1)
     steps = 1
-    while steps < max((int(extent) for extent in extents), default=0):
+    while steps < max((int(size) for size in sizes), default=0):
         found = emitter.node("Mul", found, moved(found, steps))
         steps *= 2
     return found
 
 
 def _position(operator: str) -> ExportFunction:
-    """The first of the extremes along an axis."""
+    """The argmax or argmin along an axis."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, kept = invocation.emitter, int(not invocation.attribute("squeeze"))
-        place = emitter.node(operator, invocation.value(0), axis=invocation.axis(), keepdims=kept)
-        return emitter.cast(place, "int64", invocation.dtype)
+        position = emitter.node(
+            operator, invocation.value(0), axis=invocation.axis(), keepdims=kept
+        )
+        return emitter.cast(position, "int64", invocation.dtype)
 
     return function
 
 
 def _coordinates(operator: str) -> ExportFunction:
-    """The first of the extremes over several axes, as a tensor of coordinates for each."""
+    """The argmax or argmin over several axes, as a tensor of coordinates for each."""
 
     def function(invocation: Invocation) -> Exported:
         emitter, axes = invocation.emitter, invocation.axes()
@@ -111,20 +113,20 @@ def _coordinates(operator: str) -> ExportFunction:
         (results,) = invocation.operation.results
         if not isinstance(results, tuple):
             return None
-        extents = [shape[axis] for axis in ordered]
-        sizes = [extent for extent in extents if isinstance(extent, int)]
-        if len(sizes) < len(extents):
-            raise Inexpressible("the extents that it searches are known at run time only")
+        lengths = [shape[axis] for axis in ordered]
+        sizes = [length for length in lengths if isinstance(length, int)]
+        if len(sizes) < len(lengths):
+            raise Inexpressible("the dimensions that it searches are known at run time only")
         rest = [axis for axis in range(len(shape)) if axis not in axes]
         moved = emitter.permute(invocation.value(0), [*rest, *ordered])
         before = [shape[axis] for axis in (*rest, *ordered)]
         merged = emitter.reshape(moved, before, [*(shape[axis] for axis in rest), prod(sizes)])
-        place = emitter.node(operator, merged, axis=len(rest), keepdims=0)
+        position = emitter.node(operator, merged, axis=len(rest), keepdims=0)
         found: dict[int, str] = {}
         for number, axis in enumerate(ordered):
             stride = emitter.constant(prod(sizes[number + 1 :]), "int64")
             size = emitter.constant(sizes[number], "int64")
-            digit = emitter.node("Mod", emitter.node("Div", place, stride), size)
+            digit = emitter.node("Mod", emitter.node("Div", position, stride), size)
             if not invocation.attribute("squeeze"):
                 digit = emitter.unsqueeze(digit, ordered)
             found[axis] = emitter.cast(digit, "int64", invocation.dtypes["int"])

@@ -20,23 +20,24 @@ _MOST_DIMENSIONS = 3
 def _dimensions(layout: str, rank: int) -> list[int]:
     """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
     at = layout.index("X")
-    places = {
-        letter: place + (rank - 3 if place > at else 0) for place, letter in enumerate(layout)
+    positions = {
+        letter: position + (rank - 3 if position > at else 0)
+        for position, letter in enumerate(layout)
     }
-    return [places["N"], places["C"], *range(at, at + rank - 2)]
+    return [positions["N"], positions["C"], *range(at, at + rank - 2)]
 
 
 def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimension], list[int]]:
-    """The orders of data and filter, and their extents in ONNX's order."""
+    """The orders of data and filter, and their dimensions in ONNX's order."""
     rank = invocation.tensor(0).rank
     if rank - 2 > _MOST_DIMENSIONS:
         raise Inexpressible(f"ONNX Runtime has no convolution over {rank - 2} dimensions")
     data = _dimensions(str(invocation.attribute("data_format")), rank)
     filters = _dimensions(str(invocation.attribute("filter_format")), rank)
     sizes = [invocation.shape(1)[axis] for axis in filters]
-    static = [extent for extent in sizes if isinstance(extent, int)]
+    static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
-        raise Inexpressible("the extents of its filter are known at run time only")
+        raise Inexpressible("the dimensions of its filter are known at run time only")
     return data, filters, [invocation.shape(0)[axis] for axis in data], static
 
 
@@ -121,10 +122,10 @@ def _turned(
     extra = [0] * len(sizes)
     if invocation.attribute("output_size") is not None:
         wanted = invocation.numbers("output_size")
-        for axis, extent in enumerate(inputs):
-            if not isinstance(extent, int):
+        for axis, length in enumerate(inputs):
+            if not isinstance(length, int):
                 raise Inexpressible("its output's size is given, and its input's is not known")
-            reach = (extent - 1) * stride[axis] + spans[axis] - before[axis] - after[axis]
+            reach = (length - 1) * stride[axis] + spans[axis] - before[axis] - after[axis]
             extra[axis] = wanted[axis] - reach
     return before, after, extra
 
@@ -132,7 +133,7 @@ def _turned(
 def _pooled(
     invocation: Invocation, operator: str, filling: float | None, **attributes: int
 ) -> str | None:
-    """A pooling over any dimensions; None where a window could lie in the padding alone.
+    """A pooling over any dimensions; None if a window could lie in the padding alone.
 
     ``filling`` is what may stand for the padding, such that there is none.
     """
@@ -194,8 +195,8 @@ def _grown(
     shape: Sequence[Dimension], leading: Sequence[int], trailing: Sequence[int]
 ) -> tuple[Dimension, ...]:
     return tuple(
-        dimensions.add(extent, front + back)
-        for extent, front, back in zip(shape, leading, trailing, strict=True)
+        dimensions.add(size, front + back)
+        for size, front, back in zip(shape, leading, trailing, strict=True)
     )
 
 

@@ -27,7 +27,7 @@ def wrong_in_five_ways(make_model: Any) -> Any:
     proto = make_model(
         [
             node("Frobnicate", ["x"], ["a"], name="unknown"),
-            node("Neg", ["a"], ["b"], name="behind"),
+            node("Neg", ["a"], ["b"], name="after"),
             node("Whiten", ["x"], ["c"], name="foreign", domain="own"),
             node("StringNormalizer", ["words"], ["d"], name="text"),
             node("ImageDecoder", ["x"], ["e"], name="image"),
@@ -43,7 +43,7 @@ def wrong_in_five_ways(make_model: Any) -> Any:
     return proto
 
 
-TOLD = (
+REPORTED = (
     ("tensor 'words' has elements of type string", "types that can be: bfloat16"),
     ("node 'unknown' (Frobnicate, opset 20): there is no converter", "{'Frobnicate': function}"),
     ("node 'foreign' (own::Whiten, opset 1): there is no converter", "{'own::Whiten': function}"),
@@ -52,27 +52,27 @@ TOLD = (
 )
 
 
-def test_all_that_is_wrong_is_told_at_once(
+def test_all_that_is_wrong_is_reported_at_once(
     wrong_in_five_ways: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(wrong_in_five_ways)
     found = [(each.message, each.hint or "") for each in caught.value.diagnostics]
-    assert len(found) == len(TOLD), "neither 'behind' nor 'text', whose inputs are not there"
-    for (message, hint), (words, advice) in zip(found, TOLD, strict=True):
+    assert len(found) == len(REPORTED), "neither 'after' nor 'text', whose inputs are not there"
+    for (message, hint), (words, advice) in zip(found, REPORTED, strict=True):
         assert words in message
         assert advice in hint
     file = tmp_path / "m.onnx"
     onnx.save(wrong_in_five_ways, file)
     assert main(["convert", str(file), str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().err
-    assert shown.count("m.onnx: error: ") == len(TOLD)
+    assert shown.count("m.onnx: error: ") == len(REPORTED)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture
 def scale(make_model: Any) -> Any:
-    """A model with an operator of a custom domain, which nobody knows, and one that is known."""
+    """A model with an operator of a custom domain, which nothing knows, and one that is known."""
     return make_model(
         [
             node("Scale", ["x"], ["y"], name="own scale", domain="own.domain", factor=3.0),
@@ -101,7 +101,7 @@ def test_an_operator_of_a_custom_domain(scale: Any, way: str) -> None:
 
 
 def test_a_converter_from_an_opset_on(make_model: Any) -> None:
-    """The newest that is not newer than the model's opset counts, ours where there is none."""
+    """The newest that is not newer than the model's opset counts, ours if there is none."""
     add = [
         operator("Relu", since)(
             lambda node, b, n=since: b.binary("math.add", node.input(0), float(n))
@@ -125,17 +125,21 @@ def _refuses(source: Node, _: Builder) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "raises": (_raises, "its converter fails with KeyError: 'Scale'", "test_refusals.py:"),
+    "raises": (
+        _raises,
+        "its converter fails with KeyError: 'Scale'",
+        "test_unsupported_models.py:",
+    ),
     "refuses": (_refuses, "factors of 3 are not known", "give another one"),
-    "nothing": (lambda node, _: None, "gives NoneType in place of a tensor", "return what"),
-    "a number": (lambda node, _: [1.0], "gives float in place of a tensor", "return what"),
+    "nothing": (lambda node, _: None, "gives NoneType instead of a tensor", "return what"),
+    "a number": (lambda node, _: [1.0], "gives float instead of a tensor", "return what"),
     "missing input": (lambda node, _: node.input(1), "input 1 is missing", "not valid ONNX"),
     "no arguments": (lambda: None, "its converter fails with TypeError", "failed in"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_converter_is_told_with_its_node(scale: Any, name: str) -> None:
+def test_a_wrong_converter_is_reported_with_its_node(scale: Any, name: str) -> None:
     function, words, hint = WRONG[name]
     with pytest.raises(NnefError) as caught:
         tvm_nnef.convert(scale, converters={"own.domain::Scale": function})
@@ -155,9 +159,9 @@ def test_a_wrong_converter_may_be_in_a_file_of_any_name(scale: Any, tmp_path: Pa
     assert (diagnostic.hint or "").endswith("it failed in conversion.py:3")
 
 
-def test_what_is_no_converter(scale: Any) -> None:
+def test_what_is_not_a_converter(scale: Any) -> None:
     for converters in ({"own.domain::Scale": 3}, [_scale]):
-        with pytest.raises(NnefError, match="is no converter"):
+        with pytest.raises(NnefError, match="is not a converter"):
             tvm_nnef.convert(scale, converters=converters)
 
 
@@ -296,5 +300,5 @@ def test_data_dependent_dimensions_have_the_same_names_in_every_conversion(make_
     ]
     model = make_model(nodes, [("x", "float32", [2, 3])], [("y", "float32", None)])
     for _ in range(2):
-        with pytest.raises(NnefError, match="it needs the extent data_1 as a number"):
+        with pytest.raises(NnefError, match="it needs the dimension data_1 as a number"):
             tvm_nnef.convert(model)

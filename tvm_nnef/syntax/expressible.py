@@ -1,8 +1,8 @@
-"""What the tools dialect has no words for.
+"""Nodes that the tools dialect cannot express.
 
-A tree enters; an :class:`NnefError` that lists every node that cannot be written so leaves, or
-nothing. Strings are checked where they are written, and so is the one thing that the draft has no
-words for, the bound of a pack's length.
+A tree in, an :class:`NnefError` that lists every node that cannot be written so out, or
+nothing. Strings are checked where they are written, and so is what the draft lacks,
+the bound of a pack's length.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tvm_nnef.syntax.walk import walk
 _RESERVED = TOOLS.reserved - DRAFT.reserved
 
 
-def check_sayable_in_tools(tree: nodes.Node) -> None:
-    """Raise an :class:`NnefError` for everything in a tree that the tools dialect cannot say."""
+def check_expressible_in_tools(tree: nodes.Node) -> None:
+    """Raise an :class:`NnefError` for all nodes that the tools dialect cannot express."""
     own = own_builtins(tree) if isinstance(tree, nodes.Module) else frozenset[str]()
     invoked = {id(body) for node in walk(tree) for body in _bodies(node)}
     problems = [
-        problem for node in walk(tree) for problem in _unsayable(node, own, id(node) in invoked)
+        problem for node in walk(tree) for problem in _inexpressible(node, own, id(node) in invoked)
     ]
     if problems:
         raise NnefError(problems)
@@ -43,7 +43,7 @@ def _bodies(node: nodes.Node) -> tuple[object, ...]:
     return ()
 
 
-def _unsayable(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator[Diagnostic]:
+def _inexpressible(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator[Diagnostic]:
     match node:
         case nodes.Identifier(name) | nodes.TypeName(name) | nodes.Property(_, name):
             yield from _reserved((name,), node.span)
@@ -58,7 +58,7 @@ def _unsayable(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator
         ):
             yield _diagnostic("begin a loop with 'unroll'", node.span)
         case nodes.Builtin(function) if function.name not in BUILTIN_FUNCTIONS:
-            yield _diagnostic(f"call '{function.name}', which is no built-in", function.span)
+            yield _diagnostic(f"call '{function.name}', which is not a built-in", function.span)
         case nodes.Builtin(function) if invoked and function.name in own:
             yield _diagnostic(
                 f"call the built-in '{function.name}' where the module's own is meant", node.span

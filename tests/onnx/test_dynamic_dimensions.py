@@ -104,7 +104,7 @@ def test_a_recurrent_layer_of_the_last_element_of_a_dimension(make_model: Any) -
 
 
 @pytest.mark.parametrize("bound", [6, 40], ids=["of the rows", "beyond the rows"])
-def test_rows_of_a_table_up_to_an_open_extent(bound: int, make_model: Any) -> None:
+def test_rows_of_a_table_up_to_a_dynamic_dimension(bound: int, make_model: Any) -> None:
     proto = make_model(
         [
             node("Shape", ["x"], ["shape"]),
@@ -121,7 +121,7 @@ def test_rows_of_a_table_up_to_an_open_extent(bound: int, make_model: Any) -> No
 
 @pytest.mark.parametrize("opset", [17, 18])
 @pytest.mark.parametrize("keep", [0, 1])
-def test_products_of_open_extents(keep: int, opset: int, make_model: Any) -> None:
+def test_products_of_dynamic_dimensions(keep: int, opset: int, make_model: Any) -> None:
     given: dict[str, Any] = {"axes": [0]} if opset < 18 else {}
     proto = make_model(
         [
@@ -143,7 +143,9 @@ def test_products_of_open_extents(keep: int, opset: int, make_model: Any) -> Non
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (-1, 2**63 - 1)])
-def test_one_element_of_an_open_dimension_broadcasts(start: int, end: int, make_model: Any) -> None:
+def test_one_element_of_a_dynamic_dimension_broadcasts(
+    start: int, end: int, make_model: Any
+) -> None:
     proto = make_model(
         [node("Slice", ["x", "start", "end", "axis"], ["one"]), node("Mul", ["x", "one"], ["y"])],
         [("x", "float32", ["b", "t", 4])],
@@ -254,7 +256,7 @@ def test_a_squeeze_without_axes_keeps_dynamic_dimensions(make_model: Any) -> Non
         pytest.param(1, [0, 0, 0, 0], marks=pytest.mark.slow),
     ],
 )
-def test_average_pooling_of_open_images_rounded_up(
+def test_average_pooling_of_dynamic_images_rounded_up(
     border: int, pads: list[int], make_model: Any
 ) -> None:
     pool = node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=pads,
@@ -284,7 +286,7 @@ def test_integers_at_the_ends_of_64_bits(dtype: str, number: int, make_model: An
         np.testing.assert_array_equal(found[0], np.array([3, number], dtype))
 
 
-def test_spectra_of_open_signals(make_model: Any) -> None:
+def test_spectra_of_dynamic_signals(make_model: Any) -> None:
     proto = make_model(
         [node("STFT", ["x", "step", "window"], ["y"])],
         [("x", "float32", ["b", "t", 1])],
@@ -296,11 +298,11 @@ def test_spectra_of_open_signals(make_model: Any) -> None:
 
 @pytest.mark.parametrize("ordered", [0, 1])
 def test_distinct_numbers(ordered: int, make_model: Any) -> None:
-    places = ("first", "inverse", "counts")
+    positions = ("first", "inverse", "counts")
     proto = make_model(
-        [node("Floor", ["x"], ["z"]), node("Unique", ["z"], ["y", *places], sorted=ordered)],
+        [node("Floor", ["x"], ["z"]), node("Unique", ["z"], ["y", *positions], sorted=ordered)],
         [("x", "float32", ["n", 3])],
-        [("y", "float32", ["m"]), *((name, "int64", ["m"]) for name in places)],
+        [("y", "float32", ["m"]), *((name, "int64", ["m"]) for name in positions)],
     )
     proto.graph.output[2].type.tensor_type.shape.dim[0].dim_param = "all"
     agree(proto, [{"n": 1}, {"n": 7}, {"n": 16}])

@@ -2,7 +2,7 @@
 
 ``output[gi * m + mi] = ...`` with ``mi < m`` writes each position once: ``gi`` is the position
 divided by ``m``, ``mi`` the remainder. Input: the subscript of a store, an integer scalar.
-Output: a :class:`Place`, or None where a position does not certainly tell its indices.
+Output: a :class:`Position`, or None if a position does not certainly determine its indices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Linear: TypeAlias = "tuple[Dimension, dict[str, Dimension]]"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``index * coefficient``, where the index runs over [0, extent)."""
+    """``index * coefficient``, where the index runs over [0, size)."""
 
     index: str
     coefficient: Dimension
@@ -39,10 +39,10 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A position as ``offset`` plus terms, the greatest coefficient first.
+class Position:
+    """A position as ``offset`` plus terms, the largest coefficient first.
 
-    The terms behind one always add up to less than its coefficient, as the digits of a number.
+    The terms after one always add up to less than its coefficient, as the digits of a number.
     """
 
     offset: Dimension
@@ -50,7 +50,7 @@ class Place:
 
 
 def extents(statement: Statement) -> dict[str, Dimension] | None:
-    """The extent of each loop by name, None where one varies."""
+    """The extent of each loop by name, None if one varies."""
     found = {}
     for loop in statement.loops:
         if not isinstance(loop.extent, Constant) or isinstance(loop.extent.value, float):
@@ -59,8 +59,8 @@ def extents(statement: Statement) -> dict[str, Dimension] | None:
     return found
 
 
-def place(subscript: Scalar, statement: Statement) -> Place | None:
-    """The place of a subscript in a statement whose loops have fixed extents."""
+def position_of(subscript: Scalar, statement: Statement) -> Position | None:
+    """The position of a subscript in a statement whose loops have fixed extents."""
     ranges = extents(statement)
     found = linear(subscript, statement.locals)
     if ranges is None or found is None:
@@ -72,16 +72,16 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
         if not is_single(ranges[name])
     ]
     terms: list[Term] = []
-    behind: Dimension = 0
+    after: Dimension = 0
     while rest:
-        term = _next(rest, behind)
+        term = _next(rest, after)
         if term is None:
             return None
         rest.remove(term)
         terms.insert(0, term)
         reach = dimensions.mul(term.coefficient, dimensions.sub(term.extent, 1))
-        behind = dimensions.add(behind, reach)
-    return Place(offset, tuple(terms))
+        after = dimensions.add(after, reach)
+    return Position(offset, tuple(terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ def is_single(extent: Dimension) -> bool:
     return dimensions.compare("le", extent, 1) is True
 
 
-def _next(terms: list[Term], behind: Dimension) -> Term | None:
-    """The term that stands in front of those which add up to at most ``behind``."""
+def _next(terms: list[Term], after: Dimension) -> Term | None:
+    """The term that stands before those which add up to at most ``after``."""
     numbers = [term for term in terms if dimensions.is_static(term.coefficient)]
     if len(numbers) == len(terms):
         terms = [min(terms, key=lambda term: int(term.coefficient))]
-    fitting = (term for term in terms if dimensions.compare("gt", term.coefficient, behind) is True)
+    fitting = (term for term in terms if dimensions.compare("gt", term.coefficient, after) is True)
     return next(fitting, None)
 
 

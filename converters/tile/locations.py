@@ -19,13 +19,13 @@ _PACKAGE = __name__.rpartition(".")[0]
 class Mistake(Exception):
     """Something that Tile does not allow; whoever knows the position adds it."""
 
-    def __init__(self, message: str, hint: str, place: Span | None = None) -> None:
+    def __init__(self, message: str, hint: str, position: Span | None = None) -> None:
         super().__init__(message)
-        self.message, self.hint, self.place = message, hint, place
+        self.message, self.hint, self.location = message, hint, position
 
-    def at(self, place: Span | None) -> NnefError:
+    def at(self, position: Span | None) -> NnefError:
         """The error at a position, unless the mistake has one already."""
-        found = error(self.message, self.place or place, hint=self.hint)  # hint: as given
+        found = error(self.message, self.location or position, hint=self.hint)  # hint: as given
         return found
 
 

@@ -24,30 +24,30 @@ def _is_real(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def least(dtype: Any) -> PrimExpression:
-    """What is not greater than anything of a dtype."""
+def min_value(dtype: Any) -> PrimExpression:
+    """The least value of a dtype; minus infinity for reals."""
     name = str(dtype)
     return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
 
 
-def greatest(dtype: Any) -> PrimExpression:
-    """What nothing of a dtype is greater than."""
+def max_value(dtype: Any) -> PrimExpression:
+    """The largest value of a dtype; infinity for reals."""
     name = str(dtype)
     return tirx.const(float("inf"), name) if _is_real(name) else tirx.max_value(name)
 
 
 def is_number(x: PrimExpression) -> PrimExpression:
-    """Whether a real is no NaN; TVM does not vectorize its own isnan."""
+    """Whether a real is not NaN; TVM does not vectorize its own isnan."""
     return tirx.LE(x, tirx.const(float("inf"), dtype_of(x)))
 
 
-def greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The greater one, NaN where one of them is."""
+def maximum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The maximum, NaN if an operand is."""
     return _extreme(x, y, tirx.max, tirx.GT)
 
 
-def smaller(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The smaller one, NaN where one of them is."""
+def minimum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The minimum, NaN if an operand is."""
     return _extreme(x, y, tirx.min, tirx.LT)
 
 
@@ -59,12 +59,12 @@ def _extreme(
     number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
     if isinstance(number, tirx.FloatImm):
         return tirx.Select(is_better(number, other), number, other)
-    # The second one is tested: where the first one is a running total, that waits for nothing.
+    # The second one is tested: where the first one is an accumulator, that waits for nothing.
     return _unless_nan(y, x, is_better)
 
 
 def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
-    """The better one of two, but what is tested where it is no number."""
+    """The better one of two, but the tested one if it is NaN."""
     better = tirx.Select(is_better(tested, other), tested, other)
     return tirx.Select(is_number(tested), better, tested)
 
@@ -93,7 +93,7 @@ def arg_reduction(
     narrow = length < 1 << 31 if isinstance(length, int) else len(axes) == 1
     # TVM computes with indices in int32 in the dtype of the loops: half as many lanes.
     index_type = "uint32" if narrow else INDEX
-    worst, combine = (least, tirx.max) if largest else (greatest, tirx.min)
+    worst, combine = (min_value, tirx.max) if largest else (max_value, tirx.min)
     none = tirx.max_value(index_type)
 
     def value(indices: Sequence[PrimExpression], at: Sequence[PrimExpression]) -> PrimExpression:

@@ -1,4 +1,4 @@
-"""Ranks, and extents of 0 and 1, of operators whose other tests keep to the usual ones."""
+"""Ranks, and dimensions of 0 and 1, of operators whose other tests keep to the usual ones."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def reductions() -> Iterator[Case]:
     none, numbers = real(2, 0), whole(2, 4, 3)
     yield "math.moments", {"axes": [0]}, [none], (none[:1], none[:1])
     for name, function in (("argmin_nd", np.argmin), ("argmax_nd", np.argmax)):
-        place = np.unravel_index(function(numbers), numbers.shape)
-        wanted = [np.reshape(np.int32(each), (1, 1, 1)) for each in place]
+        position = np.unravel_index(function(numbers), numbers.shape)
+        wanted = [np.reshape(np.int32(each), (1, 1, 1)) for each in position]
         yield f"math.{name}", {"axes": [0, 1, 2]}, [numbers], wanted
     yield "math.cumsum", {"axis": 0}, [real(1)], lambda x: x
 
@@ -85,9 +85,9 @@ def recurrences() -> Iterator[Case]:
 
 
 def images() -> Iterator[Case]:
-    image, place = real(2, 3, 4, 4), np.zeros(0, np.int32)
+    image, position = real(2, 3, 4, 4), np.zeros(0, np.int32)
     for name in ("max", "avg"):
-        given = [image, real(0, 4), place]
+        given = [image, real(0, 4), position]
         yield f"image.{name}_roi_pool", {"output_size": [2, 2]}, given, np.zeros((0, 3, 2, 2))
     yield "image.grid_sample", {}, [image, real(2, 0, 5, 2)], np.zeros((2, 3, 0, 5))
     yield "image.grid_sample", {}, [image[:, :0], real(2, 1, 5, 2)], np.zeros((2, 0, 1, 5))

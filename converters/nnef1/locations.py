@@ -11,7 +11,7 @@ from tvm_nnef.converters.nnef1.reading import ModelSource, read
 WHAT = "NNEF 1 operation"
 
 
-def operation_places(source: ModelSource) -> Mapping[str, tuple[str, str]]:
+def operation_locations(source: ModelSource) -> Mapping[str, tuple[str, str]]:
     """The file and line of the statement that gives each tensor, and the operation there."""
     graph = read(source).document.graph
     found: dict[str, tuple[str, str]] = {}

@@ -16,7 +16,7 @@ class Mismatch(NnefError):
     """A subgraph in which nothing is wrong but that shapes do not fit together."""
 
 
-def told(
+def reported(
     problem: Unconvertible, node: onnx.NodeProto, opsets: Mapping[str, int], file: str
 ) -> Diagnostic:
     """What a user reads of a node: its name, operator and opset, the reason, and what to do."""
@@ -24,9 +24,9 @@ def told(
     name = node.name or ", ".join(filter(None, node.output)) or "without a name"
     operator = f"{domain}::{node.op_type}" if domain else node.op_type
     version = opsets.get(domain)
-    place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
+    location = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
     hint = problem.hint or _own(operator)
-    message = f"node '{name}' ({place}): {problem.reason}"
+    message = f"node '{name}' ({location}): {problem.reason}"
     return Diagnostic(message, hint=hint, file=file, is_unsupported=problem.is_unsupported)
 
 
@@ -56,9 +56,9 @@ def explained(
     """What is reported of a node whose conversion has failed; ``inputs`` are its operands in words.
 
     ``converter`` is the function of its operator, if there is one, ``custom`` if a user gave it.
-    What is no refusal is the node's fault if ONNX's own checker says so, if a value does not fit,
+    Another error is the node's fault if ONNX's own checker says so, if a value does not fit,
     or if a converter of this package fails, which expects shapes as the operator's text has them;
-    else the fault of a user's converter, which is named by its place.
+    else the fault of a user's converter, which is named by its location.
     """
     if isinstance(problem, Unconvertible):
         return problem
@@ -67,22 +67,22 @@ def explained(
         return Invalid(invalid)
     if isinstance(problem, MemoryError):
         return Invalid("it does not fit into memory", "use smaller dimensions")
-    place = _place(problem, converter)
+    location = _location(problem, converter)
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
-        found = f"correct the model; it was noticed in {place}"
+        found = f"correct the model; it was noticed in {location}"
         return Invalid(text, found, mismatch=not custom)
     if not custom:
         shown = ", ".join(inputs) or "no inputs"
-        hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
+        hint = f"correct the model; if other tools run it, report this ({reason} in {location})"
         reason = f"it cannot be converted with these inputs: {shown}"
         return Invalid(reason, hint, mismatch=True)
-    hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
+    hint = f"the converter of the operator is wrong, or the model is; it failed in {location}"
     return Invalid(f"its converter fails with {reason}", hint)
 
 
-def _place(problem: Exception, converter: Callable[..., object] | None) -> str:
+def _location(problem: Exception, converter: Callable[..., object] | None) -> str:
     """The last line in the file of a converter, or of all, that was reached before a problem."""
     frames = traceback.extract_tb(problem.__traceback__)
     code = getattr(converter, "__code__", None)
@@ -94,7 +94,7 @@ def _place(problem: Exception, converter: Callable[..., object] | None) -> str:
 
 
 def _invalid(node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, int]) -> str | None:
-    """The sentence of ONNX's checker on a standard node, None where it finds nothing."""
+    """The sentence of ONNX's checker on a standard node, None if it finds nothing."""
     if node.domain not in ("", "ai.onnx"):
         return None
     context = onnx.checker.C.CheckerContext()

@@ -35,7 +35,7 @@ def pooled(x, size, stride, padding):
 
 
 def network(emit, x):
-    """Results of all kinds of tiles: channels last and in front, one formula behind the other."""
+    """Results of all kinds of tiles: channels last and in front, one formula after the other."""
     dense = emit(relax.op.nn.relu(emit(conv(x, 20, 3, 2, 1))))
     apart = emit(relax.op.nn.relu(emit(conv(dense, 20, 5, 2, 2, groups=20))))
     return [
@@ -76,7 +76,7 @@ def test_one_binary_for_all_sizes(kernels, target):
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=2e-4)
 
 
-def test_extents_that_are_formulas_get_symbols(kernels):
+def test_dimensions_that_are_formulas_get_symbols(kernels):
     scheduled = kernels.scheduled(module(network, (N, 6, H, W)))
     for function in prim_functions(scheduled).values():
         extents = [e for p in function.params if hasattr(p, "shape") for e in p.shape]
@@ -93,7 +93,7 @@ MEANS = [
 
 
 def mean(x, size, stride, dilation, padding, ceil_mode, every):
-    """The means of windows, of what is no padding, or with zeros for it; by definition."""
+    """The means of windows, of what is not padding, or with zeros for it; by definition."""
     count = []
     for axis in (0, 1):
         reach = x.shape[2 + axis] + padding[axis] + padding[2 + axis]
@@ -103,9 +103,9 @@ def mean(x, size, stride, dilation, padding, ceil_mode, every):
     for i, j in itertools.product(*map(range, count)):
         rows, columns = (
             [
-                place
+                position
                 for step in range(size[axis])
-                if 0 <= (place := at * stride[axis] + step * dilation[axis] - padding[axis])
+                if 0 <= (position := at * stride[axis] + step * dilation[axis] - padding[axis])
                 < x.shape[2 + axis]
             ]
             for axis, at in ((0, i), (1, j))
@@ -134,7 +134,7 @@ def test_means_of_windows(kernels):
             np.testing.assert_allclose(result.numpy(), mean(x, *case), rtol=1e-5, atol=1e-5)
 
 
-def test_order_of_extents_that_are_certain():
+def test_order_of_dimensions_that_are_certain():
     assert sizes.is_at_most(H, H + W)
     assert not sizes.is_at_most(H + W, H)
     assert not sizes.is_at_most(H, W)

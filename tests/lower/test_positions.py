@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm_nnef.graph.formula import Binary, Constant, Index, Loop, Select, Statement, Unary
 from tvm_nnef.graph.intervals import interval
 from tvm_nnef.lower.naming import Names
-from tvm_nnef.lower.places import Place, Term, place
+from tvm_nnef.lower.positions import Position, Term, position_of
 
 
 def number(value: int) -> Constant:
@@ -32,13 +32,13 @@ def statement(**extents: int) -> Statement:
 @pytest.mark.parametrize(
     ("subscript", "extents", "expected"),
     [
-        (Index("i"), {"i": 5}, Place(0, (Term("i", 1, 5),))),
-        (number(3), {"i": 5}, Place(3, ())),
+        (Index("i"), {"i": 5}, Position(0, (Term("i", 1, 5),))),
+        (number(3), {"i": 5}, Position(3, ())),
         (total((4, "g"), (1, "m")), {"g": 3, "m": 4},
-         Place(0, (Term("g", 4, 3), Term("m", 1, 4)))),
+         Position(0, (Term("g", 4, 3), Term("m", 1, 4)))),
         (total((1, "m"), (7, "g"), offset=2), {"g": 3, "m": 4},
-         Place(2, (Term("g", 7, 3), Term("m", 1, 4)))),
-        (total((4, "g"), (1, "m")), {"g": 1, "m": 9}, Place(0, (Term("m", 1, 9),))),
+         Position(2, (Term("g", 7, 3), Term("m", 1, 4)))),
+        (total((4, "g"), (1, "m")), {"g": 1, "m": 9}, Position(0, (Term("m", 1, 9),))),
         (total((3, "g"), (1, "m")), {"g": 3, "m": 4}, None),
         (Unary("neg", Index("i")), {"i": 5}, None),
         (Binary("mul", Index("i"), Index("j")), {"i": 5, "j": 5}, None),
@@ -47,8 +47,8 @@ def statement(**extents: int) -> Statement:
     ids=["index", "number", "group and member", "gap and offset", "one group", "overlap",
          "mirrored", "product", "division"],
 )  # fmt: skip
-def test_places(subscript, extents, expected):
-    assert place(subscript, statement(**extents)) == expected
+def test_positions(subscript, extents, expected):
+    assert position_of(subscript, statement(**extents)) == expected
 
 
 COEFFICIENTS = st.lists(st.integers(1, 9), min_size=1, max_size=3)
@@ -56,12 +56,12 @@ COEFFICIENTS = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 
 @given(COEFFICIENTS, st.lists(st.integers(1, 4), min_size=3, max_size=3), st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
-def test_a_place_is_found_only_where_no_two_steps_write_the_same_position(
+def test_a_position_is_found_only_where_no_two_steps_write_the_same_position(
     coefficients, sizes, offset
 ):
     names = "ijk"[: len(coefficients)]
     extents = dict(zip(names, sizes, strict=False))
-    found = place(
+    found = position_of(
         total(*zip(coefficients, names, strict=True), offset=offset), statement(**extents)
     )
     positions = [

@@ -121,7 +121,7 @@ def test_windows_of_a_formula_that_end_before_any_height_does():
         "nn.conv{padding=[1,1,1,1]}(x, w)",
     ],
 )
-def test_the_place_of_a_task_is_computed_once(call):
+def test_the_position_of_a_task_is_computed_once(call):
     """Written out in every index, it made a network of such kernels build for a minute."""
     loaded = tvm_nnef.load_model(
         f"""import nn;
