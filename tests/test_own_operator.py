@@ -27,7 +27,7 @@ STDLIB = ROOT / "tvm_nnef" / "stdlib"
 
 def listing(file: str) -> str:
     """The listing of the page that begins with the name of a file, without that line."""
-    (found,) = re.findall(rf"```\n# {re.escape(file)}\n(.*?)```", PAGE, re.DOTALL)
+    (found,) = re.findall(rf"```\w*\n# {re.escape(file)}\n(.*?)```", PAGE, re.DOTALL)
     return str(found)
 
 

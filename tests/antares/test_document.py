@@ -23,7 +23,7 @@ def test_the_first_example_runs() -> None:
 
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (text,) = re.findall(r"```\n(# layer.*?)```", PAGE, re.DOTALL)
+    (text,) = re.findall(r"```\w*\n(# layer.*?)```", PAGE, re.DOTALL)
     Path("layer.antares").write_text(text)
     commands = re.findall(r"^    tvm-nnef (.*)$", PAGE, re.MULTILINE)
     assert len(commands) == 3

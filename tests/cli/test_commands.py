@@ -109,7 +109,7 @@ def test_show_draws_the_graph(scaled: Path, tmp_path: Path) -> None:
     file = tmp_path / "graph.svg"
     assert main(["show", str(scaled), "--svg", str(file)]) == 0
     texts = [element.text for element in ElementTree.parse(file).iter() if element.text]
-    for words in ("x", "math.mul", "y", "3"):
+    for words in ("x", "math.mul", "y", "float32[3]"):
         assert words in texts
 
 

@@ -68,7 +68,7 @@ def test_a_folder_that_is_no_database_is_an_error(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(model, tmp_path, "--database", str(tmp_path / "none")) == 1
-    assert "no tuning database" in capsys.readouterr().err
+    assert "is not a tuning database" in capsys.readouterr().err
     assert not (tmp_path / "model.so").exists()
 
 

@@ -48,7 +48,7 @@ def test_integers_that_are_read_again_and_again(kernels, dtype):
     expected = x = np.arange(1, 131).astype(dtype)
     mod = kernels.scheduled(kernels.module(made, x.shape, dtype=dtype))
     (function,) = prim_functions(mod).values()
-    assert len(loads(function.body)) < 100
+    assert len(loads(function.body)) < 200  # Written out, there are more than 2 to the 12.
     found = kernels.run(mod, [x])
     for _ in range(12):
         expected = expected * expected * np.array(127, dtype) - expected

@@ -98,7 +98,7 @@ def test_integers_of_64_bits_wrap_around() -> None:
     a = np.array([2**62, -(2**63), 2**63 - 1, -5])
     loaded = tvm_nnef.load_model(text, dialect="draft")
     types = {f"main.g.{name}": "int64" for name in ("a", "t", "q", "u", "v", "r")}
-    q, r = tvm_nnef.build(loaded, machine_types=types, progress=False, cache=False)(a)
+    q, r = tvm_nnef.build(loaded, dtypes=types, progress=False, cache=False)(a)
     low = np.int64(-(2**63))
     np.testing.assert_array_equal(np.asarray(q), np.where(a * 3 > a, a * 3, 0))
     np.testing.assert_array_equal(np.asarray(r), np.maximum(a + low, a))
@@ -116,6 +116,6 @@ def test_bfloat16_scalars_that_are_read_twice() -> None:
             }
         }"""
     types = {f"main.g.{name}": "bfloat16" for name in ("x", "t", "u", "v", "y")}
-    executable = tvm_nnef.build(text, machine_types=types, progress=False, cache=False)
+    executable = tvm_nnef.build(text, dtypes=types, progress=False, cache=False)
     (y,) = executable(np.asarray(1.5, ml_dtypes.bfloat16))
     assert float(np.asarray(y)) == 10.3125  # All steps are exact in 8 bits.

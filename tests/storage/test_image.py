@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Path], tuple[int, ...], ImageInput, str
         good,
         (2, 3),
         ImageInput("HW", (1.0, 2.0, 3.0)),
-        "numbers for 3 channels",
+        "of 3 channels, the input has 1",
     ),
 }
 

@@ -57,15 +57,14 @@ def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tenso
     """Integers in the order of reals, with NaN as the greatest."""
     if x.kind != "real":
         return x
-    if x.dtype in ("float16", "bfloat16"):
-        x = builder.cast(x, "float32")
     if not zeros_differ:
         is_zero = builder.binary("math.eq", x, 0.0, "bool")
         x = builder.select(is_zero, builder.constant(0, x.dtype), x)
-    dtype = x.dtype.replace("float", "int")
-    bits = builder.call(f"extra.bits_of_{x.dtype}", x, as_type=dtype)
+    if x.dtype != "float64":
+        return builder.call("xla.order", x, as_type="int32")
+    bits = builder.call("extra.bits_of_float64", x, as_type="int64")
     # Of negative numbers, the one with the greatest magnitude is the least.
-    lowest = builder.constant(np.iinfo(dtype).min, dtype)
+    lowest = builder.constant(-(2**63), "int64")
     turned = builder.binary("math.sub", lowest, builder.binary("math.add", bits, 1))
     return builder.select(builder.binary("math.lt", bits, 0, "bool"), turned, bits)
 
