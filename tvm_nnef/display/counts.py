@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
-import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 
 from tvm_nnef.graph import formula as f
