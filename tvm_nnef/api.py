@@ -1,17 +1,15 @@
-"""What users call in Python: a model composed, evaluated, lowered and built, each in one call."""
+"""A model composed, evaluated, lowered and built, each in one call."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import ModelError, error, raised_as
+from tvm_nnef.diagnostics import ModelError, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.nodes import Graph
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
     import tvm
     from typing_extensions import Unpack
 
-    from tvm_nnef.comparison import Report
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.report import TuningReport, TuningState
 
 
 @raised_as(ModelError)
@@ -231,7 +227,7 @@ def build(
     from tvm_nnef.compilation.pipeline import build_module
 
     built = build_module(
-        _lowered(model_or_mod, {**options, "checked": checked}),
+        lowered(model_or_mod, {**options, "checked": checked}),
         target,
         progress=progress,
         dump_dir=dump_dir,
@@ -255,7 +251,7 @@ def _is_module(value: object) -> bool:
     return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
 
 
-def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+def lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
     """The module that is given, or that of a model. Raises NnefError for options of a module."""
     if not _is_module(model_or_mod):
         return from_nnef(model_or_mod, **options)
@@ -263,127 +259,3 @@ def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
     refuse_for_module(options)
     module: tvm.IRModule = model_or_mod
     return module
-
-
-def tune(
-    model_or_mod: AnyModel | tvm.IRModule,
-    target: Any = "native",
-    *,
-    trials: int,
-    database: str | os.PathLike[str],
-    progress: bool | Callable[[TuningState], None] = True,
-    threads: int | None = None,
-    **from_nnef_options: Unpack[LowerOptions],
-) -> TuningReport:
-    """Searches faster schedules for the kernels of a model, by measuring them on this machine.
-
-    At most ``trials`` schedules are measured, those included that the folder ``database`` has of
-    these kernels already. What is found is kept there after each trial, so that an
-    interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
-    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule if it was
-    faster than the default one, both measured in turns, else the default. ``progress`` shows a bar,
-    or is called with the state after each trial. Kernels run on ``threads`` cores, or on all.
-
-    Raises NnefError for everything that is wrong with the model, for a target whose code this
-    machine does not run, and for a folder that holds something else, or what was tuned for another
-    target or version of TVM.
-    """
-    from tvm_nnef.tuning.session import tune_module
-
-    module = _lowered(model_or_mod, dict(from_nnef_options))
-    return tune_module(
-        module, target, trials=trials, database=database, progress=progress, threads=threads
-    )
-
-
-def compare(
-    model: AnyModel,
-    *inputs: Any,
-    routes: Sequence[str] | None = None,
-    against: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    chained: bool = False,
-    seed: int = 0,
-    lowerings: Mapping[str, Callable[..., Any]] | None = None,
-    variables: Mapping[str, Any] | None = None,
-    progress: bool = True,
-    **compose_options: Unpack[ComposeOptions],
-) -> Report:
-    """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
-
-    Routes are ``mapped``, ``formula`` (both compiled for this CPU), ``reference``, and for a
-    converted model that of its format, such as ``onnxruntime``: then the model ``against`` (left
-    out, the one that was given, or the file that the model was converted from) is executed by its
-    own library, and its tensors are compared with those of the same name. Left out, routes are
-    ``mapped`` and ``reference``, or that of the format and ``mapped`` if ``against`` or the model
-    itself is of such a format. ``inputs`` are as for :func:`evaluate`; where there
-    are none, they are random, from ``seed``. Compared are the results of the operations, branches
-    and loops at the outer level of the graph and of public operators in it; where another
-    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
-    for the route ``mapped``.
-
-    Each operation is executed by itself, and the second route gets the operands that the first
-    has computed (or the source's own library), so that the first difference is the
-    first *wrong operator*, not the first place where rounding has added up. With ``chained`` each
-    route gets its own operands. Last, what the first route gave is compared with what it gives when
-    it is built as a whole (unless that is what the source's library gave).
-
-    Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
-    dtype: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
-    is what the rounding of one operation, a sum of thousands of terms included, stays below
-    (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
-    depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the
-    first route's tensor, for sums whose terms cancel.
-
-    Raises NnefError for everything that is wrong with the model or with what was given; a
-    difference raises nothing: the :class:`Report` shows it.
-    """
-    from tvm_nnef.comparison import (
-        RECORDED,
-        Setting,
-        compare_routes,
-        source_locations,
-        source_model,
-    )
-    from tvm_nnef.progress import progress_reported
-    from tvm_nnef.random_inputs import random_inputs
-    from tvm_nnef.reference.inputs import bind_inputs
-
-    if isinstance(routes, str):
-        raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
-    if not isinstance(model, Model):
-        model = open_source(model, compose_options.get("format"))
-    loaded, left = load_to_compose(model, {**compose_options, "variables": variables})
-    judge = _judge(model, loaded, against)
-    graph = compose(loaded, **left)
-    check_variables(loaded, graph)
-    bound, _ = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
-    route = judge.format.route if judge is not None else ""
-    chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
-    source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
-    locations = source_locations(loaded, None if isinstance(model, Model) else model)
-    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
-    with progress_reported("comparing") if progress else nullcontext() as report:
-        return compare_routes(
-            graph,
-            bound,
-            setting,
-            routes=chosen,
-            rtol=rtol,
-            atol=atol,
-            chained=chained,
-            progress=report,
-        )
-
-
-def _judge(model: AnyModel, loaded: Model, against: object) -> OpenedSource | None:
-    """The model that another library is to execute, if there is one."""
-    from tvm_nnef.comparison.source import executable, source_names
-
-    if against is not None:
-        source_names(loaded)
-        opened = open_source(against)
-        executable(opened.format, opened.path)
-        return opened
-    return model if isinstance(model, OpenedSource) and model.format.route else None

@@ -5,10 +5,11 @@ Input: what a user passes. Output: values in the order of a graph. Computes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex, overload
 
 from tvm_nnef.diagnostics import InputError, did_you_mean, error, plural
+from tvm_nnef.ports import PackInfo, PortInfo
 
 
 class Outputs(tuple[Any, ...]):
@@ -46,6 +47,22 @@ class Outputs(tuple[Any, ...]):
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
         return Outputs, (self.names, tuple(self))
+
+
+def grouped(
+    ports: Sequence[PortInfo], items: Sequence[Any], split: Callable[[Any], Any]
+) -> Outputs:
+    """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
+    rest = iter(items)
+    values = (
+        [next(rest) for _ in port.items]
+        if isinstance(port, PackInfo)
+        else split(next(rest))
+        if port.stacked
+        else next(rest)
+        for port in ports
+    )
+    return Outputs([port.name for port in ports], values)
 
 
 def ordered_inputs(

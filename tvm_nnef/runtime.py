@@ -1,4 +1,4 @@
-"""What was built, to be called: arrays in, arrays out; exported to a file and loaded from one.
+"""What was built, to be called: arrays in, arrays out; exported to a file.
 
 Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
 """
@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.calls import Outputs, ordered_inputs
-from tvm_nnef.check_failure import CheckFailure
-from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
+from tvm_nnef.call_errors import failed_checks, missing_device, run_error
+from tvm_nnef.calls import Outputs, grouped, ordered_inputs
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
-from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.library_file import CompiledFiles, LibraryFile, read_library, write_library
+from tvm_nnef.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
-from tvm_nnef.measurement.timing import Timing as Timing
-from tvm_nnef.measurement.timing import timed
+from tvm_nnef.measurement.timing import Timing, timed
 from tvm_nnef.output_buffers import Buffers, OutputBuffers
-from tvm_nnef.ports import PackInfo, PortInfo, port_info, signature, tensor_info
-from tvm_nnef.ports import TensorInfo as TensorInfo
+from tvm_nnef.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
@@ -161,7 +158,7 @@ class Executable:
         tensors = self._call(inputs, named)
         if buffers is not None:
             return buffers.filled(tensors)
-        return self._grouped(list(map(array_of, tensors)), list)
+        return grouped(self.outputs, list(map(array_of, tensors)), list)
 
     def tensors(self, *inputs: Any, **named: Any) -> Outputs:
         """Run the model as a call does; the outputs are DLPack tensors, which share TVM's memory.
@@ -169,7 +166,7 @@ class Executable:
         They are on the device of the model: ``torch.from_dlpack(exe.tensors(x)["y"])`` copies
         nothing. A pack whose length is known only at run time is one tensor.
         """
-        return self._grouped(self._call(inputs, named), lambda stacked: stacked)
+        return grouped(self.outputs, self._call(inputs, named), lambda stacked: stacked)
 
     def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The tensors of the outputs, after which the state is the new one."""
@@ -312,12 +309,7 @@ class Executable:
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
-            hint = "export it, and load the library on such a machine"
-            needed = mismatch(self.metadata)
-            if needed is None and self._kind == "vulkan":
-                raise runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
-            needed = needed or f"{self._kind.upper()}, and there is no such GPU here"
-            raise error(f"this model is built for {needed}", hint=hint, kind=TargetError)
+            raise missing_device(self.metadata, self._kind)
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
@@ -325,12 +317,7 @@ class Executable:
         sizes = tuple(values.items())
         if sizes in self._checked:
             return
-        failures = ((check, complaint(check, values)) for check in self.metadata["checks"])
-        problems = [
-            Diagnostic(e, None, c.get("hint"), (), file=c["place"] or None)
-            for c, e in failures
-            if e
-        ]
+        problems = failed_checks(self.metadata["checks"], values)
         if problems:
             raise NnefError(problems)
         if len(self._checked) == _REMEMBERED:
@@ -347,52 +334,8 @@ class Executable:
                 # next run, which then writes to other memory, that no cache has.
                 let_go()
         except (RuntimeError, TypeError, ValueError) as problem:
-            if "std::bad_alloc" in str(problem):
-                hint = "give smaller inputs, or run it on a machine with more memory"
-                raise error("not enough memory for the tensors of the model", hint=hint) from None
-            failure = CheckFailure.of(problem)
-            if failure is None:
+            known = run_error(problem)
+            if known is None:
                 raise
-            hint = "give inputs for which the model's check holds"
-            raise error(failure.message, hint=hint, file=failure.location or None) from None
+            raise known from None
         return [result] if isinstance(result, runtime.Tensor) else list(result)
-
-    def _grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:
-        """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
-        rest = iter(items)
-        values = (
-            [next(rest) for _ in port.items]
-            if isinstance(port, PackInfo)
-            else split(next(rest))
-            if port.stacked
-            else next(rest)
-            for port in self.outputs
-        )
-        return Outputs([port.name for port in self.outputs], values)
-
-
-def load(path: str | os.PathLike[str]) -> Executable:
-    """Load the library that :meth:`Executable.export` wrote, whatever the name of its file.
-
-    It needs TVM's runtime, not its compiler. Raises NnefError if the file or its parameter file is
-    missing, is not such a library, is not as it was written, or is for another kind of machine, a
-    CPU with other features, or another version.
-    """
-    return loaded(read_library(path), os.fspath(path))
-
-
-def loaded(file: LibraryFile, path: str) -> Executable:
-    """The executable of a library file, which messages call by a path; NnefError."""
-    device = str(read_metadata(file.metadata)["target"]["device"])
-    try:
-        library = runtime.load_library(str(file.path), device)
-        return Executable(library, file=file, metadata=file.metadata, weights=file.weights)
-    except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
-        missing = runtime.missing_library(device)
-        if missing is not None:
-            message = f"'{path}' is a library for {device}, whose driver this machine does not have"
-            hint = f"load it on a machine with such a device and its driver ({missing})"
-            raise error(message, hint=hint) from None
-        reason = str(problem).strip().splitlines() or ["unknown reason"]
-        hint = "load reads what Executable.export wrote, for the same kind of machine"
-        raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None
