@@ -1,9 +1,9 @@
-"""What can go wrong in a call of a compiled model, as diagnostics and errors with hints."""
+"""What can go wrong in a call of a compiled model: errors with hints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
@@ -11,17 +11,34 @@ from tvm_nnef.graph.checks import complaint
 from tvm_nnef.library_metadata import mismatch
 from tvm_nnef.tvm_support import runtime
 
+Sizes: TypeAlias = tuple[tuple[str, int], ...]
+"""Symbols and their values."""
 
-def failed_checks(
-    checks: Iterable[Mapping[str, Any]], values: Mapping[str, int]
-) -> list[Diagnostic]:
-    """The checks of a model that do not hold for values of its symbols."""
+_REMEMBERED = 1024
+"""Checks of so many sizes of inputs are remembered: they take longer than a small model."""
+
+
+def check_sizes(
+    checks: Iterable[Mapping[str, Any]], values: Mapping[str, int], passed: set[Sizes]
+) -> None:
+    """Raises NnefError if values of the symbols fail checks of the model.
+
+    ``passed`` are sizes for which the checks hold, to which new ones are added.
+    """
+    sizes = tuple(values.items())
+    if sizes in passed:
+        return
     failures = ((check, complaint(check, values)) for check in checks)
-    return [
+    problems = [
         Diagnostic(message, None, check.get("hint"), (), file=check["place"] or None)
         for check, message in failures
         if message
     ]
+    if problems:
+        raise NnefError(problems)
+    if len(passed) == _REMEMBERED:
+        passed.clear()
+    passed.add(sizes)
 
 
 def run_error(problem: Exception) -> NnefError | None:

@@ -13,9 +13,24 @@ from tvm_nnef.ports import PackInfo, PortInfo
 
 
 class Outputs(tuple[Any, ...]):
-    """The outputs of a model: a tuple in the order of the graph that is also indexed by name.
+    """The outputs of a model: a tuple in the order of the graph, also indexed by name.
 
     ``dict(outputs)`` and ``numpy.savez(file, **outputs)`` take them by name.
+
+    Parameters
+    ----------
+    names
+        The names of the outputs.
+    values
+        As many values.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> text = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = x; } }"
+    >>> outputs = tvm_nnef.evaluate(text + chr(10), [1.0, 2.0])
+    >>> outputs.names, outputs["y"].tolist()
+    (('y',), [1.0, 2.0])
     """
 
     names: tuple[str, ...]

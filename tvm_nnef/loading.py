@@ -12,11 +12,35 @@ from tvm_nnef.tvm_support import runtime
 
 
 def load(path: str | os.PathLike[str]) -> Executable:
-    """Load the library that :meth:`Executable.export` wrote, whatever the name of its file.
+    """Load a library that :meth:`Executable.export` or ``tvm-nnef build`` wrote.
 
-    It needs TVM's runtime, not its compiler. Raises NnefError if the file or its parameter file is
-    missing, is not such a library, is not as it was written, or is for another kind of machine, a
-    CPU with other features, or another version.
+    TVM's runtime is needed, not its compiler.
+
+    Parameters
+    ----------
+    path
+        The library; its kind is detected from the content. A parameter file must be beside it.
+
+    Returns
+    -------
+    Executable
+        The compiled model.
+
+    Raises
+    ------
+    NnefError
+        If a file is missing, damaged or not a library, or if the library is for another machine,
+        CPU features or version. This is checked before any code is mapped.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tvm_nnef
+    >>> executable = tvm_nnef.build("docs/examples/digits", progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     executable.export(f"{folder}/digits.tar")
+    ...     tvm_nnef.load(f"{folder}/digits.tar")
+    <Executable (image: float32[1, 1, 8, 8]) -> (probabilities: float32[1, 10])>
     """
     return loaded(read_library(path), os.fspath(path))
 

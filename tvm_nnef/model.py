@@ -50,11 +50,31 @@ _TOOLS_LINE = "# dialect: tools\n"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A model in memory; it compares by identity.
+    """A model in memory: its checked program, its variables and its metadata.
 
-    ``variables`` maps full names (``main.Net.weight``) to NumPy arrays, ``machine_types`` tensor
-    names to dtypes. ``path`` is the model's name in messages. ``given_variables`` says whether
-    the variables are those of a caller, whose unknown names are mistakes.
+    Models compare by identity. :func:`load_model` and :func:`convert` return them.
+
+    Parameters
+    ----------
+    program
+        The checked modules of the model.
+    path
+        The name of the model in messages.
+    variables
+        NumPy arrays by full name (``main.Net.weight``), read when they are used.
+    metadata
+        The content of ``model.json``.
+    given_variables
+        Whether the variables were given by the caller; then unknown names are errors.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> model = tvm_nnef.load_model("docs/examples/digits")
+    >>> model.inputs, model.outputs
+    ({'image': 'real[batch, 1, 8, 8]'}, {'probabilities': 'real[batch, 10]'})
+    >>> model.variables["main.Digits.kernel1"].shape
+    (16, 1, 3, 3)
     """
 
     program: Program
@@ -144,16 +164,42 @@ def load_model(
     format: str | None = None,
     **convert_options: Unpack[ConvertOptions],
 ) -> Model:
-    """Read a model of any format: parse, resolve imports, check, find the variables.
+    """Read a model of any format: parse, resolve imports, check, and find its variables.
 
-    ``model`` is a SkriptND model (a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, or
-    text with a newline; sections 2.7, 2.15), a model of another format, which is converted
-    (:func:`tvm_nnef.convert`), or a Model, which is returned as it is. The format is detected from
-    the content; ``format`` names it where that is ambiguous. ``convert_options`` are those of the
-    conversion. Modules are looked for in the model, then in the folders of ``search_path``, then in
-    the standard library. ``variables`` (full name to array) replaces ``.dat`` files.
+    Parameters
+    ----------
+    model
+        A SkriptND model (a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, or text with a
+        newline; sections 2.7 and 2.15), a model of another format, which is converted
+        (:func:`convert`), or a Model, which is returned as it is.
+    dialect
+        ``"draft"`` (the specification), ``"tools"`` (Khronos's tools), or ``"auto"``: detected.
+    search_path
+        Folders in which modules are looked for, after the model and before the standard library.
+    variables
+        Arrays by full name, instead of the ``.dat`` files.
+    format
+        The format of the model; detected from the content by default.
+    **convert_options
+        Those of the conversion, for a model of another format.
 
-    Raises NnefError, whose ``diagnostics`` list everything found.
+    Returns
+    -------
+    Model
+        The model. Its graphs are not composed yet.
+
+    Raises
+    ------
+    ModelError
+        For all errors in the model; ``diagnostics`` lists them.
+    UnsupportedError
+        If everything that is reported is valid, but not supported.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> tvm_nnef.load_model("docs/examples/digits")
+    <Model 'docs/examples/digits': graph Digits, 8 variables>
     """
     if isinstance(model, Model):
         refuse_options(convert_options)
@@ -227,13 +273,36 @@ def _converted(
 
 
 def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a model as a folder, or as an archive if the path ends in .tar, .tgz or .tar.gz.
+    """Write a model as a folder or an archive; reading it again gives an equal model.
 
-    Texts are written as they were read, in the tools dialect after a line that says so; the model
-    that is read again is equal. The target is replaced only when everything is written. An
-    existing folder is replaced if this program wrote it and its files were not changed since, or
-    with ``overwrite``, or if the model was read from it; then files that are not part of the model
-    stay. Raises NnefError if the model cannot be written.
+    Texts are written as they were read, in the tools dialect after a line that names it. The target
+    is replaced only when everything is written.
+
+    Parameters
+    ----------
+    model
+        The model.
+    path
+        A folder, or an archive if it ends in ``.tar``, ``.tgz`` or ``.tar.gz``.
+    overwrite
+        Replace the model in an existing folder even if it was changed or made by hand. By default a
+        folder is replaced only if this program wrote it and its files were not changed since, or if
+        the model was read from it. Files that are not part of the model stay.
+
+    Raises
+    ------
+    NnefError
+        If the model cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tvm_nnef
+    >>> model = tvm_nnef.load_model("docs/examples/digits")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tvm_nnef.save_model(model, f"{folder}/copy.tgz")
+    ...     tvm_nnef.load_model(f"{folder}/copy.tgz").graphs
+    ('Digits',)
     """
     from tvm_nnef.storage.output import is_same_file
     from tvm_nnef.storage.write import Content, write_container

@@ -35,13 +35,36 @@ def check(
     dtypes: Mapping[str, Any] | None = None,
     **convert_options: Unpack[ConversionOptions],
 ) -> list[Diagnostic]:
-    """Everything that is wrong with a model, in the order of position; no errors when valid.
+    """Report everything that is wrong with a model.
 
-    Beyond what :func:`load_model` finds, every graph whose attributes and input shapes are known
-    is composed (only ``graph``, where one is named), and its variables are compared with their
-    files; what could not be composed for lack of values is said in a note. TVM is not imported for
-    static graphs. What cannot be converted of a model of another format is in the list as well.
-    Raises nothing that a user can cause.
+    Besides reading the model as :func:`load_model` does, this composes each graph whose attributes
+    and input shapes are known, and compares its variables with their files. A note names a graph
+    that was not composed. TVM is not imported for static graphs.
+
+    Parameters
+    ----------
+    model, dialect, search_path, variables, format
+        As for :func:`load_model`.
+    graph
+        The only graph to compose; all by default.
+    attributes, types, input_shapes, dtypes
+        As for :func:`compose`.
+    **convert_options
+        Those of the conversion, for a model of another format.
+
+    Returns
+    -------
+    list of Diagnostic
+        Errors, warnings and notes in the order of position; without errors if the model is valid.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> tvm_nnef.check("docs/examples/digits")
+    []
+    >>> text = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = z; } }"
+    >>> [each.message for each in tvm_nnef.check(text + chr(10))]
+    ["'z' is not defined"]
     """
     loaded: Model | None
     found: list[Diagnostic]

@@ -39,34 +39,60 @@ def compare(
     progress: bool = True,
     **compose_options: Unpack[ComposeOptions],
 ) -> Report:
-    """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
+    """Run a model on two routes, and find the first operator that differs.
 
-    Routes are ``mapped``, ``formula`` (both compiled for this CPU), ``reference``, and for a
-    converted model that of its format, such as ``onnxruntime``: then the model ``against`` (left
-    out, the one that was given, or the file that the model was converted from) is executed by its
-    own library, and its tensors are compared with those of the same name. Left out, routes are
-    ``mapped`` and ``reference``, or that of the format and ``mapped`` if ``against`` or the model
-    itself is of such a format. ``inputs`` are as for :func:`evaluate`; where there
-    are none, they are random, from ``seed``. Compared are the results of the operations, branches
-    and loops at the outer level of the graph and of public operators in it; where another
-    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
-    for the route ``mapped``.
+    Each operation runs by itself, and the second route gets the operands that the first one
+    computed. So the first difference is the first *wrong operator*, not accumulated rounding. The
+    results of operations, branches and loops at the outer level of the graph, and of public
+    operators in it, are compared; if another composition differs, those inside of it as well. At
+    last the program is compared as :func:`build` makes it.
 
-    Each operation is executed by itself, and the second route gets the operands that the first
-    has computed (or the source's own library), so that the first difference is the
-    first *wrong operator*, not the first place where rounding has added up. With ``chained`` each
-    route gets its own operands. Last, what the first route gave is compared with what it gives when
-    it is built as a whole (unless that is what the source's library gave).
+    Parameters
+    ----------
+    model
+        Any model, as for :func:`load_model`.
+    *inputs
+        As for :func:`evaluate`; random ones by default.
+    routes
+        Two of ``mapped`` and ``formula`` (compiled for this CPU), ``reference`` (NumPy), and the
+        route of a source format, such as ``onnxruntime``, which runs the source by its own library.
+        By default ``mapped`` and ``reference``; or the route of the format and ``mapped`` if
+        ``against`` is given or the model is of such a format.
+    against
+        The source of a converted model, to be run by its own library; tensors are matched by name.
+        By default the given model, or the file that it was converted from.
+    rtol, atol
+        Elements agree if they differ by at most ``atol + rtol * abs(first)``. ``rtol`` depends on
+        the dtype by default (1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and
+        bool), and ``atol`` is ``rtol`` times the root mean square of the first route's tensor.
+    chained
+        Give each route its own operands, so that rounding accumulates.
+    seed
+        The seed of random inputs.
+    lowerings
+        Those of :func:`from_nnef`, for the route ``mapped``.
+    variables
+        Arrays by full name, instead of the ``.dat`` files.
+    progress
+        Show a progress bar.
+    **compose_options
+        Those of :func:`compose`.
 
-    Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
-    dtype: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
-    is what the rounding of one operation, a sum of thousands of terms included, stays below
-    (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
-    depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the
-    first route's tensor, for sums whose terms cancel.
+    Returns
+    -------
+    Report
+        A row for each tensor that was compared; ``agrees``; the first difference.
 
-    Raises NnefError for everything that is wrong with the model or with what was given; a
-    difference raises nothing: the :class:`Report` shows it.
+    Raises
+    ------
+    NnefError
+        For errors in the model, and arguments that do not fit it. A difference is not an error.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> tvm_nnef.compare("docs/examples/digits", progress=False).agrees
+    True
     """
     if isinstance(routes, str):
         raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")

@@ -28,18 +28,47 @@ def tune(
     threads: int | None = None,
     **from_nnef_options: Unpack[LowerOptions],
 ) -> TuningReport:
-    """Searches faster schedules for the kernels of a model, by measuring them on this machine.
+    """Search for faster schedules of a model's kernels, by measuring them on this machine.
 
-    At most ``trials`` schedules are measured, those included that the folder ``database`` has of
-    these kernels already. What is found is kept there after each trial, so that an
-    interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
-    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule if it was
-    faster than the default one, both measured in turns, else the default. ``progress`` shows a bar,
-    or is called with the state after each trial. Kernels run on ``threads`` cores, or on all.
+    Parameters
+    ----------
+    model_or_mod, target
+        As for :func:`build`. The machine must be able to run code for the target.
+    trials
+        How many schedules to measure at most; those that the database has already count.
+    database
+        A folder to keep the schedules in, after each trial. An interrupted search
+        (KeyboardInterrupt is raised) is continued by the same call. ``build(database=...)`` uses
+        for each kernel the tuned schedule if it was faster than the default one, both measured in
+        turns.
+    progress
+        Show a progress bar; or a function that gets the state after each trial.
+    threads
+        How many cores kernels run on; all by default.
+    **from_nnef_options
+        Those of :func:`from_nnef`; not with a module.
 
-    Raises NnefError for everything that is wrong with the model, for a target whose code this
-    machine does not run, and for a folder that holds something else, or what was tuned for another
-    target or version of TVM.
+    Returns
+    -------
+    TuningReport
+        The time of each kernel before and after.
+
+    Raises
+    ------
+    NnefError
+        For errors in the model, a target that this machine cannot run, and a folder with other
+        content, or of another target or version of TVM.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tvm_nnef
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = tvm_nnef.tune(
+    ...         "docs/examples/digits", trials=2, database=folder, progress=False
+    ...     )
+    >>> report.trials
+    2
     """
     from tvm_nnef.tuning.session import tune_module
 
