@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.diagnostics import error, plural, printable
 from tvm_nnef.ports import PortInfo, TensorInfo
 from tvm_nnef.profile import Profile
-from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.storage.output import (
     STANDARD_OUTPUT,
@@ -30,6 +29,9 @@ from tvm_nnef.storage.output import (
     write_file,
 )
 from tvm_nnef.variables import check_variables
+
+if TYPE_CHECKING:
+    from tvm_nnef.runtime import Executable
 
 MAX_PRINTED = 64
 """Outputs of at most so many elements are printed whole."""
