@@ -113,7 +113,7 @@ CALLS = {
     ),
     "a dynamic dimension": (lambda: tvm_nnef.compose(OPEN), "apache-tvm", FULL),
     "bfloat16": (
-        lambda: tvm_nnef.compose(model, machine_types={"real": "bfloat16"}), "ml-dtypes", FULL
+        lambda: tvm_nnef.compose(model, dtypes={"real": "bfloat16"}), "ml-dtypes", FULL
     ),
 }
 for name, (call, package, hint) in CALLS.items():
