@@ -65,7 +65,7 @@ def test_where_they_differ(model: str, capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr()
     assert "main.sknd:8:13: error: in 'y' (math.sqrt): reference and formula give" in shown.err
     assert "8 |         y = math.sqrt(a);" in shown.err
-    assert "compare each with 'mapped' to tell which is right" in shown.err
+    assert "compare each with 'mapped' to find which is right" in shown.err
     assert "reference and formula differ: tensor 2 of 3" in shown.out
     assert "✗" in shown.out
     assert "math.add" not in shown.out
