@@ -202,7 +202,7 @@ def _libraries() -> list[bytes]:
 
 
 def _checked(model: str | Path) -> None:
-    from tvm_nnef.model import check
+    from tvm_nnef.model_check import check
 
     for diagnostic in check(model):
         diagnostic.render()

@@ -15,7 +15,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.runtime import TensorInfo
+from tvm_nnef.ports import TensorInfo
 
 IMPORTS = "import math; import layout; import linalg; import nn;\n"
 SIZES = (0, 1, 2, 5, 10)

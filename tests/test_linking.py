@@ -15,7 +15,8 @@ from tvm_nnef import linking
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.linking import Machine, find_linker
-from tvm_nnef.runtime import Executable, load
+from tvm_nnef.loading import load
+from tvm_nnef.runtime import Executable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs ELF files and a shell")
 

@@ -14,7 +14,8 @@ import pytest
 
 from tvm_nnef.api import compose, evaluate
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model import check, load_model, save_model
+from tvm_nnef.model import load_model, save_model
+from tvm_nnef.model_check import check
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.tensor_file import write_tensor
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_nnef.api import build, compare, compose, evaluate, from_nnef, tune
+    from tvm_nnef.api import build, compose, evaluate, from_nnef
     from tvm_nnef.calls import Outputs
     from tvm_nnef.comparison import Report
+    from tvm_nnef.comparison.models import compare
     from tvm_nnef.conversion import convert
     from tvm_nnef.diagnostics import (
         Diagnostic,
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     )
     from tvm_nnef.files import load_image, read_tensor, write_tensor
     from tvm_nnef.importers import from_onnx
-    from tvm_nnef.model import Model, check, load_model, save_model
+    from tvm_nnef.loading import load
+    from tvm_nnef.model import Model, load_model, save_model
+    from tvm_nnef.model_check import check
     from tvm_nnef.profile import Profile
-    from tvm_nnef.runtime import Executable, load
+    from tvm_nnef.runtime import Executable
+    from tvm_nnef.tuning.models import tune
     from tvm_nnef.version import __version__
 
 __all__ = [
@@ -60,8 +64,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "tvm_nnef.api": ("build", "compare", "compose", "evaluate", "from_nnef", "tune"),
+    "tvm_nnef.api": ("build", "compose", "evaluate", "from_nnef"),
     "tvm_nnef.comparison": ("Report",),
+    "tvm_nnef.comparison.models": ("compare",),
     "tvm_nnef.calls": ("Outputs",),
     "tvm_nnef.conversion": ("convert",),
     "tvm_nnef.diagnostics": (
@@ -75,9 +80,12 @@ _HOMES = {
     "tvm_nnef.version": ("__version__",),
     "tvm_nnef.files": ("load_image", "read_tensor", "write_tensor"),
     "tvm_nnef.importers": ("from_onnx",),
-    "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
+    "tvm_nnef.loading": ("load",),
+    "tvm_nnef.model": ("Model", "load_model", "save_model"),
+    "tvm_nnef.model_check": ("check",),
     "tvm_nnef.profile": ("Profile",),
-    "tvm_nnef.runtime": ("Executable", "load"),
+    "tvm_nnef.runtime": ("Executable",),
+    "tvm_nnef.tuning.models": ("tune",),
 }
 
 

@@ -1,17 +1,15 @@
-"""What users call in Python: a model composed, evaluated, lowered and built, each in one call."""
+"""A model composed, evaluated, lowered and built, each in one call."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import ModelError, error, raised_as
+from tvm_nnef.diagnostics import ModelError, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.nodes import Graph
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
     import tvm
     from typing_extensions import Unpack
 
-    from tvm_nnef.comparison import Report
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.report import TuningReport, TuningState
 
 
 @raised_as(ModelError)
@@ -45,15 +41,47 @@ def compose(
     quantize: bool = True,
     **load_options: Unpack[LoadOptions],
 ) -> Graph:
-    """The Graph of a model: the graph named (default: the first), everything resolved (chapter 3).
+    """Resolve a graph of a model: attributes, types, shapes and compositions (chapter 3).
 
-    ``attributes`` are graph attributes, ``types`` concrete types of its generics
-    (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``dtypes`` dtypes for ``real``,
-    ``int``, ``bool``, for inputs, or for tensors by full name; ``quantize=False`` leaves the
-    ``@quantize`` operators out. ``load_options`` are those of :func:`load_model`. One of another
-    format is converted with the shapes, and the dtypes of inputs, that are given.
+    Parameters
+    ----------
+    model
+        Any model, as for :func:`load_model`. One of another format is converted with the shapes
+        and the dtypes of inputs that are given.
+    graph
+        The name of the graph; the first one of the main module by default.
+    attributes
+        Values of graph attributes by name.
+    types
+        Concrete types of the graph's generics by name: ``{"T": "int"}``.
+    input_shapes
+        Concrete shapes by the name of the input, if the graph does not declare them.
+    dtypes
+        Dtypes for ``real``, ``int`` and ``bool`` (by default float32, int32 and bool), for inputs
+        by name, or for tensors by full name, instead of those in ``model.json``.
+    quantize
+        Whether ``@quantize`` is applied.
+    **load_options
+        Those of :func:`load_model`.
 
-    Raises NnefError for everything that is wrong with the model or with what was given.
+    Returns
+    -------
+    Graph
+        The graph, with the shape and the dtype of each tensor.
+
+    Raises
+    ------
+    ModelError
+        For all errors in the model, and for arguments that do not fit it.
+    UnsupportedError
+        If everything that is reported is valid, but not supported.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> graph = tvm_nnef.compose("docs/examples/digits", attributes={"batch": 2})
+    >>> graph.inputs[0].operand.shape
+    (2, 1, 8, 8)
     """
     given = {name: value for name, value in load_options.items() if value is not None}
     asked = {"input_shapes": input_shapes, "dtypes": dtypes}
@@ -78,14 +106,38 @@ def evaluate(
     variables: Mapping[str, Any] | None = None,
     **compose_options: Unpack[ComposeOptions],
 ) -> Outputs:
-    """The outputs of a model for given inputs, by the NumPy reference evaluator.
+    """Compute the outputs of a model with the reference evaluator, which uses NumPy alone.
 
-    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack, or one
-    mapping of names to these; shapes that the model leaves open are theirs. The result has NumPy
-    arrays in the order of its outputs, then of ``tensors``, the names of intermediate tensors, and
-    is indexed by name as well. A Graph takes its ``variables`` by full name; a model has its own.
+    Parameters
+    ----------
+    model_or_graph
+        Any model, as for :func:`load_model`, or a Graph from :func:`compose`.
+    *inputs
+        An array for each input in the order of the graph, a list of arrays for a pack; or one
+        mapping of names to these. They determine the shapes that the model does not fix.
+    tensors
+        Names of intermediate tensors to return as well.
+    variables
+        Arrays by full name, instead of the model's own; a Graph does not have any.
+    **compose_options
+        Those of :func:`compose`.
 
-    Raises NnefError for inputs that do not fit, and for what is wrong with the model.
+    Returns
+    -------
+    Outputs
+        NumPy arrays in the order of the outputs, then of ``tensors``, also indexed by name.
+
+    Raises
+    ------
+    NnefError
+        For errors in the model, inputs that do not fit, and checks of the model that fail.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> image = tvm_nnef.load_image("docs/examples/digits/digit-7.png", "docs/examples/digits")
+    >>> int(tvm_nnef.evaluate("docs/examples/digits", image)["probabilities"].argmax())
+    7
     """
     from tvm_nnef.reference import evaluate as evaluate_graph
     from tvm_nnef.reference.recording import Recorder
@@ -133,16 +185,46 @@ def from_nnef(
     checked: bool = False,
     **compose_options: Unpack[ComposeOptions],
 ) -> tvm.IRModule:
-    """The model as a TVM module with a Relax function ``main``.
+    """Lower a model to a TVM module with a Relax function ``main``.
 
-    ``route="formula"`` lowers every operator from its own definition, ``"mapped"`` uses Relax
-    operators where they are the same thing. ``compose_options`` are those of :func:`compose`.
-    With ``keep_params_in_input`` variables become parameters, as in TVM's own importers
-    (``relax.frontend.detach_params``); ``lowerings`` maps an operator's qualified name to a
-    function ``(builder, operation, operands)`` that replaces ours. ``checked`` leaves
-    indices from data as they are, for ``build(checked=True)``; they are clamped otherwise.
+    Parameters
+    ----------
+    model
+        Any model, as for :func:`load_model`.
+    route
+        ``"mapped"`` uses Relax operators that compute the same; ``"formula"`` lowers every operator
+        from its own definition.
+    keep_params_in_input
+        Make variables parameters of ``main`` after its inputs, as TVM's own importers do
+        (``relax.frontend.detach_params``). By default they are constants.
+    lowerings
+        Functions ``(builder, operation, operands)`` that return a Relax expression, or None to
+        decline, by the qualified name of an operator. They replace the standard lowering.
+    variables
+        Arrays by full name, instead of the ``.dat`` files.
+    checked
+        Do not clamp data-dependent indices; for ``build(checked=True)``.
+    **compose_options
+        Those of :func:`compose`.
 
-    Raises NnefError for everything that is wrong with the model or with what was given.
+    Returns
+    -------
+    tvm.IRModule
+        The module. ``main`` takes the inputs, then the parameters, then the state (variables that
+        ``@update`` changes), and returns the outputs, then the new state.
+
+    Raises
+    ------
+    NnefError
+        For errors in the model, unknown routes and unknown names in ``lowerings``, and for
+        operators that cannot be lowered.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> module = tvm_nnef.from_nnef("docs/examples/digits")
+    >>> [variable.name for variable in module["main"].params]
+    ['image']
     """
     from tvm_nnef.lower import lower
 
@@ -190,31 +272,67 @@ def build(
     cache: bool = True,
     **from_nnef_options: Unpack[LowerOptions],
 ) -> Executable:
-    """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
+    """Compile a model, or a module of :func:`from_nnef`, for a target.
 
-    ``"native"`` is the host CPU with its instruction set. ``database`` is a folder that
-    :func:`tune` wrote. ``dump_dir`` receives the module after each pass. ``verbose`` prints for
-    each kernel the strategy that scheduled it, its work, and its speed on this machine, slowest
-    first; a function is given the report instead. ``timings`` prints the time of each pass.
-    ``threads`` is the number of threads of the executable: all cores by default.
+    Parameters
+    ----------
+    model_or_mod
+        Any model, as for :func:`load_model`, or a ``tvm.IRModule``.
+    target
+        The machine: ``"native"`` (this CPU with all of its instructions), another short name such
+        as ``"x86-64-v3"``, ``"aarch64"``, ``"cuda:sm_80"`` or ``"vulkan"``, or a target of TVM.
+    progress
+        Show a progress bar.
+    database
+        A folder that :func:`tune` wrote, whose schedules are used.
+    dump_dir
+        A folder to write the module to after each pass.
+    verbose
+        Print the strategy, work and measured speed of each kernel, the slowest first; or a function
+        that gets the report.
+    timings
+        Print the time of each pass.
+    threads
+        The number of threads of the executable; all cores by default.
+    verify
+        Compare each scheduled kernel with its unscheduled form on random data. Implies ``checked``.
+    checked
+        Compile bounds checks: an index outside of its tensor raises NnefError. Otherwise a
+        data-dependent index means the nearest element. A module must be made by
+        ``from_nnef(checked=True)``. The model becomes slower.
+    cuda_graphs
+        For CUDA: launch kernels of static shapes as graphs, which the first call captures. This is
+        faster if kernels are many and small. Weights that a program passes to ``main_prepared`` of
+        an exported library must then stay where they are.
+    cache
+        Load a library that was built before from the user's cache folder, or keep the new one
+        there. Applies to models for this CPU, without ``lowerings``, ``database`` and reports on
+        the build.
+    **from_nnef_options
+        Those of :func:`from_nnef`; not with a module.
 
-    With ``checked`` a call raises NnefError if a kernel uses an index outside of a tensor, such as
-    one from data; otherwise an index from data means the nearest element. (Of a module this holds
-    if it was made by ``from_nnef(checked=True)``.) ``verify`` compares each scheduled kernel with
-    its unscheduled form on random data, and raises NnefError if they differ; it implies
-    ``checked``. Both make the build and the model slower.
+    Returns
+    -------
+    Executable
+        The compiled model. One for another machine can be exported, but not called.
 
-    With ``cuda_graphs`` a model for CUDA launches kernels of static shapes as graphs, which the
-    first call captures; it is fast if they are many and small. The weights that a program passes
-    to ``main_prepared`` of an exported library then stay where they are.
+    Raises
+    ------
+    TargetError
+        For an unknown target.
+    NnefError
+        For errors in the model, ``threads`` below 1, a database for another target or version of
+        TVM, CUDA graphs on another target, and kernels that ``verify`` finds to be wrong.
 
-    With ``cache`` a library that was built from the same model, with the same options, for the same
-    target and by the same versions is loaded from the user's cache folder, and a new one is kept
-    there. That holds for models (not modules) and the CPU, and neither for builds with
-    ``lowerings`` or a ``database`` nor for those that report on the build.
-
-    Raises NnefError for an unknown target, for what is wrong with the model, for fewer threads than
-    1, for a database of another target or version of TVM, and for CUDA graphs on another target.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tvm_nnef
+    >>> executable = tvm_nnef.build("docs/examples/digits", progress=False)
+    >>> executable
+    <Executable (image: float32[1, 1, 8, 8]) -> (probabilities: float32[1, 10])>
+    >>> executable(np.zeros((1, 1, 8, 8), np.float32))["probabilities"].shape
+    (1, 10)
     """
     from tvm_nnef import library_cache
     from tvm_nnef.tvm_support.threads import checked_threads
@@ -231,7 +349,7 @@ def build(
     from tvm_nnef.compilation.pipeline import build_module
 
     built = build_module(
-        _lowered(model_or_mod, {**options, "checked": checked}),
+        lowered(model_or_mod, {**options, "checked": checked}),
         target,
         progress=progress,
         dump_dir=dump_dir,
@@ -255,7 +373,7 @@ def _is_module(value: object) -> bool:
     return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
 
 
-def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+def lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
     """The module that is given, or that of a model. Raises NnefError for options of a module."""
     if not _is_module(model_or_mod):
         return from_nnef(model_or_mod, **options)
@@ -263,127 +381,3 @@ def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
     refuse_for_module(options)
     module: tvm.IRModule = model_or_mod
     return module
-
-
-def tune(
-    model_or_mod: AnyModel | tvm.IRModule,
-    target: Any = "native",
-    *,
-    trials: int,
-    database: str | os.PathLike[str],
-    progress: bool | Callable[[TuningState], None] = True,
-    threads: int | None = None,
-    **from_nnef_options: Unpack[LowerOptions],
-) -> TuningReport:
-    """Searches faster schedules for the kernels of a model, by measuring them on this machine.
-
-    At most ``trials`` schedules are measured, those included that the folder ``database`` has of
-    these kernels already. What is found is kept there after each trial, so that an
-    interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
-    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule if it was
-    faster than the default one, both measured in turns, else the default. ``progress`` shows a bar,
-    or is called with the state after each trial. Kernels run on ``threads`` cores, or on all.
-
-    Raises NnefError for everything that is wrong with the model, for a target whose code this
-    machine does not run, and for a folder that holds something else, or what was tuned for another
-    target or version of TVM.
-    """
-    from tvm_nnef.tuning.session import tune_module
-
-    module = _lowered(model_or_mod, dict(from_nnef_options))
-    return tune_module(
-        module, target, trials=trials, database=database, progress=progress, threads=threads
-    )
-
-
-def compare(
-    model: AnyModel,
-    *inputs: Any,
-    routes: Sequence[str] | None = None,
-    against: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    chained: bool = False,
-    seed: int = 0,
-    lowerings: Mapping[str, Callable[..., Any]] | None = None,
-    variables: Mapping[str, Any] | None = None,
-    progress: bool = True,
-    **compose_options: Unpack[ComposeOptions],
-) -> Report:
-    """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
-
-    Routes are ``mapped``, ``formula`` (both compiled for this CPU), ``reference``, and for a
-    converted model that of its format, such as ``onnxruntime``: then the model ``against`` (left
-    out, the one that was given, or the file that the model was converted from) is executed by its
-    own library, and its tensors are compared with those of the same name. Left out, routes are
-    ``mapped`` and ``reference``, or that of the format and ``mapped`` if ``against`` or the model
-    itself is of such a format. ``inputs`` are as for :func:`evaluate`; where there
-    are none, they are random, from ``seed``. Compared are the results of the operations, branches
-    and loops at the outer level of the graph and of public operators in it; where another
-    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
-    for the route ``mapped``.
-
-    Each operation is executed by itself, and the second route gets the operands that the first
-    has computed (or the source's own library), so that the first difference is the
-    first *wrong operator*, not the first place where rounding has added up. With ``chained`` each
-    route gets its own operands. Last, what the first route gave is compared with what it gives when
-    it is built as a whole (unless that is what the source's library gave).
-
-    Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
-    dtype: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
-    is what the rounding of one operation, a sum of thousands of terms included, stays below
-    (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
-    depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the
-    first route's tensor, for sums whose terms cancel.
-
-    Raises NnefError for everything that is wrong with the model or with what was given; a
-    difference raises nothing: the :class:`Report` shows it.
-    """
-    from tvm_nnef.comparison import (
-        RECORDED,
-        Setting,
-        compare_routes,
-        source_locations,
-        source_model,
-    )
-    from tvm_nnef.progress import progress_reported
-    from tvm_nnef.random_inputs import random_inputs
-    from tvm_nnef.reference.inputs import bind_inputs
-
-    if isinstance(routes, str):
-        raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
-    if not isinstance(model, Model):
-        model = open_source(model, compose_options.get("format"))
-    loaded, left = load_to_compose(model, {**compose_options, "variables": variables})
-    judge = _judge(model, loaded, against)
-    graph = compose(loaded, **left)
-    check_variables(loaded, graph)
-    bound, _ = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
-    route = judge.format.route if judge is not None else ""
-    chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
-    source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
-    locations = source_locations(loaded, None if isinstance(model, Model) else model)
-    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
-    with progress_reported("comparing") if progress else nullcontext() as report:
-        return compare_routes(
-            graph,
-            bound,
-            setting,
-            routes=chosen,
-            rtol=rtol,
-            atol=atol,
-            chained=chained,
-            progress=report,
-        )
-
-
-def _judge(model: AnyModel, loaded: Model, against: object) -> OpenedSource | None:
-    """The model that another library is to execute, if there is one."""
-    from tvm_nnef.comparison.source import executable, source_names
-
-    if against is not None:
-        source_names(loaded)
-        opened = open_source(against)
-        executable(opened.format, opened.path)
-        return opened
-    return model if isinstance(model, OpenedSource) and model.format.route else None

@@ -5,16 +5,32 @@ Input: what a user passes. Output: values in the order of a graph. Computes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex, overload
 
 from tvm_nnef.diagnostics import InputError, did_you_mean, error, plural
+from tvm_nnef.ports import PackInfo, PortInfo
 
 
 class Outputs(tuple[Any, ...]):
-    """The outputs of a model: a tuple in the order of the graph that is also indexed by name.
+    """The outputs of a model: a tuple in the order of the graph, also indexed by name.
 
     ``dict(outputs)`` and ``numpy.savez(file, **outputs)`` take them by name.
+
+    Parameters
+    ----------
+    names
+        The names of the outputs.
+    values
+        As many values.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> text = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = x; } }"
+    >>> outputs = tvm_nnef.evaluate(text + chr(10), [1.0, 2.0])
+    >>> outputs.names, outputs["y"].tolist()
+    (('y',), [1.0, 2.0])
     """
 
     names: tuple[str, ...]
@@ -46,6 +62,22 @@ class Outputs(tuple[Any, ...]):
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
         return Outputs, (self.names, tuple(self))
+
+
+def grouped(
+    ports: Sequence[PortInfo], items: Sequence[Any], split: Callable[[Any], Any]
+) -> Outputs:
+    """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
+    rest = iter(items)
+    values = (
+        [next(rest) for _ in port.items]
+        if isinstance(port, PackInfo)
+        else split(next(rest))
+        if port.stacked
+        else next(rest)
+        for port in ports
+    )
+    return Outputs([port.name for port in ports], values)
 
 
 def ordered_inputs(

@@ -23,23 +23,45 @@ def convert(
     overwrite: bool = False,
     **options: Any,
 ) -> Model:
-    """A model of another format as a SkriptND model, written to ``path`` where one is given.
+    """Convert a model of another format to SkriptND, or write a model in another format.
 
-    ``source`` is a model of any format, such as a file of ONNX, its bytes, or an
-    ``onnx.ModelProto``; its format is detected from the content, unless ``format`` names it.
-    ``options`` are those of the format's converter: ``input_shapes={"x": (1, 3, 224, 224)}`` and
-    ``dtypes`` where the source leaves them open, ``converters`` for operators of the user's own,
-    and ``outline=False`` to leave blocks that repeat (:func:`tvm_nnef.converters.onnx.convert`).
+    Parameters
+    ----------
+    source
+        A model of any format: a path, bytes, or an object such as an ``onnx.ModelProto``, a
+        ``torch.nn.Module`` (with ``example_inputs``) or a ``jax.export.Exported``.
+    path
+        Where to write the model: a folder, or an archive (``.tar``, ``.tgz``). The suffixes
+        ``.onnx`` and ``.nnef1`` (a folder; ``.nnef1.tgz`` an archive) write that format. Nothing
+        is written by default.
+    format
+        The format of the source; detected from the content by default.
+    overwrite
+        Replace the model in an existing folder even if it was changed or made by hand; otherwise
+        only if this program wrote it and it was not changed since. Other files stay.
+    **options
+        Those of the conversion, such as ``input_shapes``, ``dtypes``, ``bounds``, ``converters``
+        and ``outline``; when another format is written, those of :func:`compose`.
 
-    If ``path`` has the suffix of another format, ``.onnx`` or ``.nnef1``, the model is written in
-    that format; ``options`` are then those of :func:`tvm_nnef.compose`. ``.nnef1`` is a folder,
-    ``.nnef1.tgz`` an archive.
+    Returns
+    -------
+    Model
+        The SkriptND model.
 
-    An existing folder at ``path`` is replaced if this program wrote it and its files were not
-    changed since, or with ``overwrite``; then files that are not part of the model stay.
+    Raises
+    ------
+    ModelError
+        For everything that cannot be converted, all at once; for an unknown format or one whose
+        package is not installed; and for a path that cannot be written, before the work starts.
+    UnsupportedError
+        If everything that is reported is valid, but not supported.
 
-    Raises NnefError for what cannot be converted, all of it at once, and for a format that is not
-    known or whose package is not installed, and for a path that cannot be written, before the work.
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> text = "version 1.0; graph g(x) -> (y) { x = external(shape = [2]); y = relu(x); }"
+    >>> tvm_nnef.convert(text).outputs
+    {'y': 'real[2]'}
     """
     if path is not None:
         check_destination(source, path, overwrite=overwrite)

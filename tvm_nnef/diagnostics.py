@@ -80,10 +80,7 @@ class Source:
         """The text of a line (counted from 1), without its end."""
         if not 0 < number <= len(self._starts):
             return ""
-        following = self._starts[number : number + 1]
-        return self.text[self._starts[number - 1] : following[0] if following else None].rstrip(
-            "\r\n"
-        )
+        return self.text[self.start(number) : self.start(number + 1)].rstrip("\r\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +111,35 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that a user should know of.
+    """An error, a warning or a note, with its position.
 
-    Lines and columns count from 1; the end column is exclusive. A problem in a file that is no
-    text (a ``.dat`` file, an archive) has a path and no span. ``is_unsupported`` says that the
-    model is valid, and asks for something that this program cannot do.
+    Lines and columns count from 1; the end column is exclusive. Without a text (in a ``.dat`` file
+    or an archive) there is a path and no span.
+
+    Parameters
+    ----------
+    message
+        The cause, on one line.
+    span
+        The part of the source that it is about.
+    hint
+        What to do.
+    notes
+        Additions, which may point at other parts.
+    severity
+        ``"error"``, ``"warning"`` or ``"note"``.
+    file
+        The path, if there is no span.
+    is_unsupported
+        Whether the model is valid, and asks for something that this program cannot do.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> text = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = z; } }"
+    >>> (found,) = tvm_nnef.check(text + chr(10))
+    >>> found.severity, found.message, found.line, found.column
+    ('error', "'z' is not defined", 1, 73)
     """
 
     message: str
@@ -254,10 +275,22 @@ def _excerpt(span: Span | None, paint: Callable[[str, str], str]) -> list[str]:
 
 
 class NnefError(Exception):
-    """The root of every error that a user can cause.
+    """The base class of all errors that a user can cause.
 
-    ``diagnostics`` lists what was found: of each severity the first :data:`MAX_REPORTED`, and how
-    many more there are.
+    Parameters
+    ----------
+    diagnostics
+        What was found. The attribute of this name lists the first :data:`MAX_REPORTED` of each
+        severity, and how many more there are.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> try:
+    ...     tvm_nnef.load_model("no/such/model")
+    ... except tvm_nnef.NnefError as problem:
+    ...     problem.diagnostics[0].severity
+    'error'
     """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:

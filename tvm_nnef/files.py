@@ -21,7 +21,27 @@ if TYPE_CHECKING:
 def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
     """Read the array of a ``.dat`` file.
 
-    Raises NnefError for a file that cannot be read or is damaged.
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    numpy.ndarray
+        The array, of the dtype that the file has.
+
+    Raises
+    ------
+    NnefError
+        If the file cannot be read or is damaged.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> bias = tvm_nnef.read_tensor("docs/examples/digits/main.Digits.bias1.dat")
+    >>> bias.shape, bias.dtype.name
+    ((16,), 'float32')
     """
     try:
         data = Path(path).read_bytes()
@@ -33,9 +53,29 @@ def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
-    """Write an array of dtype bool, (u)int8 to 64 or float16 to 64 as a ``.dat`` file.
+    """Write an array as a ``.dat`` file.
 
-    Raises NnefError for an array of another dtype, and if the file cannot be written.
+    Parameters
+    ----------
+    path
+        The file.
+    array
+        Any array of dtype bool, int8 to int64, uint8 to uint64, float16 to float64 or bfloat16.
+
+    Raises
+    ------
+    NnefError
+        If the array has another dtype, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import tvm_nnef
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tvm_nnef.write_tensor(f"{folder}/main.Net.bias.dat", np.arange(3, dtype=np.float32))
+    ...     tvm_nnef.read_tensor(f"{folder}/main.Net.bias.dat").tolist()
+    [0.0, 1.0, 2.0]
     """
     import numpy as np
 
@@ -46,23 +86,34 @@ def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
 def load_image(
     path: str | os.PathLike[str], model: AnyModel, input: str | None = None, **options: Any
 ) -> NDArray[np.float32]:
-    """Read an image as the model wants it, which its ``model.json`` says.
+    """Read an image as ``model.json`` of a model describes it.
 
     Parameters
     ----------
     path
         The image: a PNG, JPEG or another file that Pillow reads.
     model
-        The model, whatever :func:`load_model` takes.
+        Any model, as for :func:`load_model`.
     input
-        The input that the image is for; the only one that is an image if it is left out.
+        The input that the image is for; by default the only one that is an image.
     **options
-        Those of :func:`compose`, such as ``attributes``, if they decide the size of the image.
+        Those of :func:`compose`, such as ``attributes``, if the size of the image depends on them.
 
     Returns
     -------
     numpy.ndarray
         An array of float32 with the shape of the input.
+
+    Raises
+    ------
+    InputError
+        If the file is not an image, or the model does not describe one.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> tvm_nnef.load_image("docs/examples/digits/digit-7.png", "docs/examples/digits").shape
+    (1, 1, 8, 8)
     """
     loaded = load_model(model)
     images = loaded.metadata.inputs

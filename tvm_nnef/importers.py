@@ -26,17 +26,33 @@ def from_onnx(
     model
         A path, bytes, or an ``onnx.ModelProto``.
     shape_dict, dtype_dict
-        Shapes and dtypes of inputs by name, as in ``tvm.relax.frontend.onnx.from_onnx``: those that
-        the model leaves open. One dtype stands for all inputs of ``shape_dict``.
+        Shapes and dtypes of inputs by name, as in ``tvm.relax.frontend.onnx.from_onnx``, for inputs
+        that the model does not fix. One dtype stands for all inputs of ``shape_dict``.
     keep_params_in_input
-        Weights become parameters of ``main``.
+        Make weights parameters of ``main``.
     **options
         Those of :func:`from_nnef` and of the conversion, such as ``bounds``.
+
+    Returns
+    -------
+    tvm.IRModule
+        The module.
 
     Raises
     ------
     NnefError
-        For everything that is wrong with the model, or cannot be converted.
+        For errors in the model, and for everything that cannot be converted.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import tvm_nnef
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = os.path.join(folder, "digits.onnx")
+    ...     _ = tvm_nnef.convert("docs/examples/digits", file)
+    ...     module = tvm_nnef.from_onnx(file)
+    >>> len(module["main"].params)
+    1
     """
     if isinstance(dtype_dict, str):
         dtype_dict = dict.fromkeys(shape_dict or (), dtype_dict)

@@ -30,7 +30,8 @@ from tvm_nnef import host_machine
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.library_file import read_entry, write_entry
 from tvm_nnef.library_metadata import mismatch
-from tvm_nnef.runtime import Executable, loaded
+from tvm_nnef.loading import loaded
+from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.metadata import write_metadata
 from tvm_nnef.storage.output import workspace
 from tvm_nnef.syntax import store

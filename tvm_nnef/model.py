@@ -1,14 +1,14 @@
 """A model in memory: its checked program, its variables, and its metadata from ``model.json``.
 
 Input: whatever the user calls a model (see ``load_model``). Output: a :class:`Model`; and back to
-disk. Only :func:`check` composes, and nothing is executed.
+disk. Nothing is composed or executed.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,18 +19,16 @@ from tvm_nnef.diagnostics import (
     ModelError,
     NnefError,
     Source,
-    capped,
     did_you_mean,
     error,
     plural,
     printable,
     raised_as,
 )
-from tvm_nnef.dtypes import split_dtypes, with_dtypes
+from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.html_table import html_table
 from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
 from tvm_nnef.pickling import Texts, program_of, texts_of
-from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
@@ -39,12 +37,12 @@ from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.dialect import Ambiguity, detect
-from tvm_nnef.variables import Variables, check_variables, variable_bytes, without_files
+from tvm_nnef.variables import Variables, variable_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tvm_nnef.options import ConversionOptions, ConvertOptions
+    from tvm_nnef.options import ConvertOptions
 
 DIALECTS = ("auto", "draft", "tools")
 _TOOLS_LINE = "# dialect: tools\n"
@@ -52,11 +50,31 @@ _TOOLS_LINE = "# dialect: tools\n"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A model in memory; it compares by identity.
+    """A model in memory: its checked program, its variables and its metadata.
 
-    ``variables`` maps full names (``main.Net.weight``) to NumPy arrays, ``machine_types`` tensor
-    names to dtypes. ``path`` is the model's name in messages. ``given_variables`` says whether
-    the variables are those of a caller, whose unknown names are mistakes.
+    Models compare by identity. :func:`load_model` and :func:`convert` return them.
+
+    Parameters
+    ----------
+    program
+        The checked modules of the model.
+    path
+        The name of the model in messages.
+    variables
+        NumPy arrays by full name (``main.Net.weight``), read when they are used.
+    metadata
+        The content of ``model.json``.
+    given_variables
+        Whether the variables were given by the caller; then unknown names are errors.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> model = tvm_nnef.load_model("docs/examples/digits")
+    >>> model.inputs, model.outputs
+    ({'image': 'real[batch, 1, 8, 8]'}, {'probabilities': 'real[batch, 10]'})
+    >>> model.variables["main.Digits.kernel1"].shape
+    (16, 1, 3, 3)
     """
 
     program: Program
@@ -146,22 +164,48 @@ def load_model(
     format: str | None = None,
     **convert_options: Unpack[ConvertOptions],
 ) -> Model:
-    """Read a model of any format: parse, resolve imports, check, find the variables.
+    """Read a model of any format: parse, resolve imports, check, and find its variables.
 
-    ``model`` is a SkriptND model (a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, or
-    text with a newline; sections 2.7, 2.15), a model of another format, which is converted
-    (:func:`tvm_nnef.convert`), or a Model, which is returned as it is. The format is detected from
-    the content; ``format`` names it where that is ambiguous. ``convert_options`` are those of the
-    conversion. Modules are looked for in the model, then in the folders of ``search_path``, then in
-    the standard library. ``variables`` (full name to array) replaces ``.dat`` files.
+    Parameters
+    ----------
+    model
+        A SkriptND model (a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, or text with a
+        newline; sections 2.7 and 2.15), a model of another format, which is converted
+        (:func:`convert`), or a Model, which is returned as it is.
+    dialect
+        ``"draft"`` (the specification), ``"tools"`` (Khronos's tools), or ``"auto"``: detected.
+    search_path
+        Folders in which modules are looked for, after the model and before the standard library.
+    variables
+        Arrays by full name, instead of the ``.dat`` files.
+    format
+        The format of the model; detected from the content by default.
+    **convert_options
+        Those of the conversion, for a model of another format.
 
-    Raises NnefError, whose ``diagnostics`` list everything found.
+    Returns
+    -------
+    Model
+        The model. Its graphs are not composed yet.
+
+    Raises
+    ------
+    ModelError
+        For all errors in the model; ``diagnostics`` lists them.
+    UnsupportedError
+        If everything that is reported is valid, but not supported.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> tvm_nnef.load_model("docs/examples/digits")
+    <Model 'docs/examples/digits': graph Digits, 8 variables>
     """
     if isinstance(model, Model):
         refuse_options(convert_options)
         return model
     opened = open_source(model, format)
-    loaded, found = _read(opened, dialect, search_path, variables, convert_options)
+    loaded, found = read_model(opened, dialect, search_path, variables, convert_options)
     if loaded is None:
         raise NnefError(each for each in found if each.severity != "warning")
     return loaded
@@ -187,7 +231,7 @@ def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model,
     return load_model(opened, **taken, **given), left
 
 
-def _read(
+def read_model(
     opened: OpenedSource,
     dialect: str,
     search_path: Sequence[str | os.PathLike[str]],
@@ -228,122 +272,37 @@ def _converted(
     return replace(model, variables=variables, given_variables=True)
 
 
-def check(
-    model: AnyModel,
-    *,
-    dialect: str = "auto",
-    search_path: Sequence[str | os.PathLike[str]] = (),
-    variables: Mapping[str, Any] | None = None,
-    format: str | None = None,
-    graph: str | None = None,
-    attributes: Mapping[str, object] | None = None,
-    types: Mapping[str, str] | None = None,
-    input_shapes: Mapping[str, Any] | None = None,
-    dtypes: Mapping[str, Any] | None = None,
-    **convert_options: Unpack[ConversionOptions],
-) -> list[Diagnostic]:
-    """Everything that is wrong with a model, in the order of position; no errors when valid.
-
-    Beyond what :func:`load_model` finds, every graph whose attributes and input shapes are known
-    is composed (only ``graph``, where one is named), and its variables are compared with their
-    files; what could not be composed for lack of values is said in a note. TVM is not imported for
-    static graphs. What cannot be converted of a model of another format is in the list as well.
-    Raises nothing that a user can cause.
-    """
-    loaded: Model | None
-    found: list[Diagnostic]
-    try:
-        if isinstance(model, Model):
-            refuse_options(convert_options)
-            loaded, found = model, []
-        else:
-            opened = open_source(model, format)
-            given: dict[str, Any] = dict(convert_options)
-            if opened.format.is_foreign:
-                given["input_shapes"], input_shapes = input_shapes, None
-                dtypes, given["dtypes"] = split_dtypes(dtypes)
-            loaded, found = _read(opened, dialect, search_path, variables, given)
-    except NnefError as problem:
-        return list(problem.diagnostics)
-    if loaded is not None:
-        found += _without_body(loaded)
-        composing = {"attributes": attributes, "types": types, "input_shapes": input_shapes}
-        known = {(each.span, each.message) for each in found}
-        for name in _to_compose(loaded) if graph is None else (graph,):
-            for each in _check_graph(loaded, name, composing, dtypes):
-                if (each.span, each.message) not in known:
-                    known.add((each.span, each.message))
-                    found.append(each)
-    return capped(found)
-
-
-def _without_body(model: Model) -> Iterator[Diagnostic]:
-    """Operators of the model that say nowhere how their results are computed.
-
-    One that a graph invokes is an error, any other a warning.
-    """
-    found = [
-        definition
-        for module in model.program.modules.values()
-        if not module.is_standard
-        for definition in module.definitions.values()
-        if not (definition.is_graph or definition.is_lowered or definition.is_composed)
-    ]
-    invoked = model.program.invoked() if found else frozenset()
-    for definition in found:
-        yield Diagnostic(
-            f"operator '{definition.name}' has no body",
-            definition.node.name.span,
-            "add '@lower' with formulas, or '@compose' with invocations; without them, only a "
-            "function in 'lowerings' can compute it",
-            severity="error" if definition.qualified_name in invoked else "warning",
-        )
-
-
-def _to_compose(model: Model) -> Iterator[str]:
-    """The first graph, and the others that no graph invokes with its own attributes and shapes.
-
-    What is invoked is composed where it is.
-    """
-    invoked = invoked_names(model.program.modules[MAIN].node.definitions)
-    return (name for i, name in enumerate(model.graphs) if not (i and name in invoked))
-
-
-def _check_graph(
-    model: Model, name: str, composing: Mapping[str, Any], dtypes: Mapping[str, Any] | None
-) -> list[Diagnostic]:
-    from tvm_nnef.composition import NotGiven, compose_graph
-    from tvm_nnef.metadata_check import check_metadata
-
-    try:
-        graph = compose_graph(model.program, graph=name, **composing)
-        if dtypes:
-            with_dtypes(graph, {}, dtypes)
-    except NotGiven as missing:
-        (first, *_) = missing.diagnostics
-        message = f"graph '{name}' was not composed: {first.message}"
-        return [Diagnostic(message, first.span, first.hint, severity="note")]
-    except NnefError as problem:
-        return list(problem.diagnostics)
-    # What model.json names may belong to any graph.
-    found = check_metadata(graph, model.metadata) if len(model.graphs) == 1 else []
-    if not model.variables and graph.variables:
-        return [*found, without_files(model, graph, "note")]
-    try:
-        check_variables(model, graph)
-    except NnefError as problem:
-        found += problem.diagnostics
-    return found
-
-
 def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a model as a folder, or as an archive if the path ends in .tar, .tgz or .tar.gz.
+    """Write a model as a folder or an archive; reading it again gives an equal model.
 
-    Texts are written as they were read, in the tools dialect after a line that says so; the model
-    that is read again is equal. The target is replaced only when everything is written. An
-    existing folder is replaced if this program wrote it and its files were not changed since, or
-    with ``overwrite``, or if the model was read from it; then files that are not part of the model
-    stay. Raises NnefError if the model cannot be written.
+    Texts are written as they were read, in the tools dialect after a line that names it. The target
+    is replaced only when everything is written.
+
+    Parameters
+    ----------
+    model
+        The model.
+    path
+        A folder, or an archive if it ends in ``.tar``, ``.tgz`` or ``.tar.gz``.
+    overwrite
+        Replace the model in an existing folder even if it was changed or made by hand. By default a
+        folder is replaced only if this program wrote it and its files were not changed since, or if
+        the model was read from it. Files that are not part of the model stay.
+
+    Raises
+    ------
+    NnefError
+        If the model cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tvm_nnef
+    >>> model = tvm_nnef.load_model("docs/examples/digits")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tvm_nnef.save_model(model, f"{folder}/copy.tgz")
+    ...     tvm_nnef.load_model(f"{folder}/copy.tgz").graphs
+    ('Digits',)
     """
     from tvm_nnef.storage.output import is_same_file
     from tvm_nnef.storage.write import Content, write_container

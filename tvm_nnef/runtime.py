@@ -1,4 +1,4 @@
-"""What was built, to be called: arrays in, arrays out; exported to a file and loaded from one.
+"""What was built, to be called: arrays in, arrays out; exported to a file.
 
 Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
 """
@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.calls import Outputs, ordered_inputs
-from tvm_nnef.check_failure import CheckFailure
-from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
+from tvm_nnef.call_errors import Sizes, check_sizes, missing_device, run_error
+from tvm_nnef.calls import Outputs, grouped, ordered_inputs
+from tvm_nnef.diagnostics import error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
-from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.library_file import CompiledFiles, LibraryFile, read_library, write_library
+from tvm_nnef.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
-from tvm_nnef.measurement.timing import Timing as Timing
-from tvm_nnef.measurement.timing import timed
+from tvm_nnef.measurement.timing import Timing, timed
 from tvm_nnef.output_buffers import Buffers, OutputBuffers
-from tvm_nnef.ports import PackInfo, PortInfo, port_info, signature, tensor_info
-from tvm_nnef.ports import TensorInfo as TensorInfo
+from tvm_nnef.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
@@ -36,19 +33,31 @@ from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_t
 if TYPE_CHECKING:
     from tvm_nnef.profile import Profile
 
-_REMEMBERED = 1024
-"""Checks of so many sizes of inputs are remembered: they take longer than a small model."""
-
 
 class Executable:
     """A compiled model, to be called with arrays.
 
-    Calls from several threads take turns; a :meth:`clone` for each lets them run side by side.
+    :func:`build` and :func:`load` return it. Calls from several threads take turns; a
+    :meth:`clone` for each thread lets them run in parallel.
 
-    ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``bounds`` has the
-    largest value of each symbol in their shapes; ``state`` holds the variables that ``@update``
-    changes, by name, as the last call has left them. ``threads`` is how many threads a call uses,
-    and can be set: all cores at first, or what TVM_NUM_THREADS says.
+    Attributes
+    ----------
+    inputs, outputs : tuple of PortInfo
+        The ports in the order of the graph, with names, shapes and dtypes.
+    bounds : Mapping
+        The maximum of each symbol in their shapes, by name.
+    state : State
+        The variables that ``@update`` changes, by name, with the values after the last call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tvm_nnef
+    >>> executable = tvm_nnef.build("docs/examples/digits", progress=False)
+    >>> image = np.zeros((1, 1, 8, 8), np.float32)
+    >>> (probabilities,) = executable(image)
+    >>> np.array_equal(probabilities, executable(image=image)["probabilities"])
+    True
     """
 
     inputs: tuple[PortInfo, ...]
@@ -121,7 +130,7 @@ class Executable:
         self.metadata = metadata
         self._graph = signature(metadata)
         self._prepared: list[Any] = []
-        self._checked: set[tuple[tuple[str, int], ...]] = set()
+        self._passed: set[Sizes] = set()
 
     def __repr__(self) -> str:
         sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
@@ -161,15 +170,24 @@ class Executable:
         tensors = self._call(inputs, named)
         if buffers is not None:
             return buffers.filled(tensors)
-        return self._grouped(list(map(array_of, tensors)), list)
+        return grouped(self.outputs, list(map(array_of, tensors)), list)
 
     def tensors(self, *inputs: Any, **named: Any) -> Outputs:
-        """Run the model as a call does; the outputs are DLPack tensors, which share TVM's memory.
+        """Run the model, and return DLPack tensors that share TVM's memory.
 
-        They are on the device of the model: ``torch.from_dlpack(exe.tensors(x)["y"])`` copies
-        nothing. A pack whose length is known only at run time is one tensor.
+        ``torch.from_dlpack(executable.tensors(x)["y"])`` copies nothing.
+
+        Parameters
+        ----------
+        *inputs, **named
+            As for a call.
+
+        Returns
+        -------
+        Outputs
+            Tensors on the device of the model. A pack of dynamic length is one tensor.
         """
-        return self._grouped(self._call(inputs, named), lambda stacked: stacked)
+        return grouped(self.outputs, self._call(inputs, named), lambda stacked: stacked)
 
     def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The tensors of the outputs, after which the state is the new one."""
@@ -183,7 +201,7 @@ class Executable:
     def clone(self) -> Executable:
         """Return another executable of the same model, which shares its code and weights.
 
-        The state is its own, with the initial values. Clones run side by side in threads of Python.
+        Its state is separate, with the initial values. Clones run in parallel in threads of Python.
         """
         if self._device is not None:  # Only what is loaded before the copy is shared.
             _ = self._module, self.metadata["weights"] and self._weight_tensors
@@ -191,16 +209,30 @@ class Executable:
         made._turn = threading.RLock()
         for name in ("_machine", "_functions"):
             vars(made).pop(name, None)
-        made._checked = set()
+        made._passed = set()
         made.reset()
         return made
 
     def with_parameters(self, *parameters: Any) -> Executable:
-        """An executable of the same library that takes the inputs alone, its weights given here.
+        """Return an executable of the same library with weights bound to its parameters.
 
-        What its kernels need of them (packed weights) is computed once, now. ``parameters`` are
-        arrays for the weights of a module that was built without values for them, which are its
-        last inputs. Raises NnefError for a model without such, and for arrays that do not fit.
+        What the kernels need of the weights (packed forms) is computed once, here.
+
+        Parameters
+        ----------
+        *parameters
+            Arrays for the weights of a module that was built without values for them
+            (``keep_params_in_input``): its last inputs.
+
+        Returns
+        -------
+        Executable
+            An executable that takes the other inputs alone.
+
+        Raises
+        ------
+        NnefError
+            If the model has no parameters, or the arrays do not fit.
         """
         count = len(self._graph.inputs) - int(self.metadata.get("parameters", 0))
         if self._prepared or count == len(self._graph.inputs):
@@ -226,7 +258,7 @@ class Executable:
         return made
 
     def reset(self) -> None:
-        """Resets the state to the initial values of the model."""
+        """Reset the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
         with self._turn:
             known = described and self._device is not None
@@ -236,7 +268,10 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """How many threads a call uses, at most one for each core; NnefError below 1."""
+        """The number of threads that a call uses, at most one for each core. It can be set.
+
+        All cores by default, or as many as ``TVM_NUM_THREADS`` says; NnefError below 1.
+        """
         return self._threads
 
     @threads.setter
@@ -244,50 +279,81 @@ class Executable:
         self._threads = checked_threads(count)
 
     def prepared(self, *inputs: Any) -> Callable[[], list[Any]]:
-        """What runs the model on given inputs (random ones for none) and does nothing else.
+        """Return a function that runs the model on fixed inputs and does nothing else, to be timed.
 
-        It returns tensors of TVM: the outputs, the items of packs one by one, then the new state.
-
-        Neither conversion nor checks of inputs is left in it, and the state stays as it is: it is
-        there to be timed.
+        Inputs, random ones by default, are converted and checked here; the state does not change.
+        The function returns tensors of TVM: the outputs, packs item by item, then the new state.
         """
         arguments = self._arguments(inputs or random_inputs(self._graph))
         return lambda: self._run(arguments)
 
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
-        """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
+        """Measure how long a run takes. The state does not change.
 
-        Random inputs have the largest dimensions that there can be. The state stays as it is.
+        Parameters
+        ----------
+        *inputs
+            As for a call; by default random ones, of the largest sizes.
+        repeat
+            The number of runs that are measured.
+        warmup
+            The number of runs before.
+
+        Returns
+        -------
+        Timing
+            ``median``, ``minimum`` and ``mean`` in seconds.
         """
         return timed(self.prepared(*inputs), repeat, warmup)
 
     def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
-        """Measure how long each operation of the model takes.
+        """Measure how long each operation of the model takes. The state does not change.
 
-        Inputs are given as in a call; they are random if there are none. The times are medians over
-        ``repeat`` runs, after ``warmup`` others. The state stays as it is.
+        Parameters
+        ----------
+        *inputs, **named
+            As for a call; by default random ones, of the largest sizes.
+        repeat, warmup
+            As for :meth:`benchmark`.
 
-        Raises UnsupportedError for a model on a GPU, and NnefError for a library that was not built
-        from a model, or by a version that did not note its operations.
+        Returns
+        -------
+        Profile
+            Medians of the times, by operation and by kernel.
+
+        Raises
+        ------
+        UnsupportedError
+            For a model on a GPU.
+        NnefError
+            For a library that was not built from a model, or by a version that did not note its
+            operations.
         """
         from tvm_nnef.measurement.call_times import check_profile, profiled
 
         check_profile(self.metadata)
         made = self.clone()
         made.state.tensors = list(self.state.tensors)
-        given = inputs or named
         names = [port.name for port in self.inputs]
-        run = made.prepared(*(ordered_inputs(names, inputs, named) if given else ()))
+        run = made.prepared(*ordered_inputs(names, inputs, named))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write a library that :func:`load` and C++ programs read.
 
-        The suffixes ``.tar``, ``.tgz`` and ``.tar.gz`` give an archive of object files, which
-        ``load`` links; any other name is that of a shared library. If the model has large weights,
-        they go to a second file beside a shared library, whose name has ``.params`` appended, and
-        into an archive. Files are written whole or not at all. Raises NnefError if they cannot be
-        written, and if no compiler or linker for them is installed.
+        Files are written whole or not at all.
+
+        Parameters
+        ----------
+        path
+            The suffixes ``.tar``, ``.tgz`` and ``.tar.gz`` give an archive of object files, which
+            ``load`` links; any other name is that of a shared library. Large weights go to a
+            second file beside it, whose name has ``.params`` appended, or into the archive.
+
+        Raises
+        ------
+        NnefError
+            If a file cannot be written, or no compiler or linker is installed.
         """
         write_library(path, self._file or CompiledFiles(self._library, self._text, self._weights))
 
@@ -305,37 +371,15 @@ class Executable:
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [numpy_view(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
-        self._check(sizes)
+        check_sizes(self.metadata["checks"], sizes, self._passed)
         tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
         return [*tensors, *self._weights_of(self._entry)]
 
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
-            hint = "export it, and load the library on such a machine"
-            needed = mismatch(self.metadata)
-            if needed is None and self._kind == "vulkan":
-                raise runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
-            needed = needed or f"{self._kind.upper()}, and there is no such GPU here"
-            raise error(f"this model is built for {needed}", hint=hint, kind=TargetError)
+            raise missing_device(self.metadata, self._kind)
         return [runtime_tensor(array, self._device) for array in arrays]
-
-    def _check(self, values: Mapping[str, int]) -> None:
-        """Raises NnefError if values of the symbols fail checks of the model."""
-        sizes = tuple(values.items())
-        if sizes in self._checked:
-            return
-        failures = ((check, complaint(check, values)) for check in self.metadata["checks"])
-        problems = [
-            Diagnostic(e, None, c.get("hint"), (), file=c["place"] or None)
-            for c, e in failures
-            if e
-        ]
-        if problems:
-            raise NnefError(problems)
-        if len(self._checked) == _REMEMBERED:
-            self._checked.clear()
-        self._checked.add(sizes)
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
         use_threads(self._threads)
@@ -347,52 +391,8 @@ class Executable:
                 # next run, which then writes to other memory, that no cache has.
                 let_go()
         except (RuntimeError, TypeError, ValueError) as problem:
-            if "std::bad_alloc" in str(problem):
-                hint = "give smaller inputs, or run it on a machine with more memory"
-                raise error("not enough memory for the tensors of the model", hint=hint) from None
-            failure = CheckFailure.of(problem)
-            if failure is None:
+            known = run_error(problem)
+            if known is None:
                 raise
-            hint = "give inputs for which the model's check holds"
-            raise error(failure.message, hint=hint, file=failure.location or None) from None
+            raise known from None
         return [result] if isinstance(result, runtime.Tensor) else list(result)
-
-    def _grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:
-        """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
-        rest = iter(items)
-        values = (
-            [next(rest) for _ in port.items]
-            if isinstance(port, PackInfo)
-            else split(next(rest))
-            if port.stacked
-            else next(rest)
-            for port in self.outputs
-        )
-        return Outputs([port.name for port in self.outputs], values)
-
-
-def load(path: str | os.PathLike[str]) -> Executable:
-    """Load the library that :meth:`Executable.export` wrote, whatever the name of its file.
-
-    It needs TVM's runtime, not its compiler. Raises NnefError if the file or its parameter file is
-    missing, is not such a library, is not as it was written, or is for another kind of machine, a
-    CPU with other features, or another version.
-    """
-    return loaded(read_library(path), os.fspath(path))
-
-
-def loaded(file: LibraryFile, path: str) -> Executable:
-    """The executable of a library file, which messages call by a path; NnefError."""
-    device = str(read_metadata(file.metadata)["target"]["device"])
-    try:
-        library = runtime.load_library(str(file.path), device)
-        return Executable(library, file=file, metadata=file.metadata, weights=file.weights)
-    except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
-        missing = runtime.missing_library(device)
-        if missing is not None:
-            message = f"'{path}' is a library for {device}, whose driver this machine does not have"
-            hint = f"load it on a machine with such a device and its driver ({missing})"
-            raise error(message, hint=hint) from None
-        reason = str(problem).strip().splitlines() or ["unknown reason"]
-        hint = "load reads what Executable.export wrote, for the same kind of machine"
-        raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None

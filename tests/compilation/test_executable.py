@@ -19,7 +19,8 @@ from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.runtime import PackInfo, TensorInfo, load
+from tvm_nnef.loading import load
+from tvm_nnef.ports import PackInfo, TensorInfo
 from tvm_nnef.tvm_support import compat, runtime, threads
 from tvm_nnef.tvm_support.compat import prim_functions
 from tvm_nnef.tvm_support.threads import default_threads

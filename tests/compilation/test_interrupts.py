@@ -19,7 +19,8 @@ import tvm
 
 import tvm_nnef
 import tvm_nnef.cli.check
-from tvm_nnef.runtime import Executable, load
+from tvm_nnef.loading import load
+from tvm_nnef.runtime import Executable
 
 SECONDS = 60
 """How long a test waits for something that would never come to an end."""

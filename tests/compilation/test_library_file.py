@@ -18,7 +18,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.library_metadata import read_metadata
-from tvm_nnef.runtime import Executable, load
+from tvm_nnef.loading import load
+from tvm_nnef.runtime import Executable
 
 X = np.array([1, -2, 3], "float32")
 MODEL = """

@@ -20,7 +20,7 @@ from tvm_nnef import host_machine
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.runtime import load
+from tvm_nnef.loading import load
 from tvm_nnef.tvm_support import runtime
 
 X = np.array([1, -2, 3], "float32")

@@ -10,8 +10,9 @@ from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
+from tvm_nnef.loading import load
 from tvm_nnef.lower import lower
-from tvm_nnef.runtime import TensorInfo, load
+from tvm_nnef.ports import TensorInfo
 
 COUNT, LAST = "main.G.counter.count", "main.G.last"
 

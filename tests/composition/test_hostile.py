@@ -15,7 +15,7 @@ from tvm_nnef.composition import budget
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model import check
+from tvm_nnef.model_check import check
 from tvm_nnef.syntax import parse_expression
 
 SECONDS = 10.0

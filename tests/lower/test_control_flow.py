@@ -17,8 +17,8 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import If, Scan, Tensor
+from tvm_nnef.loading import load
 from tvm_nnef.lower import lower
-from tvm_nnef.runtime import load
 
 
 def powers(m, count, **options):

@@ -12,11 +12,12 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from tvm_nnef.api import compare, compose
+from tvm_nnef.api import compose
 from tvm_nnef.cli.images import given_images
 from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.comparison import Report
+from tvm_nnef.comparison.models import compare
 from tvm_nnef.comparison.report import WIDTH
 from tvm_nnef.variables import check_variables
 

@@ -9,7 +9,8 @@ from tvm_nnef.cli.refusal import refuse_given
 from tvm_nnef.conversion import check_destination, convert
 from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
 from tvm_nnef.diagnostics import NnefError, error, plural
-from tvm_nnef.model import Model, check, save_model
+from tvm_nnef.model import Model, save_model
+from tvm_nnef.model_check import check
 
 _OF_COMPOSING = ("graph", "attr", "type", "dialect", "search_path")
 """The options of which nothing is written into a SkriptND model."""

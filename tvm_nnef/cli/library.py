@@ -28,7 +28,7 @@ def load_library(options: argparse.Namespace) -> Executable | None:
     if not is_library(options.model):
         return None
     refuse_options_of_models(options)
-    from tvm_nnef.runtime import load
+    from tvm_nnef.loading import load
 
     executable = load(options.model)
     threads: Any = getattr(options, "threads", None)

@@ -153,10 +153,32 @@ class Row:
 class Report:
     """The comparison of two routes through a graph, up to the first tensor that differs.
 
-    ``rows`` are the tensors of the graph's operations, each executed by itself. ``program`` has the
-    outputs of the program as ``build`` makes it, for each compiled route, if all of ``rows`` agree.
-    ``count`` is the number of tensors at the graph's outer level that can be compared, ``lead`` the
-    route whose tensors were the operands. ``print`` shows a table.
+    :func:`compare` returns it; ``print`` shows a table.
+
+    Parameters
+    ----------
+    graph
+        The name of the graph.
+    routes
+        The two routes.
+    chained
+        Whether each route got its own operands.
+    count
+        The number of tensors at the outer level of the graph that can be compared.
+    rows
+        The tensors of the operations, each run by itself.
+    program
+        The outputs of the program as :func:`build` makes it, for each compiled route, if all
+        ``rows`` agree.
+    lead
+        The route whose tensors were the operands.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> report = tvm_nnef.compare("docs/examples/digits", progress=False)
+    >>> report.agrees, report.first_difference, len(report.rows)
+    (True, None, 11)
     """
 
     graph: str

@@ -78,11 +78,18 @@ def size_in_bytes(tensors: Iterable[Tensor], dtypes: Mapping[Tensor, str]) -> Di
     sizes = (
         dimensions.mul(
             dimensions.product(each.shape),
-            np.dtype(dtypes.get(each, defaults[each.type])).itemsize,
+            _item_bytes(dtypes.get(each, defaults[each.type])),
         )
         for each in tensors
     )
     return reduce(dimensions.add, sizes, 0)
+
+
+def _item_bytes(dtype: str) -> int:
+    """The bytes of an element."""
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" from now on.
+    return np.dtype(dtype).itemsize
 
 
 def peak_bytes(graph: Graph, nodes: Sequence[Node], opened: Sequence[Operation]) -> int | None:

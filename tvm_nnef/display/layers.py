@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
-from grandalf.graphs import Edge, Graph, Vertex
-from grandalf.layouts import SugiyamaLayout
+from tvm_nnef.requirements import needed_for
+
+with needed_for("an SVG picture"):
+    from grandalf.graphs import Edge, Graph, Vertex
+    from grandalf.layouts import SugiyamaLayout
 
 _GAP = 24.0
 _LAYER_GAP = 34.0

@@ -13,7 +13,8 @@ from pathlib import Path
 from tvm_nnef.converters.common.formats import SKRIPTND, OpenedSource
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
 from tvm_nnef.language_server.files import EditedFiles, files_of
-from tvm_nnef.model import Model, check, load_model
+from tvm_nnef.model import Model, load_model
+from tvm_nnef.model_check import check
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition
 from tvm_nnef.standard_library import is_standard_file
 from tvm_nnef.syntax import nodes
