@@ -52,7 +52,7 @@ class CallSites:
     reads: dict[int, set[int]] = field(default_factory=dict)
 
     def number(self, mod: Module) -> Module:
-        """The module whose variables have names with the number of their own site."""
+        """The module whose variables are each named after their site."""
         functions, estimate = _functions(mod), WorkEstimate(mod)
         variables = [each.var for f in functions.values() for each in _bindings(f)]
         kept = {number for each in variables if (number := self._number(each)) is not None}
