@@ -242,7 +242,7 @@ def mirrored_padding(make: Function) -> Step:
 
 @step
 def concatenation(make: Function) -> Step:
-    """Two tensors behind each other."""
+    """Two tensors, concatenated."""
     x = make.value(rank=1)
     axis, value = make.axis(x), make.values[x]
     others = [size for k, size in enumerate(value.shape) if k != axis]

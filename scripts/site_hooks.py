@@ -62,9 +62,15 @@ def _first_the_overview(name: str) -> tuple[bool, str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in ``docs``."""
     for source, name in PAGES.items():
-        text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
+        text = (ROOT / source).read_text(encoding="utf-8")
+        text = LINK.sub(lambda link: f"]({_seen_from_docs(link[1])}", text)
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def _seen_from_docs(target: str) -> str:
+    """The target of a link of the root folder, relative to ``docs``."""
+    return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:

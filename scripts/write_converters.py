@@ -161,7 +161,7 @@ def coverage() -> Iterator[str]:
     for name, rows in tables.items():
         yield f"\n### {titles[name]}\n"
         if name == "onnx":
-            yield "[A table of its own](onnx-operators.md) lists the operators."
+            yield "The [table of operators](onnx-operators.md) lists them."
             continue
         yield f"| | {COVERAGE[name][0]} |"
         yield "|---|---|"

@@ -1,6 +1,6 @@
 """The snippets of the README and of ``docs`` run, and print what stands below them.
 
-A page is run in a folder of its own in which ``docs`` is there, from the first block to the last:
+A page is run in its own folder, which has ``docs``, from the first block to the last:
 
 - ``python`` blocks share their names; lines of ``sh`` blocks, and indented lines that begin with
   ``tvm-nnef``, are commands, of which those that install something are left out;

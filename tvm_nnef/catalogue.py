@@ -117,7 +117,7 @@ def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:
 
 
 def _lowering(definition: CheckedDefinition) -> str:
-    """How an operator is executed: by a Relax operator where there is one, else by its body."""
+    """How an operator is executed: by a Relax operator, or by its body."""
     body = "formula" if definition.is_lowered else "composition"
     if not definition.has_body:
         body = "intrinsic"

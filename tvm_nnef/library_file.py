@@ -219,7 +219,7 @@ def described_library(path: OutputPath) -> str | None:
 
 
 def inspect_library(path: OutputPath) -> Mapping[str, Any]:
-    """What a library says of itself, which may be for another machine.
+    """The metadata of a library, which may be for another machine.
 
     Raises :class:`NnefError` for all else because of which ``load`` would refuse it.
     """

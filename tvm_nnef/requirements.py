@@ -34,7 +34,7 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
 def needed_for(work: str, file: str | None = None) -> Iterator[None]:
     """A block, or a function, that imports packages of others, which ``work`` (on a file) needs.
 
-    Raises NnefError, in place of an ImportError, for one that is not installed.
+    Raises NnefError, instead of ImportError, for one that is not installed.
     """
     try:
         yield

@@ -15,7 +15,7 @@ class Unconvertible(Exception):
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether the operation is valid, as far as is known."""
+        """Whether the operation may be valid."""
         return not self.mismatch
 
 

@@ -55,7 +55,7 @@ class Blocks:
 
 
 def blocks_of(head: bytes | memoryview) -> Blocks | None:
-    """What a header says of blocks, None if the items are others."""
+    """What a header says about blocks, None for other items."""
     if len(head) < HEADER_SIZE:
         return None
     rank, *extents, item_type = _HEADER.unpack_from(head)

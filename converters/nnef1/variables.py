@@ -63,7 +63,7 @@ def read_variable(
 ) -> Array:
     """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
-    ``quantizer`` is what ``graph.quant`` says of it; ``tract_items`` admits integers marked
+    ``quantizer`` is its line of ``graph.quant``; ``tract_items`` admits integers marked
     as quantized, and blocks. Raises NnefError for a file that is missing, damaged, or not what the
     graph declares.
     """

@@ -41,7 +41,7 @@ def convert(
     by its name, one for all of its dimensions or one for each: ``bounds={"y": (None, 16)}``.
     ``converters`` are a user's own: functions by operator (``"domain::Name"``), or what
     :func:`~tvm_nnef.converters.onnx.operator` marks. Blocks of operations that repeat become
-    operators of the model's own, unless ``outline`` is false. The model keeps names, machine types
+    operators of the model's own, unless ``outline`` is false. The model keeps names, dtypes
     and the names of tensors and nodes in the source (``metadata``).
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.

@@ -110,7 +110,7 @@ def _evaluating(module: Any) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A block in which PyTorch's exporter warns neither of packages nor of its own calls."""
+    """A block in which PyTorch's exporter warns neither about packages nor about itself."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

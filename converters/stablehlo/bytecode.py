@@ -1,7 +1,7 @@
-"""Bytecode of MLIR read by a process of its own first: damaged bytecode can abort its reader.
+"""Bytecode of MLIR read by a separate process first: damaged bytecode can abort its reader.
 
-Bytes in, a reason why they cannot be read out. What is wrong with bytecode that MLIR refuses in
-good order is not told here: its reader says it better.
+Bytes in, a reason why they cannot be read out. Bytecode that MLIR rejects
+without a crash passes here: its reader gives the better message.
 """
 
 from __future__ import annotations

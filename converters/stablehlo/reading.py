@@ -110,7 +110,7 @@ def read(source: Any) -> HloModule:
 
 
 def input_names(module: HloModule) -> list[str]:
-    """The names of the inputs: those of the Python function where the module tells them."""
+    """The names of the inputs: those of the Python function if the module has them."""
     names, inside = UniqueNames(), _names_inside(module)
     return [
         names.name(location_name(argument.location) or inside.get(argument) or f"arg{number}")

@@ -1,4 +1,4 @@
-"""Images and classes as the command line describes them, in place of ``model.json``."""
+"""Images and classes as the command line describes them, instead of ``model.json``."""
 
 from __future__ import annotations
 

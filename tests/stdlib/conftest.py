@@ -278,8 +278,8 @@ def agree() -> Callable[..., None]:
     """Run cases on every route; all results agree with what is expected, and with each other.
 
     ``dtypes`` are those of real, int and bool where they are not the default ones;
-    ``tolerance`` is relative and absolute, for reals; ``head`` stands in front of the text, a line
-    that tells the dialect.
+    ``tolerance`` is relative and absolute, for reals; ``head`` is a line
+    before the text that sets the dialect.
     """
 
     def check(

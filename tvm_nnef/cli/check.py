@@ -44,7 +44,7 @@ def _print(options: argparse.Namespace, found: Sequence[Diagnostic], errors: int
 
 
 def _checked_library(options: argparse.Namespace) -> tuple[str, list[Diagnostic]]:
-    """What a library says of itself as text, and everything that is wrong with it."""
+    """The metadata of a library as text, and everything that is wrong with it."""
     from tvm_nnef.cli.library_check import checked_library, described  # Imports the runtime.
 
     metadata, found = checked_library(options)

@@ -32,7 +32,7 @@ def compare_options(parser: argparse._ActionsContainer) -> None:
         "--rtol",
         type=words.tolerance,
         metavar="X",
-        help="relative tolerance (default: by machine type)",
+        help="relative tolerance (default: by dtype)",
     )
     parser.add_argument(
         "--atol",

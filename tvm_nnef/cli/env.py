@@ -62,7 +62,7 @@ def described() -> dict[str, dict[str, str]]:
 
 
 def _compiler() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """What TVM says of its versions, the machine and targets."""
+    """Versions of TVM, the machine and targets, as TVM reports them."""
     try:
         from tvm_nnef.cli import env_compiler
     except NnefError:

@@ -1,4 +1,4 @@
-"""What ``tvm-nnef env`` says of TVM: its versions, the CPU that it compiles for, and targets."""
+"""What ``tvm-nnef env`` reports about TVM: its versions, its CPU for ``native``, and targets."""
 
 from __future__ import annotations
 

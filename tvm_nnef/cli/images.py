@@ -13,7 +13,7 @@ from tvm_nnef.storage.metadata import LAYOUTS, ImageInput
 
 
 def image_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options of images, which take the place of what ``model.json`` says."""
+    """Add the options of images, which replace those of ``model.json``."""
     group = parser.add_argument_group(
         "images", "an image becomes (pixel - mean) * scale, of pixels from 0 to 255"
     )

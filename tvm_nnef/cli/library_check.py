@@ -18,7 +18,7 @@ _PORTS = ("inputs", "outputs")
 def checked_library(
     options: argparse.Namespace,
 ) -> tuple[Mapping[str, Any] | None, list[Diagnostic]]:
-    """What a library says of itself, unless it is damaged, and why load would refuse it."""
+    """The metadata of a library, unless it is damaged, and why load would reject it."""
     refuse_options_of_models(options)
     try:
         metadata = inspect_library(options.model)

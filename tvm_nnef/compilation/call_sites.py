@@ -52,7 +52,7 @@ class CallSites:
     reads: dict[int, set[int]] = field(default_factory=dict)
 
     def number(self, mod: Module) -> Module:
-        """The module whose variables have names with the number of a site of their own."""
+        """The module whose variables are each named after their site."""
         functions, estimate = _functions(mod), WorkEstimate(mod)
         variables = [each.var for f in functions.values() for each in _bindings(f)]
         kept = {number for each in variables if (number := self._number(each)) is not None}
@@ -215,7 +215,7 @@ class CallSites:
         return found
 
     def _renamed(self, mod: Module, found: Mapping[str, Mapping[Any, Weights]]) -> Module:
-        """The module in which each variable has a site of its own."""
+        """The module in which each variable has its own site."""
         functions, variables = _functions(mod), dict[str, dict[Any, Any]]()
         for name, weights in found.items():
             variables[name] = {}
@@ -288,7 +288,7 @@ def _variables(value: Any) -> list[Any]:
 
 
 def _with_variables(function: relax.Function, variables: Mapping[Any, Any]) -> relax.Function:
-    """A function with other variables in place of some."""
+    """A function in which some variables are replaced."""
     made: relax.Function = traversal.mapped(function, (_VARIABLES, lambda v: variables.get(v, v)))
     return made
 

@@ -50,7 +50,7 @@ class WorkEstimate:
         traversal.walk(function.body, (s_tir.SBlock, blocks.append))
         domains = [[axis.dom.extent for axis in block.iter_vars] for block in blocks]
         shapes = [buffer.shape for buffer in compat.buffers_of(function)]
-        # A block without axes has loops of its own, over some tensor.
+        # A block without axes has its own loops, over some tensor.
         most = max(map(self._product, shapes), default=1.0)
         return max(most, sum(self._product(domain) for domain in domains if domain))
 

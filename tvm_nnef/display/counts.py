@@ -95,7 +95,7 @@ def _item_bytes(dtype: str) -> int:
 def peak_bytes(graph: Graph, nodes: Sequence[Node], opened: Sequence[Operation]) -> int | None:
     """The most memory that inputs and results take if ``nodes`` run one after the other.
 
-    Each result has memory of its own, which is free after its last reader; outputs stay. This is
+    Each result has its own memory, which is free after its last reader; outputs stay. This is
     the need of an execution without fusion. ``opened`` are the composites whose operations are
     among the ``nodes``. Dynamic dimensions count with their bounds; None without such.
     """

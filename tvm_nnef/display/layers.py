@@ -1,7 +1,7 @@
 """Boxes in layers, and lines between them: sizes and connections in, places and paths out.
 
 grandalf orders the boxes of each layer and places them (Sugiyama's method); connections that skip
-layers have room of their own in each of them. A path is vertical inside of a layer and slants
+layers have their own space in each of them. A path is vertical inside of a layer and slants
 between two, so it crosses no box.
 """
 

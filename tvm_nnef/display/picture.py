@@ -72,7 +72,7 @@ def svg(graph: Graph) -> str:
 
 
 def _boxes(graph: Graph) -> list[Box]:
-    """Inputs, operations, outputs, in an order in which every box comes behind its sources."""
+    """Inputs, operations, outputs, in an order in which every box comes after its sources."""
     boxes: list[Box] = []
     source: dict[Tensor, int] = {}
 

@@ -42,7 +42,7 @@ def statistics_of(array: np.ndarray[Any, Any]) -> dict[str, str]:
         return {}
     flat = array.reshape(-1)
     pieces = [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]
-    # NaN and infinities in the weights are shown, they are no mistake of the sums.
+    # NaN and infinities in the weights are shown, and are not errors of the sums.
     with np.errstate(all="ignore"):
         mean = sum(float(_double(piece).sum()) for piece in pieces) / flat.size
         squares = sum(float(np.square(_double(piece) - mean).sum()) for piece in pieces)

@@ -20,7 +20,7 @@ _LEAST = (12, 10, 14)
 """The widths below which the columns with text are not cut."""
 
 _LONGEST = 20
-"""The longest formula that a cell shows; in place of longer ones it has their upper bound."""
+"""The longest formula that a cell shows; longer ones are replaced by their upper bound."""
 
 
 def table(

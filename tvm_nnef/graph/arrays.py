@@ -41,7 +41,7 @@ def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
     most = f"{np.iinfo(dtype).max}" if tensor.type == "int" else f"{_largest(dtype):.6g}"
     hint = f"{dtype} holds numbers up to {most}"
     if dtype != wide:
-        hint += f"; machine_types={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
+        hint += f"; dtypes={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
     message = f"{title}: there are values that {dtype} cannot hold, such as {value}"
     return error(message, tensor.span, hint=hint)
 

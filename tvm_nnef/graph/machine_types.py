@@ -138,7 +138,7 @@ def _wrong_names(
 ) -> Iterator[tuple[str, Diagnostic]]:
     for name, dtype in named.items():
         if name not in known:
-            message = f"a machine type is given for '{name}', but no tensor has this name"
+            message = f"a dtype is given for '{name}', but no tensor has this name"
             near = None if name in DEFAULTS else did_you_mean(name, (*known, *DEFAULTS))
             yield name, Diagnostic(message, hint=near or _listed(known))
             continue

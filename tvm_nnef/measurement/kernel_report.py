@@ -23,7 +23,7 @@ class KernelRow:
     """A kernel: the strategy that scheduled it, its calls, its work, its time, its plan.
 
     ``operations`` are the names of the operations of the model that it computes. ``work`` and
-    ``seconds`` are those of one call, None where extents are data-dependent; ``calls`` counts
+    ``seconds`` are those of one call, None if extents are data-dependent; ``calls`` counts
     places in the model, so that what stands in a loop counts once.
     """
 

@@ -1,6 +1,6 @@
 """When the assertions of a definition are checked (2.9): a fact of its text, not of an invocation.
 
-Enters: its helper symbols, assertions and outputs. Leaves: :class:`CheckOrder`.
+Input: its helper symbols, assertions and outputs. Output: :class:`CheckOrder`.
 """
 
 from __future__ import annotations

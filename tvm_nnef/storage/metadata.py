@@ -61,7 +61,7 @@ class Metadata:
 
     ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
     of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
-    machine type, and to its name in the model it was converted from; ``source_operations`` to the
+    dtype, and to its name in the model it was converted from; ``source_operations`` to the
     operation there that computes it.
     """
 

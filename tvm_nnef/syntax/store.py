@@ -52,7 +52,7 @@ def write(name: str, data: bytes) -> None:
     location = folder()
     if location is None:
         return
-    with contextlib.suppress(OSError):  # A cache that cannot be written is no cache.
+    with contextlib.suppress(OSError):  # Without a writable cache, nothing is cached.
         location.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=location, prefix=".new-")
         try:

@@ -41,7 +41,7 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @dataclass(frozen=True)
 class _Key:
-    """The operand that alone decides an order, and whether its greatest element comes first.
+    """The operand that alone decides an order, and whether its largest element comes first.
 
     ``is_total`` if NaN is greater than infinity, and the order is not that of ``algo.top_k``, which
     puts it last. ``zeros_differ`` if -0 comes before 0.
@@ -54,7 +54,7 @@ class _Key:
 
 
 def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tensor:
-    """Integers in the order of reals, with NaN as the greatest."""
+    """Integers in the order of reals, with NaN last."""
     if x.kind != "real":
         return x
     if not zeros_differ:
@@ -63,7 +63,7 @@ def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tenso
     if x.dtype != "float64":
         return builder.call("xla.order", x, as_type="int32")
     bits = builder.call("extra.bits_of_float64", x, as_type="int64")
-    # Of negative numbers, the one with the greatest magnitude is the least.
+    # Of negative numbers, the one with the largest magnitude is the smallest.
     lowest = builder.constant(-(2**63), "int64")
     turned = builder.binary("math.sub", lowest, builder.binary("math.add", bits, 1))
     return builder.select(builder.binary("math.lt", bits, 0, "bool"), turned, bits)
