@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 
 from tvm_nnef.diagnostics import error
 
@@ -14,16 +16,16 @@ _WITHOUT_TVM = (
 _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "PIL": ("pillow", "", ", or give a '.npy' file"),
     "grandalf": ("grandalf", "", ""),
-    "jax": ("jax", "[jax]", ""),
-    "jaxlib": ("jax", "[jax]", ""),
-    "lsprotocol": ("pygls", "[lsp]", ""),
+    "jax": ("jax", "jax", ""),
+    "jaxlib": ("jax", "jax", ""),
+    "lsprotocol": ("pygls", "lsp", ""),
     "ml_dtypes": ("ml-dtypes", "", ""),
-    "onnx": ("onnx", "[onnx]", ""),
-    "onnxruntime": ("onnxruntime", "[onnx]", ""),
-    "onnxscript": ("onnxscript", "[torch]", ""),
-    "pygls": ("pygls", "[lsp]", ""),
+    "onnx": ("onnx", "onnx", ""),
+    "onnxruntime": ("onnxruntime", "onnx", ""),
+    "onnxscript": ("onnxscript", "torch", ""),
+    "pygls": ("pygls", "lsp", ""),
     "rich": ("rich", "", ""),
-    "torch": ("torch", "[torch]", ""),
+    "torch": ("torch", "torch", ""),
     "tvm": ("apache-tvm", "", _WITHOUT_TVM),
     "tvm_ffi": ("apache-tvm-ffi", "", _WITHOUT_TVM),
 }
@@ -43,6 +45,35 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
         if name not in _PACKAGES:
             raise
         package, extra, otherwise = _PACKAGES[name]
-        requirement = f"'tvm-nnef{extra}'" if extra else "tvm-nnef"
-        hint = f"pip install {requirement}{otherwise}"
+        hint = installing(extra, package) + otherwise
         raise error(f"{work} needs the package '{package}'", hint=hint, file=file) from cause
+
+
+def installing(extra: str, package: str) -> str:
+    """The command that installs the packages of an extra, or a package of the standard ones.
+
+    It names the packages, as this one need not be in the index that pip reads.
+
+    >>> installing("onnx", "onnx")
+    "pip install 'onnx>=1.19' 'onnxruntime>=1.20'"
+    """
+    return f"pip install {' '.join(_requirements(extra, package)) or package}"
+
+
+def _requirements(extra: str, package: str) -> list[str]:
+    """The packages of an extra with their versions, or those of one standard package."""
+    try:
+        declared = metadata.requires("tvm-nnef") or []
+    except metadata.PackageNotFoundError:
+        return []
+    found = []
+    for each in declared:
+        requirement, _, marker = each.partition(";")
+        match = re.match(r"([\w.-]+)(?:\[(\w+)\])?", requirement)
+        name, inner = match.groups() if match else ("", None)
+        of_extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
+        if (of_extra[1] if of_extra else "") != extra or (not extra and name != package):
+            continue
+        own = name == "tvm-nnef" and inner is not None
+        found += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
+    return found

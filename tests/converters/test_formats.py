@@ -136,7 +136,7 @@ def test_a_format_of_which_the_package_is_not_installed(monkeypatch: pytest.Monk
     monkeypatch.setattr(formats, "importlib", SimpleNamespace(import_module=absent))
     with pytest.raises(NnefError, match="a model of ONNX needs the package 'onnx'") as caught:
         tvm_nnef.load_model(PROTO)
-    assert caught.value.diagnostics[0].hint == "pip install 'tvm-nnef[onnx]'"
+    assert caught.value.diagnostics[0].hint == "pip install 'onnx>=1.19' 'onnxruntime>=1.20'"
     assert tvm_nnef.check(PROTO) == list(caught.value.diagnostics)
 
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.requirements import installing
 from tvm_nnef.vulkan.shader import Shader
 from tvm_nnef.vulkan.spirv import Capability, Op
 
-INSTALL = (
-    "pip install 'tvm-nnef[vulkan]', and install the driver of your GPU; "
-    "without a GPU, 'apt install mesa-vulkan-drivers'"
-)
+INSTALL = f"{installing('vulkan', 'vulkan')}, and install the driver of your GPU; without a GPU, \
+'apt install mesa-vulkan-drivers'"
 """How a user gets what is missing."""
 
 _FIRST_INSTRUCTION = 5
