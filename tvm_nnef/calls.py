@@ -17,13 +17,6 @@ class Outputs(tuple[Any, ...]):
 
     ``dict(outputs)`` and ``numpy.savez(file, **outputs)`` take them by name.
 
-    Parameters
-    ----------
-    names
-        The names of the outputs.
-    values
-        As many values.
-
     Examples
     --------
     >>> import tvm_nnef
@@ -36,7 +29,15 @@ class Outputs(tuple[Any, ...]):
     names: tuple[str, ...]
 
     def __new__(cls, names: Iterable[str], values: Iterable[Any]) -> Outputs:
-        """Take the names of the outputs, and as many values."""
+        """Take the names of the outputs, and as many values.
+
+        Parameters
+        ----------
+        names
+            The names of the outputs.
+        values
+            As many values.
+        """
         made = super().__new__(cls, values)
         made.names = tuple(names)
         return made
