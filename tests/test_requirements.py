@@ -191,8 +191,7 @@ def test_what_hints_name_installs_the_packages() -> None:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-    installed = {name: each for name, each in project["optional-dependencies"].items()}
-    installed[""] = project["dependencies"]
+    installed = {**project["optional-dependencies"], "": project["dependencies"]}
     for package, extra, _ in _PACKAGES.values():
         names = {re.split(r"[<>=\[; ]", each)[0] for each in installed[extra]}
         assert package in names, (package, extra)

@@ -1,9 +1,9 @@
 """The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
 
-The operands of a function have one dtype. Ints wrap around as in hardware; TVM promises LLVM
-that they never overflow, so in one kernel a comparison of what did overflow may turn out either
-way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with NaN
-is not a number. What the functions of reals are, and how precise, says
+The operands of a function have one dtype. Ints wrap around as in hardware, though TVM and LLVM take
+those of 32 and 64 bits not to overflow (``schedules.graph.wrapped_elements``,
+``schedules.codegen.wrapping``). Integer division by zero gives 0 and traps nowhere. A minimum or
+maximum with NaN is NaN. What the functions of reals are, and how precise, says
 ``schedules.cpu.math_functions``; sums, products, quotients and square roots are within half a unit
 in the last place. TVM takes
 ``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their functions
