@@ -139,7 +139,7 @@ def test_the_terminal_has_its_width_and_a_pipe_none(
 
 def test_the_document_shows_what_is_printed() -> None:
     text = (DIGITS.parents[1] / "show.md").read_text(encoding="utf-8")
-    listed = text.partition("```\n")[2].partition("```")[0].splitlines()
+    listed = text.partition("```text\n")[2].partition("```")[0].splitlines()
     printed = shown(str(DIGITS)).splitlines()
     assert len(listed) > 8
     assert [line for line in listed if line not in (*printed, "...")] == []

@@ -415,7 +415,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "stablehlo.md").read_text(encoding=
 
 
 def test_the_example_of_the_page() -> None:
-    listing = re.findall(r"```\n(import math, xla;.*?)```", PAGE, re.DOTALL)[0]
+    listing = re.findall(r"```\w*\n(import math, xla;.*?)```", PAGE, re.DOTALL)[0]
     generator = np.random.default_rng(3)
     x, w, bias = (
         generator.integers(-3, 4, shape).astype(np.float32)
