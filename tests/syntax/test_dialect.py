@@ -118,8 +118,9 @@ def test_time_grows_with_the_length_of_a_text(part: str) -> None:
         detect(Source("a.sknd", each) for each in (text, text + "\\", "#\n" * length + text))
         return time.process_time() - start
 
-    # Four times the length takes 16 times as long if the time is quadratic.
-    assert seconds(100_000) < 8 * seconds(25_000) + 0.1
+    # Four times the length takes 16 times as long if the time is quadratic. Other load, which
+    # disturbs a single measurement, does not disturb all of them.
+    assert any(seconds(100_000) < 8 * seconds(25_000) + 0.1 for _ in range(5))
 
 
 @pytest.mark.parametrize("file", STDLIB, ids=lambda file: file.stem)
