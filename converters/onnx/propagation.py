@@ -112,9 +112,20 @@ def _reshape(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
 
 
 def _divide(left: Any, right: Any) -> Any:
-    """Truncated, as ONNX divides integers; dimensions are never negative."""
-    plain = not isinstance(left, Symbolic) and not isinstance(right, Symbolic)
-    return int(np.fix(left / right)) if plain else left // right
+    """A truncated quotient, as ONNX divides integers; dimensions may be subtracted before."""
+    if not isinstance(left, Symbolic) and not isinstance(right, Symbolic):
+        magnitude = abs(left) // abs(right)
+        return -magnitude if (left < 0) != (right < 0) else magnitude
+    if not right > 0:
+        raise ValueError("known at run time only")
+    return maximum(left, 0) // right - maximum(0 - left, 0) // right
+
+
+def _modulo(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
+    """A remainder with the sign of the divisor, or with ``fmod`` with that of the dividend."""
+    if not attributes.get("fmod"):
+        return _pairs(lambda left, right: left % right)(inputs, attributes)
+    return _pairs(lambda left, right: left - right * _divide(left, right))(inputs, attributes)
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -155,7 +166,7 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "Sub": _pairs(lambda left, right: left - right),
     "Mul": _pairs(lambda left, right: left * right),
     "Div": _pairs(_divide),
-    "Mod": _pairs(lambda left, right: left % right),
+    "Mod": _modulo,
     "Min": _pairs(minimum),
     "Max": _pairs(maximum),
     "Equal": _pairs(_equal),

@@ -248,3 +248,20 @@ def test_quotients_of_the_lowest_integer(make_model: Any) -> None:
     low, high = -(2**31), 2**31 - 1
     x, y = np.array([low, low, low, high, 7]), np.array([high, 2, low, low, low])
     agree(proto, [x.astype(np.int32), y.astype(np.int32)])
+
+
+def test_quotients_of_differences_of_dimensions(make_model: Any) -> None:
+    """What is computed of shapes was rounded down, also if it is negative."""
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Sub", ["one", "s"], ["d"]),
+            node("Div", ["d", "c"], ["q"]),
+            node("Mod", ["d", "c"], ["r"], fmod=1),
+            node("Mod", ["d", "c"], ["m"]),
+        ],
+        [("x", "float32", ["n", 6, 1])],
+        [("q", "int64", [3]), ("r", "int64", [3]), ("m", "int64", [3])],
+        {"one": np.array([2]), "c": np.array([13])},
+    )
+    agree(proto, *([np.zeros((n, 6, 1), np.float32)] for n in (1, 2, 4, 16)))
