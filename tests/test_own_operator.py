@@ -189,6 +189,7 @@ def said(found: Diagnostic) -> list[str | None]:
     return [found.message, found.hint, *(note.message for note in found.notes), *texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", VALID, ids=lambda twin: twin.invocation)
 def test_a_copy_of_a_standard_operator_is_no_different(twin: Twin, mine: Path) -> None:
     options: dict[str, Any] = {"search_path": [mine]}

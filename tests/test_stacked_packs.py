@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ MAKE = "ys = for v : x do..(n) math.add(v, 1.0);"  # 1, 2, 3 … up to n
 ITEMS = [np.full(2, step, np.float32) for step in range(5)]
 
 
+@functools.cache
+def built(text: str) -> tvm_nnef.Executable:
+    """One executable for all values that a graph is given."""
+    return tvm_nnef.build(text, progress=False)
+
+
 def agreeing(body: str, *data: Any, output: str = "real") -> Any:
     """The output of a graph, which all routes must give."""
     inputs = "x: real[2]..(5); n: int[]; m: int[];"
@@ -25,7 +32,7 @@ def agreeing(body: str, *data: Any, output: str = "real") -> Any:
     )
     given = (ITEMS, *(np.array(value, np.int32) for value in data))
     (found,) = tvm_nnef.evaluate(text, *given)
-    (compiled,) = tvm_nnef.build(text, progress=False)(*given)
+    (compiled,) = built(text)(*given)
     np.testing.assert_array_equal(found, compiled)
     return found
 

@@ -167,17 +167,15 @@ def inlined(
     ``stages`` are in the order in which they can be computed. A value that is read several times
     at the ``axes`` themselves is computed once, in a ``Let``. Integers get one only if the
     expression would become long otherwise, and hidden from TVM, which analyzes their bounds at each
-    use. Kernels with bfloat16 get none: TVM takes bfloat16 in a ``Let`` for integers.
+    use. Values with bfloat16 in them get none: TVM takes bfloat16 in a ``Let`` for integers.
     """
-    values = (expression, *(stage.value for stage in stages.values()))
-    typed = (each for value in values for each in (value, *nodes(value, TensorLoad, tirx.Cast)))
-    has_bfloat16 = "bfloat16" in map(dtype_of, typed)
+    unnamed = _with_bfloat16(stages.values())
     long = not is_short(expression, stages)
     for stage in reversed([*stages.values()]):
         uses = loads(expression, stage.buffer)
         real = stage.dtype.startswith("float")
         worth = (real or (long and stage.dtype != "bool")) and not is_plain(stage.value)
-        if len(uses) > 1 and worth and not has_bfloat16 and is_pointwise(uses, axes):
+        if len(uses) > 1 and worth and stage.buffer not in unnamed and is_pointwise(uses, axes):
             named = tirx.Var(str(stage.buffer.name), stage.dtype)
             value = at(stage, uses[0].indices)
             if not real:
@@ -186,6 +184,17 @@ def inlined(
         elif uses:
             expression = _without_loads(expression, stage)
     return expression
+
+
+def _with_bfloat16(stages: Iterable[Stage]) -> set[tirx.Var]:
+    """The buffers of the stages that bfloat16 takes part in, in themselves or what they read."""
+    found: set[tirx.Var] = set()
+    for stage in stages:
+        typed = (stage.value, *nodes(stage.value, TensorLoad, tirx.Cast))
+        read = {load.source for load in loads(stage.value)}
+        if "bfloat16" in map(dtype_of, typed) or read & found:
+            found.add(stage.buffer)
+    return found
 
 
 def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import tirx
+from tvm.ir import Call, TensorLoad
+from tvm_ffi import WalkResult
 
 from tvm_nnef.lower.integers import sealed
 from tvm_nnef.schedules.analysis.expressions import loads, nodes
@@ -35,7 +37,7 @@ def with_sealed_elements(function: PrimFunction) -> PrimFunction:
         return function
 
     def is_summed(value: PrimExpression) -> bool:
-        return dtype_of(value) in _WIDE and any(load.source in summed for load in loads(value))
+        return dtype_of(value) in _WIDE and any(map(summed.__contains__, _in_view(value)))
 
     def compared(node: Any) -> PrimExpression:
         a, b = (sealed(each) if is_summed(each) else each for each in (node.a, node.b))
@@ -57,6 +59,23 @@ def with_sealed_elements(function: PrimFunction) -> PrimFunction:
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)
 
     return function.with_body(traversal.mapped(function.body, (tirx.BufferStore, stored)))
+
+
+def _in_view(value: PrimExpression) -> list[tirx.Var]:
+    """The buffers that an int is read from, but for what is sealed or converted in it."""
+    found: list[tirx.Var] = []
+
+    def loaded(load: TensorLoad) -> WalkResult:
+        found.append(load.source)
+        return WalkResult.SKIP
+
+    def called(call: Call) -> WalkResult:
+        is_sealed = str(getattr(call.op, "name", "")).endswith(".bitwise_or")
+        return WalkResult.SKIP if is_sealed else WalkResult.ADVANCE
+
+    entries = [(TensorLoad, loaded), (tirx.Cast, lambda cast: WalkResult.SKIP), (Call, called)]
+    traversal.walk(value, entries, order="pre")
+    return found
 
 
 def _is_summed(store: tirx.BufferStore) -> bool:

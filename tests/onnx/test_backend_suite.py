@@ -70,6 +70,7 @@ def _outcome(case: Any, make: Callable[[], Callable[..., Any]]) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_the_lists_name_cases_of_the_suite(
     suite: Any, expected_failures: Any, expected_compiled: Any
 ) -> None:

@@ -173,7 +173,10 @@ def test_exponentials_of_dynamic_rows_in_memory_of_their_own(make_model: Any) ->
     agree(proto, *([generator.random((n, 1, m, 39), np.float32)] for n, m in ((5, 4), (1, 7))))
 
 
-@pytest.mark.parametrize("operator", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
+@pytest.mark.parametrize(
+    "operator",
+    ["BitwiseAnd", *(pytest.param(n, marks=pytest.mark.slow) for n in ("BitwiseOr", "BitwiseXor"))],
+)
 def test_bits_of_int32(make_model: Any, operator: str) -> None:
     """TVM narrows the divisions in the formula, but not their operands."""
     proto = make_model(

@@ -464,7 +464,7 @@ NETWORKS: Mapping[str, tuple[int, Sequence[str]]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow if n == "densenet121" else ()) for n in NETWORKS],
+    [pytest.param(n, marks=() if n == "squeezenet" else pytest.mark.slow) for n in NETWORKS],
 )
 def test_networks_are_as_short_as_their_blocks_allow(name: str) -> None:
     lines, expected = NETWORKS[name]

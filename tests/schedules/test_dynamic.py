@@ -91,7 +91,13 @@ def built(mod):
     return virtual_machine(library)["main"]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+SLOW = ("pointwise", "rank_three", "scores", "conv_of_any_size", "matmul")
+"""The networks that take more than a second each and whose strategies others show as well."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NETWORKS]
+)
 def test_strategies_take_symbolic_dimensions_and_every_size_is_right(kernels, name):
     build, shape, expected = NETWORKS[name]
     mod = kernels.scheduled(kernels.module(build, shape(tirx.Var("n", "int64"))))

@@ -232,7 +232,9 @@ def assert_identical(found: Array, wanted: Array, name: str) -> None:
     np.testing.assert_array_equal(*signs, err_msg=f"signs of {name}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int32", "int64"))]
+)
 def test_recurrences_make_their_steps_in_order(dtype: str) -> None:
     kind = "real" if dtype == "float32" else "int"
     machine = {} if kind == "real" else {"dtypes": {"int": dtype}}

@@ -88,8 +88,18 @@ BATCHES = [
 EXTENTS = [(3, 2, 4), (1, 1, 1), (2, 0, 3), (0, 2, 3), (2, 3, 0), (1, 5, 1)]
 
 
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("right", [False, True])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=SLOW),
+        pytest.param(True, False, marks=SLOW),
+        pytest.param(True, True, marks=SLOW),
+    ],
+)
 def test_products_of_all_shapes(left: bool, right: bool, agree: Any) -> None:
     cases: list[Any] = []
     for number, (front_a, front_b, front_c) in enumerate(BATCHES):

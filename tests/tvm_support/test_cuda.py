@@ -307,6 +307,7 @@ def test_later_calls_launch_a_graph(
     assert later[0] == later[1] and len(later[0][1]) == 5, "a graph of four kernels"
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_kernels_of_dynamic_shapes_are_in_no_graph(
     driver: Mapping[str, str], tmp_path: Path
@@ -315,6 +316,7 @@ def test_kernels_of_dynamic_shapes_are_in_no_graph(
     assert [name for name, *_ in last] == ["launch"] * 6
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_each_set_of_weights_has_graphs_of_its_own(
     driver: Mapping[str, str], tmp_path: Path
@@ -341,6 +343,7 @@ assert model(tensor, f)[0].shape == (4, 8)
 """
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_tensors_of_the_device_are_inputs(driver: Mapping[str, str], tmp_path: Path) -> None:
     values = {"main.G.w": np.ones((8, 8), "float32")}
@@ -372,6 +375,7 @@ def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -
     assert FAT_BINARY in run({**driver, **changed}, tmp_path / "model.so", 2)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_machine_code_runs_without_a_compiler(driver: Mapping[str, str], tmp_path: Path) -> None:
     built().export(tmp_path / "model.so")

@@ -124,6 +124,7 @@ def test_scores_that_are_not_finite(simulated_gpu: Any) -> None:
         np.testing.assert_allclose(found, attention(q, k, v, mask), 2e-5, 2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("real", "rows", "keys"), [("float16", "rows|90", "keys|90"), ("bfloat16", 40, 70)]
 )
