@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.tvm_support.compat import prim_functions
 
@@ -53,6 +53,22 @@ def test_integers_that_are_read_again_and_again(kernels, dtype):
     for _ in range(12):
         expected = expected * expected * np.array(127, dtype) - expected
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_value_is_computed_once_where_the_result_is_bfloat16(kernels):
+    """TVM takes a bfloat16 in a ``Let`` for an integer, but this value is none."""
+
+    def made(x):
+        value = relax.op.exp(x)
+        return relax.op.astype(relax.op.multiply(value, value), "bfloat16")
+
+    (x,) = kernels.values((64,))
+    mod = kernels.scheduled(kernels.module(made, x.shape))
+    (function,) = prim_functions(mod).values()
+    stores = nodes(function.body, tirx.BufferStore)
+    assert [len(loads(store)) for store in stores] == [1] * len(stores)
+    found = np.asarray(kernels.run(mod, [x])).astype("float32")
+    np.testing.assert_allclose(found, np.exp(x) ** 2, rtol=2.0**-8)
 
 
 def test_what_is_guarded_is_not_loaded(kernels):
