@@ -73,7 +73,11 @@ def _in_view(value: PrimExpression) -> list[tirx.Var]:
         is_sealed = str(getattr(call.op, "name", "")).endswith(".bitwise_or")
         return WalkResult.SKIP if is_sealed else WalkResult.ADVANCE
 
-    entries = [(TensorLoad, loaded), (tirx.Cast, lambda cast: WalkResult.SKIP), (Call, called)]
+    entries: list[traversal.Entry] = [
+        (TensorLoad, loaded),
+        (tirx.Cast, lambda cast: WalkResult.SKIP),
+        (Call, called),
+    ]
     traversal.walk(value, entries, order="pre")
     return found
 
