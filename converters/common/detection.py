@@ -5,6 +5,7 @@ A candidate in, a yes or no out. No foreign library is imported for it.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import re
 import sys
@@ -49,12 +50,13 @@ class Candidate:
 
     @property
     def text(self) -> bytes | None:
-        """The beginning of a text in UTF-8, None for anything else."""
+        """The beginning of a text in UTF-8 without its byte order mark, None for anything else."""
         if not self.head or _CONTROL.search(self.head):
             return None
         # The last character may be cut off.
         decoded = self.head.decode(errors="ignore").encode()
-        return self.head if len(self.head) - len(decoded) < 4 else None
+        is_text = len(self.head) - len(decoded) < 4
+        return self.head.removeprefix(codecs.BOM_UTF8) if is_text else None
 
 
 def is_skriptnd(candidate: Candidate) -> bool:

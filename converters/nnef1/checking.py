@@ -37,26 +37,37 @@ _OF_TRACT = "tract_"
 
 @dataclass(frozen=True)
 class Checked:
-    """A document in which names, types and the use of identifiers are right.
+    """A document, and those ``statements`` of its graph in which names and types are right.
 
     ``generics`` has the generic type of each invocation, ``?`` where it is that of the fragment
-    around it.
+    around it. ``problems`` says what is wrong with other statements.
     """
 
     document: nodes.Document
     signatures: Signatures
     generics: Mapping[nodes.Invocation, str | None]
     extended: Extended
+    statements: tuple[nodes.Assignment, ...]
+    problems: tuple[Diagnostic, ...] = ()
 
 
 def check(document: nodes.Document, extended: Extended | None = None) -> Checked:
+    """Check a document; raises NnefError with all that is wrong."""
+    checked = examine(document, extended)
+    if checked.problems:
+        raise NnefError(checked.problems)
+    return checked
+
+
+def examine(document: nodes.Document, extended: Extended | None = None) -> Checked:
     """Check a document; ``extended`` is what the extensions of a vendor add to it.
 
-    Raises NnefError with all that is wrong.
+    Raises NnefError if more is wrong than some statements of the graph, without which the others
+    can still be expanded.
     """
     extended = Extended(document) if extended is None else extended
-    problems: list[Diagnostic] = []
-    problems += _header_problems(document)
+    header = list(_header_problems(document))
+    problems = list(header)
     if any(each.words[0].name.startswith(_OF_TRACT) for each in document.extensions):
         # Whatever else is wrong follows from that.
         raise NnefError(problems)
@@ -67,11 +78,14 @@ def check(document: nodes.Document, extended: Extended | None = None) -> Checked
     for fragment in (*(each.node for each in extended.signatures.values()), *document.fragments):
         if fragment.body is not None:
             _check_fragment(fragment, typing, symbols)
-    _check_graph(document.graph, typing, symbols)
     problems += _cycles(signatures, document.fragments)
-    if problems:
-        raise NnefError(sorted(problems, key=lambda each: each.span.start if each.span else 0))
-    return Checked(document, signatures, typing.generics, extended)
+    is_complete = len(problems) == len(header)
+    statements = _check_graph(document.graph, typing, symbols)
+    inputs = {each.name for statement in statements for each in targets(statement.target)}
+    problems.sort(key=lambda each: each.span.start if each.span else 0)
+    if not is_complete or not inputs.issuperset(each.name for each in document.graph.parameters):
+        raise NnefError(problems)
+    return Checked(document, signatures, typing.generics, extended, statements, tuple(problems))
 
 
 def _header_problems(document: nodes.Document) -> Iterator[Diagnostic]:
@@ -163,6 +177,10 @@ def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
     return (each for each in expressions(node) if isinstance(each, nodes.Name))
 
 
+def _names(node: nodes.Expression) -> Iterator[str]:
+    return (each.name for each in expressions(node) if isinstance(each, nodes.Name))
+
+
 def _check_fragment(
     fragment: nodes.Fragment, typing: Typing, symbols: Mapping[str, Type] = MappingProxyType({})
 ) -> None:
@@ -184,10 +202,16 @@ def _check_fragment(
             typing.report(message, result.name.span, hint)
 
 
-def _check_graph(graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]) -> None:
+def _check_graph(
+    graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]
+) -> tuple[nodes.Assignment, ...]:
+    """The statements in which nothing is wrong."""
     names: dict[str, Type | None] = dict(symbols)
     external: set[str] = set()
+    right: list[nodes.Assignment] = []
     for statement in graph.body:
+        before = len(typing.problems)
+        wrong = {name for name, type_ in names.items() if type_ is None}
         scope = Scope(names, is_graph=True)
         made = dict(_assigned(statement, typing, scope))
         for name, type_ in made.items():
@@ -197,6 +221,16 @@ def _check_graph(graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]
                 message = f"'{name.name}' is of type {type_}, not a tensor"
                 typing.report(message, name.span, hint)
         external |= _check_external(statement, graph, typing)
+        if len(typing.problems) == before and wrong.isdisjoint(_names(statement.value)):
+            right.append(statement)
+    _check_ports(graph, names, external, typing)
+    return tuple(right)
+
+
+def _check_ports(
+    graph: nodes.Graph, names: Mapping[str, Type | None], external: set[str], typing: Typing
+) -> None:
+    """Check the parameters and results of a graph; ``names`` are those of its body."""
     for name in graph.parameters:
         if name.name not in external:
             hint = f"write '{name.name} = external(shape = [...]);'"

@@ -49,7 +49,10 @@ def convert_graph(
     Raises NnefError, which lists every operation that cannot be converted.
     """
     graph = checked.document.graph
-    inputs, symbols = graph_inputs(checked, given, path)
+    try:
+        inputs, symbols = graph_inputs(checked, given, path)
+    except NnefError as problem:
+        raise NnefError([*checked.problems, *problem.diagnostics]) from None
     state = _State(checked, files, quantizers, table, _updated(graph), inputs)
     expand(checked, table, state, symbols)
     names = [each.name for each in graph.results]

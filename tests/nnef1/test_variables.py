@@ -221,3 +221,25 @@ def test_all_faulty_variables_are_reported(folder: Folder) -> None:
 def test_a_text_has_no_values() -> None:
     with pytest.raises(NnefError, match="no values for the variable 'a/w'"):
         convert(SUM)
+
+
+def test_problems_of_graph_shapes_and_files_are_reported_at_once(folder: Folder) -> None:
+    graph = """graph g(x) -> (y)
+{
+    x = external(shape = [2, 3]);
+    w = variable(shape = [2, 3], label = 'a/w');
+    q = variable(shape = [2, 3], label = 'a/q');
+    a = rellu(x);
+    b = add(a, w);
+    c = transpose(x, axes = [7]);
+    d = select(true, c, b);
+    y = matmul(x, q);
+}
+"""
+    quant = "'q': linear_quantize(min = 0.0, max = 1, bits = 8);\n'z': copy();\n"
+    found = faults(folder(graph, quant=quant, q=write_tensor(ONES)))
+    places = [(Path(each.span.source.path).name, each.line) for each in found if each.span]
+    assert places == [
+        *(("graph.nnef", line) for line in (1, 4, 6, 8)),
+        *(("graph.quant", line) for line in (1, 2)),
+    ]
