@@ -22,7 +22,8 @@ HEAD = 1 << 12
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _SKRIPTND = re.compile(
-    rb"^\s*(@|(public\s+)?(graph\b(?!\s+\w+\s*\()|(operator|import|enum|struct)\b))", re.MULTILINE
+    rb"^\s*(@|(public\s+)?(graph\b(?!\s+\w+\s*\()|(operator|import|enum|struct)\b(?!\s*=)))",
+    re.MULTILINE,
 )
 _NNEF1 = re.compile(rb"^\s*(version\s+[0-9.]+\s*;|fragment\s+\w+|graph\s+\w+\s*\()", re.MULTILINE)
 

@@ -206,6 +206,29 @@ def test_labels_are_shared_without_regard_to_case(folder: Folder) -> None:
     assert found.notes
 
 
+def test_variables_of_one_label_have_one_state(folder: Folder) -> None:
+    graph = SUM.replace("y = add", "v = variable(shape = [2, 3], label = 'A/W'); y = add")
+    path = folder(graph.replace("(x, w);", "(x, v); z = update(w, y);"), w=GOOD)
+    graph = tvm_nnef.compose(path)
+    ((variable, _),) = graph.updates
+    assert [each.name for each in graph.variables] == [variable.name]
+    np.testing.assert_array_equal(tvm_nnef.evaluate(path, ONES)[0], 2 * ONES)
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        ("z = update(y, x);", "not a variable"),
+        ("z = update(value = x, variable = w); u = update(z, x);", "not a variable"),
+        ("z = update(w, x); u = update(w, y);", "updated twice"),
+    ],
+)
+def test_only_variables_are_updated_and_once(statements: str, message: str, folder: Folder) -> None:
+    (found,) = faults(folder(SUM.replace("(x, w);", f"(x, w); {statements}"), w=GOOD))
+    assert message in found.message
+    assert (found.line, found.hint != "") == (6, True)
+
+
 @pytest.mark.parametrize("label", ["", "../w", "a b", "a*"])
 def test_labels_that_are_not_valid(label: str, folder: Folder) -> None:
     (found,) = faults(folder(SUM.replace("a/w", label), w=GOOD))
