@@ -6,6 +6,7 @@ A tree becomes a :class:`Checked` document, or an error that lists everything th
 from __future__ import annotations
 
 import functools
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -62,8 +63,7 @@ def check(document: nodes.Document, extended: Extended | None = None) -> Checked
 def examine(document: nodes.Document, extended: Extended | None = None) -> Checked:
     """Check a document; ``extended`` is what the extensions of a vendor add to it.
 
-    Raises NnefError if more is wrong than some statements of the graph, without which the others
-    can still be expanded.
+    Raises NnefError if an input is wrong, so that nothing can be expanded.
     """
     extended = Extended(document) if extended is None else extended
     header = list(_header_problems(document))
@@ -79,13 +79,40 @@ def examine(document: nodes.Document, extended: Extended | None = None) -> Check
         if fragment.body is not None:
             _check_fragment(fragment, typing, symbols)
     problems += _cycles(signatures, document.fragments)
-    is_complete = len(problems) == len(header)
-    statements = _check_graph(document.graph, typing, symbols)
+    wrong = _wrong_fragments(document, problems[len(header) :])
+    statements = tuple(
+        each
+        for each in _check_graph(document.graph, typing, symbols)
+        if wrong.isdisjoint(_invoked(each))
+    )
     inputs = {each.name for statement in statements for each in targets(statement.target)}
     problems.sort(key=lambda each: each.span.start if each.span else 0)
-    if not is_complete or not inputs.issuperset(each.name for each in document.graph.parameters):
+    if not inputs.issuperset(each.name for each in document.graph.parameters):
         raise NnefError(problems)
     return Checked(document, signatures, typing.generics, extended, statements, tuple(problems))
+
+
+def _wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set[str]:
+    """The fragments in whose text problems are, and those that invoke them."""
+    starts = [each.span.start for each in (*document.fragments, document.graph)]
+    positions = {bisect(starts, each.span.start) for each in problems if each.span}
+    wrong = {
+        each.name.name for number, each in enumerate(document.fragments, 1) if number in positions
+    }
+    before = -1
+    while len(wrong) > before:
+        before = len(wrong)
+        for each in document.fragments:
+            if not wrong.isdisjoint(name for item in each.body or () for name in _invoked(item)):
+                wrong.add(each.name.name)
+    return wrong
+
+
+def _invoked(statement: nodes.Assignment) -> Iterator[str]:
+    """The operations that a statement invokes."""
+    for each in expressions(statement.value):
+        if isinstance(each, nodes.Invocation):
+            yield each.name.name
 
 
 def _header_problems(document: nodes.Document) -> Iterator[Diagnostic]:
@@ -209,14 +236,16 @@ def _check_graph(
     names: dict[str, Type | None] = dict(symbols)
     external: set[str] = set()
     right: list[nodes.Assignment] = []
+    wrong: set[str] = set()
     for statement in graph.body:
         before = len(typing.problems)
-        wrong = {name for name, type_ in names.items() if type_ is None}
         scope = Scope(names, is_graph=True)
         made = dict(_assigned(statement, typing, scope))
         for name, type_ in made.items():
             names[name.name] = type_
-            if type_ is not None and not isinstance(type_, TensorType):
+            if type_ is None:
+                wrong.add(name.name)
+            elif not isinstance(type_, TensorType):
                 hint = "names in a graph are single tensors, as in '[a, b] = split(...)'"
                 message = f"'{name.name}' is of type {type_}, not a tensor"
                 typing.report(message, name.span, hint)
