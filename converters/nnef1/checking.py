@@ -305,9 +305,9 @@ def _assigned(
         type_ = typing.invocation(value, scope)
     else:
         type_ = typing.type_of(value, scope)
-    seen = set(scope.names)
+    seen: set[str] = set()
     for name, each in list(_unpacked(statement.target, type_, typing, is_invocation)):
-        if name.name in seen:
+        if name.name in seen or name.name in scope.names:
             twice = "a parameter, which" if name.name in scope.parameters else "assigned before; it"
             message = f"'{name.name}' is {twice} cannot be assigned"
             typing.report(message, name.span, "choose another name")
