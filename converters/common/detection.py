@@ -5,6 +5,7 @@ A candidate in, a yes or no out. No foreign library is imported for it.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import re
 import sys
@@ -21,7 +22,8 @@ HEAD = 1 << 12
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _SKRIPTND = re.compile(
-    rb"^\s*(@|(public\s+)?(graph\b(?!\s+\w+\s*\()|(operator|import|enum|struct)\b))", re.MULTILINE
+    rb"^\s*(@|(public\s+)?(graph\b(?!\s+\w+\s*\()|(operator|import|enum|struct)\b(?!\s*=)))",
+    re.MULTILINE,
 )
 _NNEF1 = re.compile(rb"^\s*(version\s+[0-9.]+\s*;|fragment\s+\w+|graph\s+\w+\s*\()", re.MULTILINE)
 
@@ -49,12 +51,13 @@ class Candidate:
 
     @property
     def text(self) -> bytes | None:
-        """The beginning of a text in UTF-8, None for anything else."""
+        """The beginning of a text in UTF-8 without its byte order mark, None for anything else."""
         if not self.head or _CONTROL.search(self.head):
             return None
         # The last character may be cut off.
         decoded = self.head.decode(errors="ignore").encode()
-        return self.head if len(self.head) - len(decoded) < 4 else None
+        is_text = len(self.head) - len(decoded) < 4
+        return self.head.removeprefix(codecs.BOM_UTF8) if is_text else None
 
 
 def is_skriptnd(candidate: Candidate) -> bool:

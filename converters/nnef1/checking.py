@@ -6,6 +6,7 @@ A tree becomes a :class:`Checked` document, or an error that lists everything th
 from __future__ import annotations
 
 import functools
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -37,26 +38,36 @@ _OF_TRACT = "tract_"
 
 @dataclass(frozen=True)
 class Checked:
-    """A document in which names, types and the use of identifiers are right.
+    """A document, and those ``statements`` of its graph in which names and types are right.
 
     ``generics`` has the generic type of each invocation, ``?`` where it is that of the fragment
-    around it.
+    around it. ``problems`` says what is wrong with other statements.
     """
 
     document: nodes.Document
     signatures: Signatures
     generics: Mapping[nodes.Invocation, str | None]
     extended: Extended
+    statements: tuple[nodes.Assignment, ...]
+    problems: tuple[Diagnostic, ...] = ()
 
 
 def check(document: nodes.Document, extended: Extended | None = None) -> Checked:
+    """Check a document; raises NnefError with all that is wrong."""
+    checked = examine(document, extended)
+    if checked.problems:
+        raise NnefError(checked.problems)
+    return checked
+
+
+def examine(document: nodes.Document, extended: Extended | None = None) -> Checked:
     """Check a document; ``extended`` is what the extensions of a vendor add to it.
 
-    Raises NnefError with all that is wrong.
+    Raises NnefError if an input is wrong, so that nothing can be expanded.
     """
     extended = Extended(document) if extended is None else extended
-    problems: list[Diagnostic] = []
-    problems += _header_problems(document)
+    header = list(_header_problems(document))
+    problems = list(header)
     if any(each.words[0].name.startswith(_OF_TRACT) for each in document.extensions):
         # Whatever else is wrong follows from that.
         raise NnefError(problems)
@@ -67,11 +78,41 @@ def check(document: nodes.Document, extended: Extended | None = None) -> Checked
     for fragment in (*(each.node for each in extended.signatures.values()), *document.fragments):
         if fragment.body is not None:
             _check_fragment(fragment, typing, symbols)
-    _check_graph(document.graph, typing, symbols)
     problems += _cycles(signatures, document.fragments)
-    if problems:
-        raise NnefError(sorted(problems, key=lambda each: each.span.start if each.span else 0))
-    return Checked(document, signatures, typing.generics, extended)
+    wrong = _wrong_fragments(document, problems[len(header) :])
+    statements = tuple(
+        each
+        for each in _check_graph(document.graph, typing, symbols)
+        if wrong.isdisjoint(_invoked(each))
+    )
+    inputs = {each.name for statement in statements for each in targets(statement.target)}
+    problems.sort(key=lambda each: each.span.start if each.span else 0)
+    if not inputs.issuperset(each.name for each in document.graph.parameters):
+        raise NnefError(problems)
+    return Checked(document, signatures, typing.generics, extended, statements, tuple(problems))
+
+
+def _wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set[str]:
+    """The fragments in whose text problems are, and those that invoke them."""
+    starts = [each.span.start for each in (*document.fragments, document.graph)]
+    positions = {bisect(starts, each.span.start) for each in problems if each.span}
+    wrong = {
+        each.name.name for number, each in enumerate(document.fragments, 1) if number in positions
+    }
+    before = -1
+    while len(wrong) > before:
+        before = len(wrong)
+        for each in document.fragments:
+            if not wrong.isdisjoint(name for item in each.body or () for name in _invoked(item)):
+                wrong.add(each.name.name)
+    return wrong
+
+
+def _invoked(statement: nodes.Assignment) -> Iterator[str]:
+    """The operations that a statement invokes."""
+    for each in expressions(statement.value):
+        if isinstance(each, nodes.Invocation):
+            yield each.name.name
 
 
 def _header_problems(document: nodes.Document) -> Iterator[Diagnostic]:
@@ -163,6 +204,10 @@ def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
     return (each for each in expressions(node) if isinstance(each, nodes.Name))
 
 
+def _names(node: nodes.Expression) -> Iterator[str]:
+    return (each.name for each in expressions(node) if isinstance(each, nodes.Name))
+
+
 def _check_fragment(
     fragment: nodes.Fragment, typing: Typing, symbols: Mapping[str, Type] = MappingProxyType({})
 ) -> None:
@@ -184,19 +229,37 @@ def _check_fragment(
             typing.report(message, result.name.span, hint)
 
 
-def _check_graph(graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]) -> None:
+def _check_graph(
+    graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]
+) -> tuple[nodes.Assignment, ...]:
+    """The statements in which nothing is wrong."""
     names: dict[str, Type | None] = dict(symbols)
     external: set[str] = set()
+    right: list[nodes.Assignment] = []
+    wrong: set[str] = set()
     for statement in graph.body:
+        before = len(typing.problems)
         scope = Scope(names, is_graph=True)
         made = dict(_assigned(statement, typing, scope))
         for name, type_ in made.items():
             names[name.name] = type_
-            if type_ is not None and not isinstance(type_, TensorType):
+            if type_ is None:
+                wrong.add(name.name)
+            elif not isinstance(type_, TensorType):
                 hint = "names in a graph are single tensors, as in '[a, b] = split(...)'"
                 message = f"'{name.name}' is of type {type_}, not a tensor"
                 typing.report(message, name.span, hint)
         external |= _check_external(statement, graph, typing)
+        if len(typing.problems) == before and wrong.isdisjoint(_names(statement.value)):
+            right.append(statement)
+    _check_ports(graph, names, external, typing)
+    return tuple(right)
+
+
+def _check_ports(
+    graph: nodes.Graph, names: Mapping[str, Type | None], external: set[str], typing: Typing
+) -> None:
+    """Check the parameters and results of a graph; ``names`` are those of its body."""
     for name in graph.parameters:
         if name.name not in external:
             hint = f"write '{name.name} = external(shape = [...]);'"
@@ -242,9 +305,9 @@ def _assigned(
         type_ = typing.invocation(value, scope)
     else:
         type_ = typing.type_of(value, scope)
-    seen = set(scope.names)
+    seen: set[str] = set()
     for name, each in list(_unpacked(statement.target, type_, typing, is_invocation)):
-        if name.name in seen:
+        if name.name in seen or name.name in scope.names:
             twice = "a parameter, which" if name.name in scope.parameters else "assigned before; it"
             message = f"'{name.name}' is {twice} cannot be assigned"
             typing.report(message, name.span, "choose another name")

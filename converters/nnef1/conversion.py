@@ -24,7 +24,7 @@ from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
-from tvm_nnef.converters.nnef1.variables import Array, check_label, read_variable
+from tvm_nnef.converters.nnef1.variables import check_label, read_variable
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
 from tvm_nnef.storage.container import Container
 
@@ -49,7 +49,10 @@ def convert_graph(
     Raises NnefError, which lists every operation that cannot be converted.
     """
     graph = checked.document.graph
-    inputs, symbols = graph_inputs(checked, given, path)
+    try:
+        inputs, symbols = graph_inputs(checked, given, path)
+    except NnefError as problem:
+        raise NnefError([*checked.problems, *problem.diagnostics]) from None
     state = _State(checked, files, quantizers, table, _updated(graph), inputs)
     expand(checked, table, state, symbols)
     names = [each.name for each in graph.results]
@@ -70,14 +73,26 @@ def convert_graph(
 
 
 def _updated(graph: nodes.Graph) -> frozenset[str]:
-    """The names of the variables that a graph updates."""
-    return frozenset(
-        node.arguments[0].value.name
+    """The names of tensors in the operations that update, and of variables with their labels."""
+    names = {
+        argument.value.name
         for statement in graph.body
         for node in expressions(statement.value)
-        if isinstance(node, nodes.Invocation) and node.name.name == "update" and node.arguments
-        if isinstance(node.arguments[0].value, nodes.Name)
-    )
+        if isinstance(node, nodes.Invocation) and node.name.name == "update"
+        for argument in node.arguments
+        if isinstance(argument.value, nodes.Name)
+    }
+    labels = {
+        statement.target.name: argument.value.value.lower()
+        for statement in graph.body
+        if isinstance(statement.target, nodes.Name)
+        if isinstance(statement.value, nodes.Invocation)
+        if statement.value.name.name == "variable"
+        for argument in statement.value.arguments
+        if isinstance(argument.value, nodes.Literal) and isinstance(argument.value.value, str)
+    }
+    updated = {labels[name] for name in names if name in labels}
+    return frozenset(names | {name for name, label in labels.items() if label in updated})
 
 
 @dataclass
@@ -97,7 +112,7 @@ class _State:
     builder: Builder = field(default_factory=Builder)
     scope: dict[str, Tensor] = field(default_factory=dict)
     states: dict[int, Tensor] = field(default_factory=dict)
-    stored: dict[str, tuple[Call, Array]] = field(default_factory=dict)
+    stored: dict[str, tuple[Call, Tensor]] = field(default_factory=dict)
     updates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     quantized: list[tuple[Tensor, Step]] = field(default_factory=list)
     groups: dict[int, tuple[Group, ...]] = field(default_factory=dict)
@@ -163,7 +178,21 @@ class _State:
         else:
             if call.operation == "constant":
                 _check_shape(call, MAX_CONSTANT)
+            done = len(self.updates)
             convert_call(call, self.scope, self.builder, self.table, self.updates)
+            for variable, _ in self.updates[done:]:
+                self._check_update(variable, self.updates[:done], call)
+
+    def _check_update(
+        self, variable: Tensor, earlier: Sequence[tuple[Tensor, Tensor]], call: Call
+    ) -> None:
+        """Raise NnefError unless a tensor is a variable that was not updated before."""
+        if id(variable) not in self.states:
+            hint_ = "name the result of 'variable', which is not that of an update"
+            raise error("'update' of a tensor that is not a variable", call.location, hint=hint_)
+        if any(self.states[id(each)] is self.states[id(variable)] for each, _ in earlier):
+            hint_ = "update it once"
+            raise error("a variable is updated twice", call.location, hint=hint_)
 
     def _external(self, call: Call) -> None:
         (label,) = _labels(tuple(call.results.values()))
@@ -182,7 +211,7 @@ class _State:
         label = check_label(call)
         shape = _check_shape(call, MAX_ELEMENTS)
         if label.lower() in self.stored:
-            other, value = self.stored[label.lower()]
+            other, variable = self.stored[label.lower()]
             if other.arguments["shape"] != shape or other.item_type != call.item_type:
                 message = f"variables with the label '{label}' differ in shape or type"
                 note = Note("the other one is declared here", other.location)
@@ -192,8 +221,8 @@ class _State:
             value = read_variable(
                 self.files, call, self.quantizers.get(name), self.checked.extended.tract_items
             )
-            self.stored[label.lower()] = (call, value)
-        variable = self.builder.constant(value, source=label)
+            variable = self.builder.constant(value, source=label)
+            self.stored[label.lower()] = (call, variable)
         self.scope[name] = variable
         if name in self.updated:
             # The value is that of the first run only, so that nothing may be computed from it here.
@@ -222,6 +251,8 @@ class _State:
             if operator is None:
                 tensor.source, self.scope[label] = f"{label}/exact", self.scope[result]
                 self.scope[label].source = label
+                if id(tensor) in self.states:
+                    self.states[id(self.scope[label])] = self.states[id(tensor)]
                 return
             del self.builder.steps[start:]
         self.quantized.append((tensor, operator))

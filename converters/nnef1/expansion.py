@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from tvm_nnef.converters.nnef1.fragments import Signature, Signatures, standard
 from tvm_nnef.converters.nnef1.labels import Labelling, Labels, labels_of, leaves, tensors
 from tvm_nnef.converters.nnef1.scan import Scan, steps_of
 from tvm_nnef.converters.nnef1.types import TensorType
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 
 MAX_DEPTH = 500
 """Fragments that may be inside each other."""
@@ -66,8 +67,8 @@ def expand(
     """Hand the operations of a document to a sink, in the order of the text.
 
     ``operations`` are those that are not expanded although they have a body; ``symbols`` are the
-    dynamic dimensions that the document names. Raises NnefError with
-    what is wrong in all statements of the graph that do not depend on a wrong one.
+    dynamic dimensions that the document names. Raises NnefError with the problems of the document,
+    and what is wrong in all statements of the graph that do not depend on a wrong one.
     """
     expansion = _Expansion(
         checked.signatures, checked.generics, operations, sink, symbols, checked.extended.scans
@@ -75,9 +76,10 @@ def expand(
     expansion.names.update(symbols)
     for statement in checked.document.graph.body:
         expansion.labelling.labels.avoid(*(each.name for each in targets(statement.target)))
-    problems: list[Diagnostic] = []
+    source = checked.document.graph.span.source
+    found = [(_position(each, source), each) for each in checked.problems]
     reported: set[tuple[str, Span | None]] = set()
-    for statement in checked.document.graph.body:
+    for statement in checked.statements:
         try:
             expansion.statement(statement)
         except Skipped:
@@ -86,12 +88,18 @@ def expand(
             for each in problem.diagnostics:
                 key = (each.message, each.span)
                 if key not in reported:
-                    problems.append(each)
+                    found.append(((False, statement.span.start), each))
                 reported.add(key)
             if isinstance(problem, Exhausted):
                 break
-    if problems:
-        raise NnefError(problems)
+    if found:
+        raise NnefError([each for _, each in sorted(found, key=itemgetter(0))])
+
+
+def _position(problem: Diagnostic, source: Source) -> tuple[bool, int]:
+    """The order of problems: as in the text of a graph, those of other files last."""
+    span = problem.span
+    return (False, 0) if span is None else (span.source is not source, span.start)
 
 
 def expand_call(

@@ -63,7 +63,7 @@ def _declared(checked: Checked) -> dict[str, Type]:
     """What the document says about each input; symbols are names."""
     names: dict[str, Value] = {name: name for name in checked.extended.symbols}
     found: dict[str, Type] = {}
-    for statement in checked.document.graph.body:
+    for statement in checked.statements:
         value, target = statement.value, statement.target
         if not isinstance(value, nodes.Invocation) or value.name.name != "external":
             continue

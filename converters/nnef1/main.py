@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.common.grouping import grouped
 from tvm_nnef.converters.common.library import EXTRA, Library
-from tvm_nnef.converters.nnef1.checking import Checked, check
+from tvm_nnef.converters.nnef1.checking import Checked, examine
 from tvm_nnef.converters.nnef1.conversion import convert_graph
 from tvm_nnef.converters.nnef1.inputs import Given
 from tvm_nnef.converters.nnef1.operators.operation import OperatorFunction
@@ -77,12 +77,13 @@ def convert(
     """
     model = read(source)
     extension = extended(model.document, vendor, model.container)
-    checked = check(extension.document, extension)
+    document = examine(extension.document, extension)
+    quantized, checked = quantizers(model.quantization, document)
     table = _table(checked, converters or {})
     graph, groups = convert_graph(
         checked,
         model.container,
-        quantizers(model.quantization, checked),
+        quantized,
         table,
         _given(checked, shapes_given(input_shapes), dtypes_given(dtypes), bounds),
         model.path,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.nnef1 import nodes
@@ -24,10 +25,13 @@ _TENSOR = "tensor to quantize"
 """The name of the operand while types are checked; no identifier has blanks."""
 
 
-def quantizers(lines: Iterable[nodes.Quantized], checked: Checked) -> dict[str, Call]:
+def quantizers(
+    lines: Iterable[nodes.Quantized], checked: Checked
+) -> tuple[dict[str, Call], Checked]:
     """The operations that quantize tensors, by the names of the tensors in the graph.
 
-    The tensor itself is not among the arguments. Raises NnefError with all that is wrong.
+    The tensor itself is not among the arguments. The document has what is wrong in the lines among
+    its problems; it lacks variables whose lines are wrong, since their values are not known.
     """
     problems: list[Diagnostic] = []
     names = _names(checked.document.graph)
@@ -47,9 +51,19 @@ def quantizers(lines: Iterable[nodes.Quantized], checked: Checked) -> dict[str, 
             found[line.tensor] = _call(line, checked.signatures)
         except NnefError as problem:
             problems += problem.diagnostics
-    if problems:
-        raise NnefError(problems)
-    return found
+    wrong = positions.keys() - found.keys()
+    statements = tuple(
+        each
+        for each in checked.statements
+        if not _is_variable(each) or wrong.isdisjoint(name.name for name in targets(each.target))
+    )
+    problems = [*checked.problems, *problems]
+    return found, replace(checked, statements=statements, problems=tuple(problems))
+
+
+def _is_variable(statement: nodes.Assignment) -> bool:
+    value = statement.value
+    return isinstance(value, nodes.Invocation) and value.name.name == "variable"
 
 
 def _names(graph: nodes.Graph) -> set[str]:

@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.detection import HEAD
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.parser import parse, parse_quantization
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
-from tvm_nnef.storage.container import Container, open_files
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.storage.archive import is_archive
+from tvm_nnef.storage.container import Container, decode_source, is_text, open_files
 from tvm_nnef.storage.names import NNEF1_FILE
 
 QUANTIZATION_FILE = "graph.quant"
 TEXT_PATH = "<text>"
 
-ModelSource: TypeAlias = "str | os.PathLike[str] | Container"
+ModelSource: TypeAlias = "str | bytes | os.PathLike[str] | Container"
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,12 @@ class Nnef1Model:
 def read(source: ModelSource) -> Nnef1Model:
     """Read a model: a folder, an archive, a ``graph.nnef``, or its text.
 
-    A text has a line break or a brace. Raises NnefError for what is missing, and with the syntax
-    errors of both texts.
+    Raises NnefError for what is missing, and with the syntax errors of both texts.
     """
-    if isinstance(source, str) and ("\n" in source or "{" in source):
-        return Nnef1Model(TEXT_PATH, parse(Source(TEXT_PATH, source)), (), None)
+    if isinstance(source, str) and is_text(source):
+        source = source.encode("utf-8", "surrogatepass")
+    if isinstance(source, bytes):
+        return Nnef1Model(TEXT_PATH, parse(decode_source(source, TEXT_PATH)), (), None)
     container, name = _open(source)
     if not container.exists(name):
         near = did_you_mean(name, container.names())
@@ -62,11 +65,22 @@ def read(source: ModelSource) -> Nnef1Model:
     return Nnef1Model(container.path, document, quantization, container)
 
 
-def _open(source: ModelSource) -> tuple[Container, str]:
+def _open(source: str | os.PathLike[str] | Container) -> tuple[Container, str]:
     """The files of a model, and which of them is the graph."""
     if isinstance(source, Container):
         return source, NNEF1_FILE
     path = Path(source)
-    if path.suffix == ".nnef" and path.is_file():
+    if _is_graph(path):
         return open_files(path.parent), path.name
     return open_files(source), NNEF1_FILE
+
+
+def _is_graph(path: Path) -> bool:
+    """Whether a path is that of a file that can be read, and is not an archive."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return not is_archive(file.read(HEAD))
+    except (OSError, ValueError):
+        return False

@@ -454,3 +454,21 @@ def test_tensors_of_strings(operation: str) -> None:
 def test_missing_graph(tmp_path: Path) -> None:
     with pytest.raises(NnefError, match=r"has no 'graph\.nnef'"):
         convert(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "'f': its converter returns a NoneType"),
+        ([None, []], "'f': its converter returns a NoneType as 'y'"),
+        ([[]], "'f': its converter returns 1 results for 2"),
+    ],
+)
+def test_converters_that_return_no_tensors(result: Any, message: str) -> None:
+    text = """version 1.0; extension KHR_enable_fragment_definitions;
+    fragment f(x: tensor<scalar>) -> (y: tensor<scalar>, z: tensor<scalar>[]);
+    graph g(x) -> (y) { x = external(shape = [2]); y, [a] = f(x); }"""
+    with pytest.raises(NnefError) as caught:
+        convert(text, converters={"f": lambda operation, builder: result})
+    (found,) = caught.value.diagnostics
+    assert (found.message, found.line) == (message, 3)

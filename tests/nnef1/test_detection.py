@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ NNEF1 = f"version 1.0; {GRAPH}"
         (NNEF1, "nnef1"),
         (f"# graph G {{\n\n version 1.0 ;\n{GRAPH}", "nnef1"),
         (f"\n{GRAPH}", "nnef1"),
+        (NNEF1.replace("y", "operator").replace("; operator =", ";\n operator ="), "nnef1"),
         ("fragment f(x: tensor<>) -> (y: tensor<scalar>);\n", "nnef1"),
         ("graph G { @input { x: real[2]; } @output { y: real[2]; } }", "skriptnd"),
         ("graph G {\n    @input { x: real[2]; }\n}", "skriptnd"),
@@ -34,6 +36,22 @@ def test_texts(text: str, expected: str) -> None:
 def test_a_text_is_evaluated() -> None:
     (y,) = tvm_nnef.evaluate(NNEF1, np.array([1.0, -2.0], np.float32))
     np.testing.assert_array_equal(y, [-1, 2])
+
+
+def test_a_text_in_bytes_or_with_a_byte_order_mark() -> None:
+    for text in (NNEF1.encode(), f"\ufeff{NNEF1}\n"):
+        assert tvm_nnef.load_model(text).outputs == {"y": "real[2]"}
+    with pytest.raises(NnefError, match="UTF-8"):
+        tvm_nnef.load_model(NNEF1.encode() + b"\xff")
+
+
+def test_files_whatever_their_names(tmp_path: Path) -> None:
+    archive, text = tmp_path / "archive.nnef", tmp_path / "text.txt"
+    text.write_text(NNEF1)
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(text, "graph.nnef")
+    for path in (archive, text):
+        assert tvm_nnef.load_model(path).outputs == {"y": "real[2]"}
 
 
 def test_folders(tmp_path: Path) -> None:

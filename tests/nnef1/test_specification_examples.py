@@ -194,7 +194,7 @@ def test_quantization_file_of_section_7_1() -> None:
             ("conv2", "0.0"),
         )
     )
-    found = quantizers(
+    found, _ = quantizers(
         parse_quantization(Source("graph.quant", lines)),
         check(parse(Source("graph.nnef", QUANTIZED))),
     )

@@ -206,6 +206,29 @@ def test_labels_are_shared_without_regard_to_case(folder: Folder) -> None:
     assert found.notes
 
 
+def test_variables_of_one_label_have_one_state(folder: Folder) -> None:
+    graph = SUM.replace("y = add", "v = variable(shape = [2, 3], label = 'A/W'); y = add")
+    path = folder(graph.replace("(x, w);", "(x, v); z = update(w, y);"), w=GOOD)
+    graph = tvm_nnef.compose(path)
+    ((variable, _),) = graph.updates
+    assert [each.name for each in graph.variables] == [variable.name]
+    np.testing.assert_array_equal(tvm_nnef.evaluate(path, ONES)[0], 2 * ONES)
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        ("z = update(y, x);", "not a variable"),
+        ("z = update(value = x, variable = w); u = update(z, x);", "not a variable"),
+        ("z = update(w, x); u = update(w, y);", "updated twice"),
+    ],
+)
+def test_only_variables_are_updated_and_once(statements: str, message: str, folder: Folder) -> None:
+    (found,) = faults(folder(SUM.replace("(x, w);", f"(x, w); {statements}"), w=GOOD))
+    assert message in found.message
+    assert (found.line, found.hint != "") == (6, True)
+
+
 @pytest.mark.parametrize("label", ["", "../w", "a b", "a*"])
 def test_labels_that_are_not_valid(label: str, folder: Folder) -> None:
     (found,) = faults(folder(SUM.replace("a/w", label), w=GOOD))
@@ -221,3 +244,28 @@ def test_all_faulty_variables_are_reported(folder: Folder) -> None:
 def test_a_text_has_no_values() -> None:
     with pytest.raises(NnefError, match="no values for the variable 'a/w'"):
         convert(SUM)
+
+
+def test_problems_of_graph_shapes_and_files_are_reported_at_once(folder: Folder) -> None:
+    graph = """extension KHR_enable_fragment_definitions;
+fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = foo(x); }
+fragment g(x: tensor<scalar>) -> (y: tensor<scalar>) { y = f(x); }
+graph g(x) -> (y)
+{
+    x = external(shape = [2, 3]);
+    w = variable(shape = [2, 3], label = 'a/w');
+    q = variable(shape = [2, 3], label = 'a/q');
+    a = g(x);
+    b = add(a, w);
+    c = transpose(x, axes = [7]);
+    d = select(true, c, b);
+    y = matmul(x, q);
+}
+"""
+    quant = "'q': linear_quantize(min = 0.0, max = 1, bits = 8);\n'z': copy();\n"
+    found = faults(folder(graph, quant=quant, q=write_tensor(ONES)))
+    places = [(Path(each.span.source.path).name, each.line) for each in found if each.span]
+    assert places == [
+        *(("graph.nnef", line) for line in (2, 4, 7, 11)),
+        *(("graph.quant", line) for line in (1, 2)),
+    ]

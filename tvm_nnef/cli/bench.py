@@ -25,6 +25,7 @@ from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import error, plural
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.runtime import Executable
+from tvm_nnef.tvm_support.runtime import array_of
 from tvm_nnef.tvm_support.threads import available_cores, default_threads
 from tvm_nnef.variables import check_variables
 
@@ -135,7 +136,7 @@ def _measured(
         calls[against.format.route] = _session_call(against, threads, inputs)
     first = [call() for call in calls.values()]
     if check is not None:
-        check.require(executable, [tensor.numpy() for tensor in first[0]])
+        check.require(executable, [array_of(tensor) for tensor in first[0]])
     times = timed_in_turns(list(calls.values()), seconds, alone=threads == 1)
     return dict(zip(calls, times, strict=True))
 

@@ -124,7 +124,8 @@ class Operation:
             _static("an operand", value)
         assert isinstance(value, (bool, int, float)), value
         kind = "bool" if isinstance(value, bool) else "float32"
-        array = np.asarray(value, "int32" if type(value) is int else kind)
+        with np.errstate(over="ignore"):
+            array = np.asarray(value, "int32" if type(value) is int else kind)
         return Tensor(str(array.dtype), (), value=array)
 
 

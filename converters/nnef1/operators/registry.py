@@ -80,6 +80,9 @@ def convert_call(
         hint = f"give one: convert(…, converters={{'{call.operation}': function}})"
         raise Unconvertible("there is no converter for this operation", hint)
     converted = table[call.operation](Operation(call, scope, updates), builder)
+    if not isinstance(converted, (Tensor, tuple, list)):
+        reason = f"its converter returns a {type(converted).__name__}"
+        raise Invalid(reason, "return a tensor, or one for each result")
     results = (converted,) if isinstance(converted, Tensor) else tuple(converted)
     if len(results) != len(call.results):
         reason = f"its converter returns {len(results)} results for {len(call.results)}"
@@ -101,12 +104,17 @@ def _check_size(result: Tensor) -> None:
 
 def _define(target: Value, result: object, scope: dict[str, Tensor]) -> None:
     if isinstance(target, calls.Tensor):
-        assert isinstance(result, Tensor)
+        if not isinstance(result, Tensor):
+            reason = f"its converter returns a {type(result).__name__} as '{target.label}'"
+            raise Invalid(reason, "return a tensor made by the builder")
         _check_size(result)
         result.source = result.source or target.label
         scope[target.label] = result
         return
-    assert isinstance(target, tuple) and isinstance(result, (tuple, list))
+    assert isinstance(target, tuple)
+    if not isinstance(result, (tuple, list)):
+        reason = f"its converter returns a {type(result).__name__} for {len(target)} results"
+        raise Invalid(reason, "return a list of tensors")
     if len(target) != len(result):
         reason = f"it has {len(result)} results, and {len(target)} are named"
         raise Unconvertible(reason, f"name {len(result)} results", mismatch=True)
