@@ -77,6 +77,9 @@ class Symbolic:
     def __mod__(self, other: Size) -> Size:
         return _combined("floormod", self, other)
 
+    def __rmod__(self, other: Size) -> Size:
+        return _combined("floormod", other, self)
+
     def __neg__(self) -> Size:
         return _combined("sub", 0, self)
 

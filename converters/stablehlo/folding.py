@@ -5,6 +5,7 @@ An operation in, a tensor that holds its elements out; None if it is computed at
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,6 +81,32 @@ def fold(operation: Operation) -> Tensor | None:
         return _folded(operation, kind)
     except (Unconvertible, ArithmeticError, ValueError, TypeError):
         return None
+
+
+_FLOORED: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
+    ("divide", "sign", "sign", "compare", "remainder", "compare", "and", "subtract", "call",
+     "return"): operator.floordiv,
+    ("compare", "call", "remainder", "compare", "compare", "compare", "compare", "and", "add",
+     "select", "return"): operator.mod,
+}  # fmt: skip
+"""Functions that JAX divides dimensions by, with rounding down, by the operations in them.
+
+They ask for signs, which are not known of a dimension that may be 0.
+"""
+
+
+def fold_call(operation: Operation, function: Any) -> Tensor | None:
+    """The quotient or the remainder of dimensions that a call of a function computes."""
+    if function is None or not any(each.sizes is not None for each in operation.inputs):
+        return None
+    ops = function.regions[0].blocks[0].operations
+    kinds = (each.operation.name.rpartition(".")[2] for each in ops)
+    floored = _FLOORED.get(tuple(kind for kind in kinds if kind not in ("constant", "convert")))
+    operands = operation.inputs[-2:]
+    if floored is None or any(each.rank or not _is_known(each) for each in operands):
+        return None
+    left, right = (_items(each).item() for each in operands)
+    return None if right == 0 else of_sizes([floored(left, right)], (), operation.dtype())
 
 
 def _is_known(tensor: Tensor) -> bool:

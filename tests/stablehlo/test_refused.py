@@ -55,6 +55,16 @@ def test_all_that_is_wrong_is_listed() -> None:
     assert len(found.value.diagnostics) >= 2
 
 
+def test_what_is_refused_in_a_function_is_reported_once() -> None:
+    inner = " func.func private @f(%a: tensor<2xf32>) -> tensor<2xf32> {\n" + CALL
+    text = module("\n".join(
+        f"  %{name} = call @f(%a) : (tensor<2xf32>) -> tensor<2xf32>" for name in (1, 0)
+    )).replace("%1", "%b").removesuffix("}\n") + inner + "\n return %0 : tensor<2xf32>\n }\n}\n"  # fmt: skip
+    with pytest.raises(tvm_nnef.NnefError, match="calls 'mine'") as found:
+        tvm_nnef.load_model(text)
+    assert len(found.value.diagnostics) == 1
+
+
 def test_one_replica_joins_with_no_other() -> None:
     model = tvm_nnef.load_model(module(REDUCED.format("0", 1)))
     (found,) = tvm_nnef.evaluate(model, np.array([1, 2], np.float32))

@@ -65,8 +65,8 @@ def _declared(each: Operation, rank: int) -> Windows:
     """The windows that the attributes of an operation give."""
     ones = [1] * rank
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
-    lists = (each.integers(name, ones) for name in names)
-    return Windows(*lists, each.integers("padding", [0, 0] * rank))
+    size, stride, spread, dilation = (each.integers(name, ones) for name in names)
+    return Windows(size, stride, spread, dilation, each.integers("padding", [0, 0] * rank))
 
 
 @operation("reduce_window")
