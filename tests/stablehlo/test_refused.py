@@ -56,10 +56,12 @@ def test_all_that_is_wrong_is_listed() -> None:
 
 
 def test_what_is_refused_in_a_function_is_reported_once() -> None:
-    inner = " func.func private @f(%a: tensor<2xf32>) -> tensor<2xf32> {\n" + CALL
-    text = module("\n".join(
-        f"  %{name} = call @f(%a) : (tensor<2xf32>) -> tensor<2xf32>" for name in (1, 0)
-    )).replace("%1", "%b").removesuffix("}\n") + inner + "\n return %0 : tensor<2xf32>\n }\n}\n"  # fmt: skip
+    type_ = "tensor<2xf32>"
+    calls = [f"  %{name} = call @f(%a) : ({type_}) -> {type_}" for name in ("b", 0)]
+    function = (
+        f" func.func private @f(%a: {type_}) -> {type_} {{\n{CALL}\n return %0 : {type_}\n }}"
+    )
+    text = module("\n".join(calls)).removesuffix("}\n") + function + "\n}\n"
     with pytest.raises(tvm_nnef.NnefError, match="calls 'mine'") as found:
         tvm_nnef.load_model(text)
     assert len(found.value.diagnostics) == 1
