@@ -102,7 +102,7 @@ def tile_rows() -> Rows:
     """Aggregations, operators and functions."""
     return [
         Row("aggregations", list(get_args(Aggregation))),
-        Row("element-wise operators", ["/", *TILE_OPERATORS]),
+        Row("element-wise operators", ["/", *(sign for sign in TILE_OPERATORS if sign != "%")]),
         Row("functions", list(TILE_FUNCTIONS)),
         Row("not converted", []),
     ]

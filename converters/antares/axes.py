@@ -21,7 +21,7 @@ def axis_lengths(statement: Statement, shapes: Shapes) -> dict[str, int]:
     A length that ``where`` does not give is that of the dimensions that the axis indexes alone.
     Raises NnefError for an axis without a length and for one with several.
     """
-    for access in _read(statement):
+    for access in (*_read(statement), *nodes.typed(statement.value)):
         _check_access(access, shapes)
     implied = _implied(statement, shapes)
     lengths: dict[str, int] = {}

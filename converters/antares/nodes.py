@@ -151,6 +151,14 @@ def accesses(node: Scalar) -> Iterator[Access]:
     return (each for each in walk(node) if isinstance(each, Access))
 
 
+def typed(node: Scalar) -> Iterator[Access]:
+    """The accesses in a scalar that are only asked for their dtype."""
+    for each in walk(node):
+        if isinstance(each, (Cast, Call)) and isinstance(each.dtype, DtypeOf):
+            yield from accesses(each.dtype.operand)
+            yield from typed(each.dtype.operand)
+
+
 def with_children(node: Scalar, made: tuple[Scalar, ...]) -> Scalar:
     """A scalar with others inside of it."""
     match node:

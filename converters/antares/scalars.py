@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,10 @@ class Typed:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors."""
+    """Writes scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors.
+
+    ``tensors`` has also those that are not read, which may be asked for their dtype.
+    """
 
     axes: Mapping[str, str]
     tensors: Mapping[str, tuple[str, str]]
@@ -74,7 +78,7 @@ class Writer:
             case nodes.Call():
                 return self._call(node)
             case nodes.Length():
-                raise AssertionError("lengths are numbers after simplification")
+                return _literal(1)  # only its dtype is asked for
 
     def access(self, node: nodes.Access) -> Typed:
         """An element of a tensor."""
@@ -105,7 +109,8 @@ class Writer:
 
     def _dtype(self, node: nodes.DtypeName | nodes.DtypeOf) -> str:
         if isinstance(node, nodes.DtypeOf):
-            return _number(self.scalar(node.operand)).dtype
+            names = [each.name for each in nodes.walk(node) if isinstance(each, nodes.Axis)]
+            return _number(replace(self, axes=dict.fromkeys(names, "")).scalar(node.operand)).dtype
         return checked_dtype(node.name, node.span)
 
     def _call(self, node: nodes.Call) -> Typed:
@@ -113,8 +118,8 @@ class Writer:
         if count is None:
             hint = did_you_mean(node.function, FUNCTIONS) or f"one of {', '.join(FUNCTIONS)}"
             raise error(f"unknown function '{node.function}'", node.span, hint=hint)
-        if len(node.arguments) != count:
-            given = len(node.arguments)
+        given = len(node.arguments)
+        if given != count and not (given > count and node.function in ("max", "min")):
             message = f"'{node.function}' takes {count} arguments, and {given} are given"
             hint = "as in x.call(`max`, [y]), which has two, or x.call(`exp`), which has one"
             raise error(message, node.span, hint=hint)
@@ -228,13 +233,16 @@ def _low_bits(text: str, dtype: np.dtype[Any]) -> str:
     return f"(({text} + {size // 2}) % {size} - {size // 2})"
 
 
+def _combined(symbol: str, left: Typed, right: Typed) -> Typed:
+    dtype = _common(left, right)
+    return Typed(f"({_as(left, dtype).text} {symbol} {_as(right, dtype).text})", dtype)
+
+
 def _function(name: str, arguments: list[Typed]) -> Typed:
     first = arguments[0]
     if name in ("max", "min", "pow"):
-        dtype = _common(*arguments)
         symbol = {"max": ">>", "min": "<<", "pow": "**"}[name]
-        texts = [_as(each, dtype).text for each in arguments]
-        return Typed(f"({texts[0]} {symbol} {texts[1]})", dtype)
+        return reduce(lambda left, right: _combined(symbol, left, right), arguments)
     if name == "abs":
         return Typed(f"`abs`({first.text})", first.dtype)
     real = _as(first, "float32" if first.kind != "real" else first.dtype)

@@ -125,7 +125,8 @@ class Conversion:
         name = self.names.name(target.tensor)
         declared = Namer([name, *(each.name for each in read.values())])
         names = {axis: declared.name(axis) for axis in lengths}
-        tensors = {source: (each.name, each.dtype) for source, each in read.items()}
+        known = {**self.current, **read}
+        tensors = {source: (each.name, each.dtype) for source, each in known.items()}
         writer = Writer(names, tensors)
         value = completed(writer.scalar(statement.value))
         result = self._result(statement, name, value, lengths)

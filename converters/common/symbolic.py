@@ -77,6 +77,9 @@ class Symbolic:
     def __mod__(self, other: Size) -> Size:
         return _combined("floormod", self, other)
 
+    def __rmod__(self, other: Size) -> Size:
+        return _combined("floormod", other, self)
+
     def __neg__(self) -> Size:
         return _combined("sub", 0, self)
 
@@ -141,6 +144,28 @@ def minimum(left: Size, right: Size) -> Size:
 def maximum(left: Size, right: Size) -> Size:
     """The larger one, which bounds may decide."""
     return _combined("max", left, right) if (less := _order(left, right)) is None else less[1]
+
+
+def equal(left: Size, right: Size) -> bool:
+    """Whether two dimensions are equal; refuses the node if that is known only at run time."""
+    return _decided("eq", left, right)
+
+
+def truncated_quotient(left: Size, right: Size) -> Size:
+    """A quotient rounded toward zero; a dynamic divisor must be positive.
+
+    Raises ZeroDivisionError for the divisor 0.
+    """
+    if isinstance(right, int) and right < 0:
+        return -truncated_quotient(left, -right)
+    if isinstance(right, Symbolic) and not right > 0:
+        raise Unconvertible(f"the divisor {right} is not positive", "give input_shapes")
+    return maximum(left, 0) // right - maximum(-left, 0) // right
+
+
+def truncated_remainder(left: Size, right: Size) -> Size:
+    """What :func:`truncated_quotient` leaves, with the sign of the dividend."""
+    return left - truncated_quotient(left, right) * right
 
 
 def product(shape: Sequence[Size]) -> Size:

@@ -13,7 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from tvm_nnef.converters.common.symbolic import Symbolic, array, maximum, minimum, product
+from tvm_nnef.converters.common.symbolic import (
+    array,
+    equal,
+    maximum,
+    minimum,
+    product,
+    truncated_quotient,
+    truncated_remainder,
+)
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
@@ -38,7 +46,7 @@ def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Si
         return None
     try:
         found = function(arrays, attributes_of(proto))
-    except (Unconvertible, TypeError, IndexError, ValueError):
+    except (Unconvertible, ArithmeticError, TypeError, IndexError, ValueError):
         # It depends on what is known only at run time; then it is computed in the run.
         return None
     results = found if isinstance(found, list) else [found]
@@ -111,33 +119,11 @@ def _reshape(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
     return _first(inputs).reshape([int(item) for item in inputs[1]])
 
 
-def _divide(left: Any, right: Any) -> Any:
-    """A truncated quotient, as ONNX divides integers; dimensions may be subtracted before."""
-    if not isinstance(left, Symbolic) and not isinstance(right, Symbolic):
-        magnitude = abs(left) // abs(right)
-        return -magnitude if (left < 0) != (right < 0) else magnitude
-    if not right > 0:
-        raise ValueError("known at run time only")
-    return maximum(left, 0) // right - maximum(0 - left, 0) // right
-
-
 def _modulo(inputs: Sequence[Sizes | None], attributes: _Attributes) -> Any:
     """A remainder with the sign of the divisor, or with ``fmod`` with that of the dividend."""
     if not attributes.get("fmod"):
         return _pairs(lambda left, right: left % right)(inputs, attributes)
-    return _pairs(lambda left, right: left - right * _divide(left, right))(inputs, attributes)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if left == right:
-        return True
-    if isinstance(left, Symbolic) and isinstance(right, int) and right < 0:
-        return False
-    if isinstance(right, Symbolic) and isinstance(left, int) and left < 0:
-        return False
-    if isinstance(left, Symbolic) or isinstance(right, Symbolic):
-        raise ValueError("known at run time only")
-    return False
+    return _pairs(truncated_remainder)(inputs, attributes)
 
 
 def _first(inputs: Sequence[Sizes | None]) -> Sizes:
@@ -165,11 +151,11 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "Add": _pairs(lambda left, right: left + right),
     "Sub": _pairs(lambda left, right: left - right),
     "Mul": _pairs(lambda left, right: left * right),
-    "Div": _pairs(_divide),
+    "Div": _pairs(truncated_quotient),
     "Mod": _modulo,
     "Min": _pairs(minimum),
     "Max": _pairs(maximum),
-    "Equal": _pairs(_equal),
+    "Equal": _pairs(equal),
     "Where": lambda inputs, attributes: _where(inputs),
     "ReduceProd": lambda inputs, attributes: _product(inputs, attributes),
 }

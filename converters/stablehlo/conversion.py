@@ -19,7 +19,7 @@ from tvm_nnef.converters.common.steps import hint, needed
 from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
-from tvm_nnef.converters.stablehlo.folding import fold
+from tvm_nnef.converters.stablehlo.folding import fold, fold_call
 from tvm_nnef.converters.stablehlo.operation import (
     Operation,
     OperatorFunction,
@@ -58,6 +58,7 @@ class _Context:
     problems: list[Diagnostic] = field(default_factory=list)
     broadcasts: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     operations: int = 0
+    failures: int = 0
 
 
 def convert_module(
@@ -162,6 +163,7 @@ def _convert(
     except Unconvertible as why:
         _refuse(context, op, why)
     except NnefError as problem:
+        context.failures += 1
         context.problems += problem.diagnostics
     except (RecursionError, ValueError, TypeError, KeyError, IndexError, ArithmeticError) as cause:
         # What is wrong with one operation must not hide the others.
@@ -190,8 +192,9 @@ def _results(
     context: _Context, operation: Operation, function: OperatorFunction | None, builder: Builder
 ) -> list[Tensor]:
     if function is None:
-        callee = "callee" if operation.has("callee") else "decomposition"
-        return operation.run(operation.text(callee), operation.inputs, builder)
+        callee = operation.text("callee" if operation.has("callee") else "decomposition")
+        floored = fold_call(operation, context.functions.get(callee))
+        return [floored] if floored else operation.run(callee, operation.inputs, builder)
     folded = fold(operation)
     if folded is not None:
         return [folded]
@@ -243,9 +246,9 @@ def _region(
     else:
         block, inner = region.blocks[0], ChainMap({}, scope)
     inner.update(zip(block.arguments, arguments, strict=True))
-    before = len(context.problems)
+    before = context.failures
     found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
-    if len(context.problems) > before:
+    if context.failures > before:
         raise NnefError([])  # what is wrong inside has been reported
     return found
 
@@ -256,6 +259,7 @@ def _named(op: Any) -> str:
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
     """Keeps a diagnostic of an operation, once."""
+    context.failures += 1
     position = location_text(op.location)
     where = "" if position == "unknown" else f" at {position}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"

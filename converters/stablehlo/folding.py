@@ -5,15 +5,23 @@ An operation in, a tensor that holds its elements out; None if it is computed at
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
 
-from tvm_nnef.converters.common.symbolic import Symbolic, maximum, minimum
+from tvm_nnef.converters.common.symbolic import (
+    Symbolic,
+    equal,
+    maximum,
+    minimum,
+    truncated_quotient,
+    truncated_remainder,
+)
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_sizes
 
 _MOST = 64
@@ -21,21 +29,6 @@ _MOST = 64
 
 _WINDOWED = frozenset(("convolution", "dynamic_conv", "reduce_window"))
 """Operations whose result is empty if a window is larger than the operand; SkriptND's are not."""
-
-
-def _quotient(left: Any, right: Any) -> Any:
-    if isinstance(left, Symbolic) or isinstance(right, Symbolic):
-        if not (left >= 0 and right > 0):
-            raise Unconvertible("the quotient of dimensions may be negative", "give input_shapes")
-        return left // right
-    if right == 0:
-        raise Invalid("a division by zero")
-    found = abs(left) // abs(right)
-    return -found if (left < 0) ^ (right < 0) else found
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    return left - _quotient(left, right) * right
 
 
 def _sign(x: Any) -> int:
@@ -49,7 +42,7 @@ def _power(left: Any, right: Any) -> Any:
 
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "EQ": lambda x, y: bool(x == y), "NE": lambda x, y: not bool(x == y),
+    "EQ": equal, "NE": lambda x, y: not equal(x, y),
     "LT": lambda x, y: x < y, "LE": lambda x, y: x <= y, "GT": lambda x, y: x > y,
     "GE": lambda x, y: x >= y,
 }  # fmt: skip
@@ -63,7 +56,8 @@ _BITS: Mapping[str, Callable[[int, Any, Any], int]] = {
 """Of numbers with so many bits. Here negative ones have any number of leading ones."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
-    "divide": _quotient, "remainder": _remainder, "minimum": minimum, "maximum": maximum,
+    "divide": truncated_quotient, "remainder": truncated_remainder,
+    "minimum": minimum, "maximum": maximum,
     "negate": lambda x: -x, "abs": lambda x: x if x >= 0 else -x, "sign": _sign, "power": _power,
     "select": lambda c, x, y: x if c else y, "clamp": lambda a, x, b: minimum(maximum(x, a), b),
     "convert": lambda x: x,
@@ -85,8 +79,34 @@ def fold(operation: Operation) -> Tensor | None:
         return None
     try:
         return _folded(operation, kind)
-    except (Unconvertible, OverflowError, ValueError, TypeError):
+    except (Unconvertible, ArithmeticError, ValueError, TypeError):
         return None
+
+
+_FLOORED: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
+    ("divide", "sign", "sign", "compare", "remainder", "compare", "and", "subtract", "call",
+     "return"): operator.floordiv,
+    ("compare", "call", "remainder", "compare", "compare", "compare", "compare", "and", "add",
+     "select", "return"): operator.mod,
+}  # fmt: skip
+"""Functions that JAX divides dimensions by, with rounding down, by the operations in them.
+
+They ask for signs, which are not known of a dimension that may be 0.
+"""
+
+
+def fold_call(operation: Operation, function: Any) -> Tensor | None:
+    """The quotient or the remainder of dimensions that a call of a function computes."""
+    if function is None or not any(each.sizes is not None for each in operation.inputs):
+        return None
+    ops = function.regions[0].blocks[0].operations
+    kinds = (each.operation.name.rpartition(".")[2] for each in ops)
+    floored = _FLOORED.get(tuple(kind for kind in kinds if kind not in ("constant", "convert")))
+    operands = operation.inputs[-2:]
+    if floored is None or any(each.rank or not _is_known(each) for each in operands):
+        return None
+    left, right = (_items(each).item() for each in operands)
+    return None if right == 0 else of_sizes([floored(left, right)], (), operation.dtype())
 
 
 def _is_known(tensor: Tensor) -> bool:

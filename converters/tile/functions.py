@@ -34,7 +34,10 @@ def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
         raise
     except Exception as cause:
         message = f"the function raised {type(cause).__name__}: {cause}"
-        hint = "a traced function may use sizes and tensors of tvm_nnef.converters.tile only"
+        hint = (
+            "a traced function may use sizes and tensors of tvm_nnef.converters.tile only; "
+            "give numbers by arguments={…}"
+        )
         raise error(message, raised_at(cause.__traceback__) or position, hint=hint) from cause
     outputs = result if isinstance(result, (tuple, list)) else (result,)
     if not outputs or not all(isinstance(each, Tensor) for each in outputs):

@@ -22,6 +22,7 @@ MISTAKES = [
     ("y[N, C] = x[N, C] $ 2", "unexpected '$'", "$"),
     ("y[N, C] = x[N, C].frob()", "unexpected 'frob'", "frob"),
     ("y[N, C] = z[N, C]", "there is no tensor 'z'", "z[N, C]"),
+    ("y[N] = v[N].cast(z[N].dtype())", "there is no tensor 'z'", "z[N]"),
     ("y[N] = x[N]", "'x' has 2 dimensions, and 1 indices", "x[N]"),
     ("y[N, C] = x[N, C] * B", "axis 'B' is not on the left side", "B"),
     ("y[N, C, B] = x[N, C]", "the length of axis 'B' is not known", "B"),

@@ -118,6 +118,29 @@ def test_a_batch_stays_dynamic(form: str) -> None:
         np.testing.assert_allclose(found, dynamic(x), rtol=1e-5)
 
 
+KERNEL = reals(2, 1, 3, 3)
+ON_SIZES = {
+    "equal": lambda x: jnp.where(jnp.asarray(x.shape[0]) == 5, x, -x),
+    "odd": lambda x: jnp.where(jnp.asarray(x.shape[0]) % 2 == 1, x, -x),
+    "less": lambda x: jnp.where(jnp.asarray(x.shape[0]) < 5, x, -x),
+    "half": lambda x: x[: (x.shape[0] + 1) // 2],
+    "turned": lambda x: jnp.roll(x, 1, 0),
+    "same padding": lambda x: jax.lax.conv(x.reshape(1, 1, -1, 3), KERNEL, (2, 2), "SAME"),
+    "quotient": lambda x: x + (3 - x.shape[0]) // 2 + (3 - x.shape[0]) % 4,
+    "cumulative": lambda x: (jnp.cumsum(x, 0), jax.lax.cummax(x, 0, reverse=True)),
+}
+
+
+@pytest.mark.parametrize("name", ON_SIZES)
+def test_what_depends_on_a_dynamic_dimension(name: str) -> None:
+    model = tvm_nnef.load_model(exported(ON_SIZES[name], "b, 3"), bounds=8)
+    for count in (1, 4, 5):
+        x = reals(count, 3)
+        expected = jax.tree.leaves(ON_SIZES[name](x))
+        for ours, theirs in zip(tvm_nnef.evaluate(model, x), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_a_dynamic_batch_compiled() -> None:
     given = exported(lambda x: transformer(WEIGHTS, x), "b, 5, 8")
     model = tvm_nnef.load_model(given, bounds={"b": 4})

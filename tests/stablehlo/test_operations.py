@@ -252,6 +252,19 @@ def test_sorting(name: str, against_jax: Any) -> None:
     against_jax(SORTS[name], reals(4, 5), integers(3, 4, 5))
 
 
+def test_truth_values_are_sorted(against_jax: Any) -> None:
+    x = np.array([[True, False, True], [False, False, True]])
+    against_jax(
+        lambda x: (jnp.sort(x), jnp.argsort(x, 0), jnp.argmax(x, 1), jnp.argmin(x), x.max(0)), x
+    )
+
+
+def test_float64_is_sorted_in_its_total_order(against_jax: Any) -> None:
+    x = np.array([3, np.nan, -0.0, np.inf, 0.0, -np.inf, -1, -1e300, 1e300])
+    with jax.enable_x64(True):
+        against_jax(lambda x: (*lax.sort((x, x), num_keys=2), jnp.argsort(x), lax.top_k(x, 9)), x)
+
+
 def test_nan_is_sorted_last(against_jax: Any) -> None:
     x = np.array([[np.nan, 1, -0.0, np.inf, 0.0, -np.inf, -1, np.nan]], np.float32)
     against_jax(lambda x: (jnp.sort(x), jnp.argsort(x)), x)

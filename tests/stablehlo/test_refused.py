@@ -55,6 +55,18 @@ def test_all_that_is_wrong_is_listed() -> None:
     assert len(found.value.diagnostics) >= 2
 
 
+def test_what_is_refused_in_a_function_is_reported_once() -> None:
+    type_ = "tensor<2xf32>"
+    calls = [f"  %{name} = call @f(%a) : ({type_}) -> {type_}" for name in ("b", 0)]
+    function = (
+        f" func.func private @f(%a: {type_}) -> {type_} {{\n{CALL}\n return %0 : {type_}\n }}"
+    )
+    text = module("\n".join(calls)).removesuffix("}\n") + function + "\n}\n"
+    with pytest.raises(tvm_nnef.NnefError, match="calls 'mine'") as found:
+        tvm_nnef.load_model(text)
+    assert len(found.value.diagnostics) == 1
+
+
 def test_one_replica_joins_with_no_other() -> None:
     model = tvm_nnef.load_model(module(REDUCED.format("0", 1)))
     (found,) = tvm_nnef.evaluate(model, np.array([1, 2], np.float32))

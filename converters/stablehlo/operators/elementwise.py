@@ -213,13 +213,19 @@ def compare(each: Operation, builder: Builder) -> Tensor:
     name = _COMPARE[each.text("comparison_direction")]
     left, right = shrunk(each, each.inputs)
     if left.kind == "real" and each.text("compare_type") == "TOTALORDER":
-        left, right = (builder.call("xla.order", one, as_type="int64") for one in each.inputs)
-        if each.inputs[0].dtype == "float64":
-            hint = "compare float32, or without the total order"
-            raise Unconvertible("float64 has no total order here", hint)
+        left, right = (total_order(one, builder) for one in each.inputs)
     elif left.kind == "bool":
         left, right = (builder.cast(one, "int32") for one in (left, right))
     return builder.binary(name, left, right, "bool")
+
+
+def total_order(x: Tensor, builder: Builder) -> Tensor:
+    """Integers in the total order of reals: -0 before 0, NaN last."""
+    if x.dtype != "float64":
+        return builder.call("xla.order", x, as_type="int32")
+    return builder.call(
+        "xla.order_of_bits", builder.call("extra.bits_of_float64", x, as_type="int64")
+    )
 
 
 @operation("select")

@@ -108,11 +108,13 @@ def _extreme(
         return None
     shape = [size for number, size in enumerate(x.shape) if number != axis]
     kind = "max" if direction == "GT" else "min"
+    if x.kind == "bool":
+        x = builder.cast(x, "int32")
     position = builder.call(
         f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
     )
     value = builder.call(f"math.{kind}_reduce", x, as_shape=shape, axes=[axis], squeeze=True)
-    return [value, position]
+    return [builder.cast(value, tensors[0].dtype), position]
 
 
 def _counts(positions: Tensor, axis: int, each: Operation) -> bool:

@@ -12,6 +12,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation, word
+from tvm_nnef.converters.stablehlo.operators.elementwise import total_order
 from tvm_nnef.converters.stablehlo.operators.reductions import completed
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -25,12 +26,10 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
     tensors = [builder.computed(one) for one in each.inputs]
     if tensors[0].shape[axis] in (0, 1):
         return tensors
-    key = _single_key(each.regions[0].blocks[0], tensors)
+    key = _single_key(each.regions[0].blocks[0])
     if key is None:
         return _ranked(each, tensors, axis, builder)
-    keys = tensors[key.operand]
-    if key.is_total:
-        keys = _in_total_order(keys, builder, zeros_differ=key.zeros_differ)
+    keys = _ranks(tensors[key.operand], builder, key)
     values, places = Tensor(keys.dtype, keys.shape), Tensor("int32", keys.shape)
     builder.add(
         "algo.top_k", (keys,), (values, places),
@@ -53,27 +52,23 @@ class _Key:
     zeros_differ: bool = False
 
 
-def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tensor:
-    """Integers in the order of reals, with NaN last."""
-    if x.kind != "real":
+def _ranks(x: Tensor, builder: Builder, key: _Key) -> Tensor:
+    """Numbers that ``algo.top_k`` orders as the key does."""
+    if x.kind == "bool":
+        return builder.cast(x, "int32")
+    if x.kind != "real" or not key.is_total:
         return x
-    if not zeros_differ:
+    if not key.zeros_differ:
         is_zero = builder.binary("math.eq", x, 0.0, "bool")
         x = builder.select(is_zero, builder.constant(0, x.dtype), x)
-    if x.dtype != "float64":
-        return builder.call("xla.order", x, as_type="int32")
-    bits = builder.call("extra.bits_of_float64", x, as_type="int64")
-    # Of negative numbers, the one with the largest magnitude is the smallest.
-    lowest = builder.constant(-(2**63), "int64")
-    turned = builder.binary("math.sub", lowest, builder.binary("math.add", bits, 1))
-    return builder.select(builder.binary("math.lt", bits, 0, "bool"), turned, bits)
+    return total_order(x, builder)
 
 
 def _taken(x: Tensor, positions: Tensor, axis: int, builder: Builder) -> Tensor:
     return builder.call("extra.gather_elements", x, positions, as_shape=positions.shape, axis=axis)
 
 
-def _single_key(block: Any, tensors: Sequence[Tensor]) -> _Key | None:
+def _single_key(block: Any) -> _Key | None:
     """The operand that alone decides the order; None for any other comparator.
 
     JAX compares reals in the total order, with -0 and 0 made equal, and all NaN. A plain comparison
@@ -96,7 +91,7 @@ def _single_key(block: Any, tensors: Sequence[Tensor]) -> _Key | None:
     ordered = word(compared.attributes["compare_type"]) if has_type else ""
     zeros_differ = len(ops) == 1
     is_total = ordered == "TOTALORDER" and (largest or zeros_differ)
-    return _Key(chosen, largest, is_total and tensors[chosen].kind == "real", zeros_differ)
+    return _Key(chosen, largest, is_total, zeros_differ)
 
 
 def _key(value: Any, arguments: Sequence[Any]) -> int | None:
@@ -151,7 +146,7 @@ def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
     shape = (*x.shape[:-1], k)
     if k == 0:
         return [builder.slice(x, x.rank - 1, 0, 0, 1), builder.full(0, shape, each.dtype(1))]
-    keys = _in_total_order(x, builder, zeros_differ=True)
+    keys = _ranks(x, builder, _Key(0, largest=True, is_total=True, zeros_differ=True))
     values, places = Tensor(keys.dtype, shape), Tensor(each.dtype(1), shape)
     builder.add("algo.top_k", (keys,), (values, places), k=k, axis=x.rank - 1)
     return [values if keys is x else _taken(x, places, x.rank - 1, builder), places]

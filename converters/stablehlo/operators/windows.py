@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Shape, Size, product
 from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
-from tvm_nnef.converters.stablehlo.operation import Operation
+from tvm_nnef.converters.stablehlo.operation import Operation, sizes_of
 from tvm_nnef.converters.stablehlo.operators.layout import padded
 from tvm_nnef.converters.stablehlo.operators.reductions import (
     completed,
@@ -24,17 +26,25 @@ _POOL: Mapping[str, str] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of an operation: sizes, steps, padding and both dilations."""
+    """The windows of an operation: sizes, steps, both dilations, and pairs of padding."""
 
-    def __init__(self, each: Operation, rank: int) -> None:
-        ones = [1] * rank
-        self.size = each.integers("window_dimensions", ones)
-        self.stride = each.integers("window_strides", ones)
-        self.spread = each.integers("base_dilations", ones)
-        self.dilation = each.integers("window_dilations", ones)
-        pairs = each.integers("padding", [0, 0] * rank)
-        self.low, self.high = pairs[::2], pairs[1::2]
+    size: Sequence[Size]
+    stride: Sequence[Size]
+    spread: Sequence[Size]
+    dilation: Sequence[Size]
+    padding: Sequence[Size]
+
+    @property
+    def low(self) -> list[Size]:
+        """The padding in front."""
+        return list(self.padding[::2])
+
+    @property
+    def high(self) -> list[Size]:
+        """The padding after."""
+        return list(self.padding[1::2])
 
     def shape(self, sizes: Sequence[Size]) -> Shape:
         """The shape of the results for padded and spread dimensions."""
@@ -51,19 +61,44 @@ class Windows:
         return padded(x, value, self.low, self.high, inner, builder)
 
 
+def _declared(each: Operation, rank: int) -> Windows:
+    """The windows that the attributes of an operation give."""
+    ones = [1] * rank
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    size, stride, spread, dilation = (each.integers(name, ones) for name in names)
+    return Windows(size, stride, spread, dilation, each.integers("padding", [0, 0] * rank))
+
+
 @operation("reduce_window")
 def reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """A reduction of each window."""
-    half = len(each.inputs) // 2
-    tensors, starts = each.inputs[:half], each.inputs[half:]
-    windows = Windows(each, tensors[0].rank)
-    name = known_computation(each.regions[0], tensors[0].dtype) if half == 1 else ""
+    windows = _declared(each, each.inputs[0].rank)
+    return _reduced(each, each.inputs, each.regions[0], windows, builder)
+
+
+@operation("custom_call.stablehlo.dynamic_reduce_window")
+def dynamic_reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """The same with windows from operands, which must follow from shapes."""
+    operands, given = each.inputs[:-5], each.inputs[-5:]
+    module = each.op.operation.parent.parent
+    (wanted,) = each.attribute("called_computations")
+    named = (op for op in module.regions[0].blocks[0] if "sym_name" in op.attributes)
+    (region,) = (op.regions[0] for op in named if op.attributes["sym_name"].value == wanted.value)
+    return _reduced(each, operands, region, Windows(*map(sizes_of, given)), builder)
+
+
+def _reduced(
+    each: Operation, operands: Sequence[Tensor], region: Any, windows: Windows, builder: Builder
+) -> list[Tensor]:
+    half = len(operands) // 2
+    tensors, starts = operands[:half], operands[half:]
+    name = known_computation(region, tensors[0].dtype) if half == 1 else ""
     if name in _POOL and is_neutral(name, starts[0].value, tensors[0].dtype):
         x = tensors[0]
         found = _cumulative(name, x, windows, builder)
         return [found or _pooled(name, x, starts[0], windows, builder)]
     rows = [windows.padded(one, start, builder) for one, start in zip(tensors, starts, strict=True)]
-    return _stepwise(each, rows, starts, windows, builder)
+    return _stepwise(each, region, rows, starts, windows, builder)
 
 
 def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Tensor | None:
@@ -74,9 +109,9 @@ def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Ten
     (axis,) = wide
     plain = {*windows.stride, *windows.spread, *windows.dilation} == {1}
     before, after = windows.low[axis], windows.high[axis]
-    others = sum(map(abs, windows.low)) + sum(map(abs, windows.high)) - abs(before) - abs(after)
+    others = [each for k, each in enumerate(windows.padding) if k // 2 != axis]
     length = x.shape[axis]
-    if not plain or others or windows.size[axis] != length:
+    if not plain or any(each != 0 for each in others) or windows.size[axis] != length:
         return None
     if (before, after) not in ((length - 1, 0), (0, length - 1)):
         return None
@@ -84,20 +119,19 @@ def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Ten
 
 
 def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Builder) -> Tensor:
-    least = windows.spread
     direct = name in ("stablehlo.add", "stablehlo.maximum") and x.kind == "real"
-    if set(least) != {1} or min(windows.low + windows.high) < 0 or not direct:
+    low, high = windows.low, windows.high
+    inside = all(isinstance(each, int) and each >= 0 for each in windows.padding)
+    if set(windows.spread) != {1} or not inside or not direct:
         x = windows.padded(x, start, builder)
         low = high = [0] * x.rank
-    else:
-        low, high = windows.low, windows.high
     sizes = [size + before + after for size, before, after in zip(x.shape, low, high, strict=True)]
     axes = [
         axis for axis in range(x.rank)
-        if windows.size[axis] != 1 or windows.stride[axis] != 1 or low[axis] or high[axis]
+        if not windows.size[axis] == windows.stride[axis] == 1 or low[axis] or high[axis]
     ] or [0]  # fmt: skip
 
-    def of(items: Sequence[int]) -> list[int]:
+    def of(items: Sequence[Size]) -> list[Size]:
         return [items[axis] for axis in axes]
 
     return builder.call(
@@ -118,6 +152,7 @@ def _element(
 
 def _stepwise(
     each: Operation,
+    region: Any,
     tensors: Sequence[Tensor],
     starts: Sequence[Tensor],
     windows: Windows,
@@ -130,7 +165,7 @@ def _stepwise(
     begin = [builder.full(builder.computed(one), shape, one.dtype) for one in starts]
     index = Tensor("int32", (), hint="step")
     items = [_element(one, index, windows, shape, inner) for one in tensors]
-    found = each.run(each.regions[0], [*carried, *items], inner, True)
+    found = each.run(region, [*carried, *items], inner, True)
     yields = tuple(completed(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
@@ -145,7 +180,7 @@ def _stepwise(
 def select_and_scatter(each: Operation, builder: Builder) -> Tensor:
     """Each source element joined to what a window selects, in a tensor of start values."""
     x, source, start = each.inputs
-    windows = Windows(each, x.rank)
+    windows = _declared(each, x.rank)
     shape = source.shape
     positions = _selected(each, x, windows, shape, builder)
     flat = builder.full(builder.computed(start), (product(x.shape),), source.dtype)

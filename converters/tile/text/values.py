@@ -25,7 +25,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "%": lambda left, right: left - divided(left, right) * right,
+    "%": lambda left, right: _remainder(left, right),
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -44,6 +44,12 @@ def divided(left: Any, right: Any) -> Any:
         size = abs(left) // abs(right)
         return size if (left < 0) == (right < 0) else -size
     return left / right
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        raise Mistake("'%' takes numbers and sizes", "write it for tensors: I - floor(I / n) * n")
+    return left - divided(left, right) * right
 
 
 def kind_of(value: object) -> str:

@@ -225,6 +225,7 @@ TEXTS = [
     ("  size_t x = 1 / 0; return I;", (3, 14), "division by zero"),
     ("  return select(I, I);", (3, 10), "does not take 2 arguments"),
     ("  return I + i;", (3, 10), "'add' takes tensors"),
+    ("  return I % 2;", (3, 10), "'%' takes numbers and sizes"),
     ("  std::vector<TensorDim> X(2); I.bind_dims(X[2], N); return I;", (3, 45), "no item 2"),
     ("  if (I) { return I; } return -I;", (3, 7), "a condition of the text is a number"),
     ('  system("ls"); return I;', (3, 10), "unexpected"),
