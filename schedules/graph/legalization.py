@@ -20,6 +20,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.graph.convolution_kernels import Window, by_output, convolution, is_exact
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     CALL,
@@ -175,8 +176,7 @@ def with_plain_shapes(mod: Module) -> Module:
     """
     kinds = [(relax.TensorType, _plain_tensor), (BUFFER_TYPE, _plain_buffer)]
     changed = {
-        variable: tvm_ffi.structural_map(function, kinds)
-        for variable, function in mod.functions.items()
+        variable: traversal.mapped(function, kinds) for variable, function in mod.functions.items()
     }
     result = mod.clone()
     result.update(changed)
@@ -184,15 +184,21 @@ def with_plain_shapes(mod: Module) -> Module:
 
 
 def _plain_tensor(kind: Type) -> Type:
-    if not isinstance(kind.shape, relax.ShapeExpr):
+    if not isinstance(kind.shape, relax.ShapeExpr) or _is_static(kind.shape.values):
         return kind
     plain: Type = tensor_type(_plain(kind.shape.values), str(kind.dtype))
     return plain
 
 
 def _plain_buffer(kind: Type) -> Type:
+    if _is_static(kind.shape):
+        return kind
     plain: Type = with_shape(kind, _plain(kind.shape))
     return plain
+
+
+def _is_static(shape: Sequence[PrimExpression]) -> bool:
+    return all(isinstance(extent, tirx.IntImm) for extent in shape)
 
 
 def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:

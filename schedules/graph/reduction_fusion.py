@@ -101,10 +101,12 @@ def _chains(
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     users, taken = _users(function), set[Var]()
     for block in function.body.blocks:
+        bindings = list(block.bindings)
+        inner = {each.var for each in bindings if None not in users.get(each.var, [None])}
         calls = [
             call
-            for binding in block.bindings
-            if (call := _called(binding.var, getattr(binding, "value", None), functions))
+            for binding in bindings
+            if (call := _called(binding.var, getattr(binding, "value", None), functions, inner))
         ]
         for last in reversed(calls):
             if last.variable not in taken:
@@ -116,14 +118,23 @@ def _chains(
 
 
 def _called(
-    variable: Var, value: RelaxExpression | None, functions: Mapping[str, PrimFunction]
+    variable: Var,
+    value: RelaxExpression | None,
+    functions: Mapping[str, PrimFunction],
+    inner: set[Var],
 ) -> KernelCall | None:
-    """A call of a kernel with one result; None for another binding."""
+    """A call of a kernel with one result; None for another binding.
+
+    None also if it cannot be part of a chain: its result or an argument is one of the ``inner``
+    variables, which only bindings of the block read.
+    """
     if not isinstance(value, CALL) or operator_name(value) != "call_tir":
         return None
     if len(value.args) != 2 or not is_tensor(value):
         return None
     name, arguments = value.args[0].name_hint, list(value.args[1].fields)
+    if inner.isdisjoint([variable, *arguments]):
+        return None
     kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)
     if kernel is None or len(kernel.results) != 1:
         return None

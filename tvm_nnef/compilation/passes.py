@@ -343,7 +343,10 @@ def _on_functions(
     """A pass that changes each PrimFunc of those selected by itself."""
 
     def run(mod: Module) -> Module:
-        return update_functions(mod, {n: change(f) for n, f in select(mod).items()})
+        functions = select(mod)
+        made = {name: change(function) for name, function in functions.items()}
+        changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
+        return update_functions(mod, changed) if changed else mod
 
     return run
 
