@@ -55,7 +55,8 @@ def expand(function: PrimFunction) -> PrimFunction:
     """The function with instructions instead of the expressions of :func:`products`."""
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
-    if not lanes(machine) or not any(_is_half(s.b) for s in nodes(function.body, tirx.RShift)):
+    shifts = nodes(function.body, tirx.RShift) if lanes(machine) else []
+    if not any(_is_half(shift.b) for shift in shifts):
         return function
 
     def expanded(added: tirx.Add) -> PrimExpression:

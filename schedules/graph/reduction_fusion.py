@@ -101,13 +101,11 @@ def _chains(
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     users, taken = _users(function), set[Var]()
     for block in function.body.blocks:
-        bindings = list(block.bindings)
-        inner = {each.var for each in bindings if None not in users.get(each.var, [None])}
-        calls = [
-            call
-            for binding in bindings
-            if (call := _called(binding.var, getattr(binding, "value", None), functions, inner))
-        ]
+        values = {each.var: getattr(each, "value", None) for each in block.bindings}
+        called = {var for var, value in values.items() if operator_name(value) == "call_tir"}
+        inner = {var for var in called if called.issuperset(users.get(var, [None]))}
+        found = (_called(each, values[each], functions, inner) for each in values if each in called)
+        calls = [call for call in found if call is not None]
         for last in reversed(calls):
             if last.variable not in taken:
                 free = [call for call in calls if call.variable not in taken]
@@ -119,17 +117,14 @@ def _chains(
 
 def _called(
     variable: Var,
-    value: RelaxExpression | None,
+    value: CALL,
     functions: Mapping[str, PrimFunction],
     inner: set[Var],
 ) -> KernelCall | None:
-    """A call of a kernel with one result; None for another binding.
+    """A call of a kernel with one result; None for others, and those that no chain can have.
 
-    None also if it cannot be part of a chain: its result or an argument is one of the ``inner``
-    variables, which only bindings of the block read.
+    In a chain one call reads another: its result is ``inner``, read by calls of kernels only.
     """
-    if not isinstance(value, CALL) or operator_name(value) != "call_tir":
-        return None
     if len(value.args) != 2 or not is_tensor(value):
         return None
     name, arguments = value.args[0].name_hint, list(value.args[1].fields)
