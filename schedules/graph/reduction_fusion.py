@@ -101,10 +101,10 @@ def _chains(
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     users, taken = _users(function), set[Var]()
     for block in function.body.blocks:
-        values = {each.var: getattr(each, "value", None) for each in block.bindings}
-        called = {var for var, value in values.items() if operator_name(value) == "call_tir"}
+        bindings = [each for each in block.bindings if operator_name(each.value) == "call_tir"]
+        called = {binding.var for binding in bindings}
         inner = {var for var in called if called.issuperset(users.get(var, [None]))}
-        found = (_called(each, values[each], functions, inner) for each in values if each in called)
+        found = (_called(each.var, each.value, functions, inner) for each in bindings)
         calls = [call for call in found if call is not None]
         for last in reversed(calls):
             if last.variable not in taken:
