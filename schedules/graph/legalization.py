@@ -184,22 +184,19 @@ def with_plain_shapes(mod: Module) -> Module:
 
 
 def _plain_tensor(kind: Type) -> Type:
-    if not isinstance(kind.shape, relax.ShapeExpr) or _is_static(kind.shape.values):
+    if not isinstance(kind.shape, relax.ShapeExpr):
         return kind
     plain: Type = tensor_type(_plain(kind.shape.values), str(kind.dtype))
     return plain
 
 
 def _plain_buffer(kind: Type) -> Type:
-    if _is_static(kind.shape):
-        return kind
     plain: Type = with_shape(kind, _plain(kind.shape))
     return plain
 
 
-def _is_static(shape: Sequence[PrimExpression]) -> bool:
-    return all(isinstance(extent, tirx.IntImm) for extent in shape)
-
-
 def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
-    return [sym.Analyzer().simplify(extent) for extent in shape]
+    return [
+        extent if isinstance(extent, tirx.IntImm) else sym.Analyzer().simplify(extent)
+        for extent in shape
+    ]
