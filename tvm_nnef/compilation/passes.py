@@ -344,9 +344,8 @@ def _on_functions(
 
     def run(mod: Module) -> Module:
         functions = select(mod)
-        made = {name: change(function) for name, function in functions.items()}
-        changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
-        return update_functions(mod, changed) if changed else mod
+        made = ((name, change(function)) for name, function in functions.items())
+        return update_functions(mod, {n: f for n, f in made if not f.same_as(functions[n])})
 
     return run
 
