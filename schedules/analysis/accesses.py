@@ -24,6 +24,8 @@ def linear(expression: PrimExpression, *variables: tirx.Var) -> list[sizes.Exten
 
 def slope(index: PrimExpression, var: tirx.Var) -> int | None:
     """The growth of an index with a variable; None if it varies or is dynamic."""
+    if isinstance(index, (tirx.Var, tirx.IntImm)):
+        return int(index.same_as(var))
     found, *_ = linear(index, var) or (None,)
     return found if isinstance(found, int) else None
 

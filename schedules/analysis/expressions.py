@@ -52,7 +52,7 @@ def size(expression: Tree) -> int:
 
 def mentions(expression: Tree, wanted: Iterable[tirx.Var]) -> bool:
     """Whether an expression contains one of some variables."""
-    known = list(wanted)
+    known = set(wanted)
     return any(var in known for var in variables(expression))
 
 

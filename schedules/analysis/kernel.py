@@ -262,11 +262,12 @@ def is_pointwise(uses: Sequence[TensorLoad], axes: Sequence[Axis]) -> bool:
 def _stage(nest: tirx.Stmt) -> Stage | None:
     loops: dict[tirx.Var, sizes.Extent] = {}
     while isinstance(nest, tirx.For):
-        if nest.kind != tirx.ForKind.SERIAL or mentions(nest.extent, loops):
+        size = sizes.extent(nest.extent)
+        if nest.kind != tirx.ForKind.SERIAL or any(var in loops for var in sizes.symbols(size)):
             return None
         if not isinstance(nest.min, tirx.IntImm) or nest.min.value:
             return None
-        loops[nest.loop_var] = sizes.extent(nest.extent)
+        loops[nest.loop_var] = size
         nest = nest.body
     if not isinstance(nest, s_tir.SBlockRealize) or len(nest.block.alloc_buffers):
         return None

@@ -11,9 +11,17 @@ from __future__ import annotations
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
 from tvm_nnef.schedules.machine.model import Special
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, lanes_of, typed
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    lanes_of,
+    typed,
+    with_mapped_body,
+)
 
 _HALF = 16
 """The bits of half a pair."""
@@ -47,13 +55,14 @@ def expand(function: PrimFunction) -> PrimFunction:
     """The function with instructions instead of the expressions of :func:`products`."""
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
-    if not lanes(machine):
+    shifts = nodes(function.body, tirx.RShift) if lanes(machine) else []
+    if not any(_is_half(shift.b) for shift in shifts):
         return function
 
     def expanded(added: tirx.Add) -> PrimExpression:
         return _expanded(added, machine)
 
-    return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
+    return with_mapped_body(function, (tirx.Add, expanded))
 
 
 def _expanded(added: tirx.Add, machine: CpuModel) -> PrimExpression:

@@ -13,7 +13,7 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.expressions import variables
+from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
@@ -33,7 +33,7 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
     Also those in integers with a name, from which indices may be computed.
     """
     count = next((p for p in function.params if p.name == _COUNT), None)
-    if count is None:
+    if count is None or not any(map(_is_narrow, nodes(function.body, *_NARROWING))):
         return function
     zero = tirx.Var("zero", dtype_of(count))
 

@@ -16,14 +16,19 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.codegen import exponentials
 from tvm_nnef.schedules.codegen.lanes import Lanes
 from tvm_nnef.schedules.machine import GENERIC, cpu_model
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    PrimFunction,
+    lanes_of,
+    typed,
+    with_mapped_body,
+)
 
 Expansion: TypeAlias = "Callable[..., PrimExpression | None]"
 """Gets lanes and operands; returns None if it has no arithmetic for these."""
@@ -61,7 +66,7 @@ def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> Pri
             return modulus
         return expanded(tirx.call_intrin(modulus.ty, "tirx.fmod", modulus.a, modulus.b))
 
-    return tvm_ffi.structural_map(function, [(Call, expanded), (tirx.Mod, remainder)])
+    return with_mapped_body(function, (Call, expanded), (tirx.Mod, remainder))
 
 
 _ONLY_SCALAR = frozenset((

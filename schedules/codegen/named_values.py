@@ -23,6 +23,7 @@ from tvm_nnef.tvm_support.compat import (
     Statement,
     is_conditional,
     lanes_of,
+    scalar_type_of,
     typed,
     with_mapped_body,
 )
@@ -33,6 +34,8 @@ _Held: TypeAlias = "dict[Buffer, PrimExpression | None]"
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
     """The function with its values computed step by step, before the statements that need them."""
+    if not nodes(function.body, tirx.Let):
+        return function
 
     def stored(store: tirx.BufferStore) -> Statement:
         steps, (value, *indices) = _all_steps([store.value, *store.indices])
@@ -79,13 +82,13 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], Pr
     def allocated(value: PrimExpression, name: str) -> Buffer:
         """A small buffer for a value."""
         shape = (lanes_of(value.ty),)
-        buffer: Buffer = tirx.decl_buffer(shape, _scalar_type(value), name, scope="local")
+        buffer: Buffer = tirx.decl_buffer(shape, scalar_type_of(value), name, scope="local")
         steps.append(tirx.AllocBuffer(buffer))
         held[buffer] = None
         return buffer
 
     def named(let: tirx.Let) -> PrimExpression:
-        if _scalar_type(let.value) == "bool":
+        if scalar_type_of(let.value) == "bool":
             return let
         value = taken(let.value)
         same = (b for b, known in held.items() if tvm_ffi.structural_equal(known, value))
@@ -115,7 +118,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], Pr
             return tirx.if_then_else(taken(condition), *arms)
         if all(any(load.source.same_as(b) for b in held) for arm in arms for load in loads(arm)):
             return tirx.if_then_else(taken(condition), *map(taken, arms))
-        if _scalar_type(call) == "bool":
+        if scalar_type_of(call) == "bool":
             numbers = [tirx.Cast(typed("int8", lanes_of(call.ty)), arm) for arm in arms]
             return chosen(condition, numbers) != tirx.const(0, "int8")
         return chosen(condition, arms)
@@ -129,7 +132,3 @@ def _whole(value: PrimExpression) -> PrimExpression:
     """The index of all elements of a small buffer for a value."""
     zero, one, lanes = tirx.const(0, "int32"), tirx.const(1, "int32"), lanes_of(value.ty)
     return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
-
-
-def _scalar_type(value: PrimExpression) -> str:
-    return str(value.ty.dtype).split("x")[0]

@@ -27,7 +27,7 @@ _FEWEST = 4
 
 def sorted_in_registers(function: PrimFunction) -> PrimFunction:
     """The function with loads of neighbours only, if strides are small."""
-    if not any(map(_stride, loads(function.body))):
+    if not any(map(_is_apart, nodes(function.body, tirx.Ramp))):
         return function
     analyzer = sym.Analyzer()
     for bind in nodes(function.body, tirx.Bind):
@@ -51,6 +51,11 @@ def _is_plain(statement: tirx.Stmt) -> bool:
     return isinstance(statement, (tirx.Bind, tirx.BufferStore)) and not any(
         map(is_conditional, nodes(statement.value, Call))
     )
+
+
+def _is_apart(ramp: tirx.Ramp) -> bool:
+    """Whether an index is of lanes that are not next to each other."""
+    return not isinstance(ramp.stride, tirx.IntImm) or ramp.stride.value != 1
 
 
 def _stride(load: TensorLoad) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from tvm import tirx
 from tvm.ir import TensorLoad
+from tvm_ffi import WalkResult
 
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted, variables
 from tvm_nnef.tvm_support import traversal
@@ -20,6 +21,7 @@ from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     Statement,
     lanes_of,
+    scalar_type_of,
     typed,
     with_mapped_body,
 )
@@ -67,6 +69,8 @@ def _accumulates(store: tirx.BufferStore) -> bool:
 
 def _wrapping(value: PrimExpression, elements: set[tirx.Var]) -> PrimExpression:
     """The value with its arithmetic on elements in more bits; indices in it stay as they are."""
+    if not _computes_integers(value):
+        return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
     def hidden(load: TensorLoad) -> PrimExpression:
@@ -75,7 +79,7 @@ def _wrapping(value: PrimExpression, elements: set[tirx.Var]) -> PrimExpression:
         return element
 
     def wide(operation: tirx.BinaryOpExpr) -> PrimExpression:
-        dtypes = _WIDER.get(_scalar_type(operation))
+        dtypes = _WIDER.get(scalar_type_of(operation))
         if dtypes is None or (numbers and not depends(operation)):
             return operation
         lanes = lanes_of(operation.ty)
@@ -94,5 +98,15 @@ def _wrapping(value: PrimExpression, elements: set[tirx.Var]) -> PrimExpression:
     return value if wrapped.same_as(apart) else substituted(wrapped, loaded)
 
 
-def _scalar_type(value: PrimExpression) -> str:
-    return str(value.ty.dtype).split("x")[0]
+def _computes_integers(value: PrimExpression) -> bool:
+    """Whether a value has arithmetic on integers outside of indices."""
+    found: list[PrimExpression] = []
+
+    def look(node: PrimExpression) -> WalkResult:
+        if isinstance(node, TensorLoad):
+            return WalkResult.SKIP
+        found.append(node)
+        return WalkResult.ADVANCE
+
+    traversal.walk(value, ((TensorLoad, *_ARITHMETIC), look), order="pre")
+    return any(scalar_type_of(each) in _WIDER for each in found)

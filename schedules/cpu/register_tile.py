@@ -65,18 +65,18 @@ def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePla
     if padded and any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies):
         return None
     planes = plane_axes(reduction, machine) if padded else ()
-    tiling = tile_plan.plan_tiles(
-        one_plane(reduction, planes, machine), machine, parallel=not planes
-    )
+    inner = one_plane(reduction, planes, machine)
+    tiling = tile_plan.plan_tiles(inner, machine, parallel=not planes)
     if tiling is None:
         return None
     near = machine.l2_bytes if planes else None
     moving = _moving_cycles(reduction, machine, near)
     parallel = tile_plan.is_parallel(reduction, machine)
-    reduction, planes = in_blocks(reduction, planes, tiling.rows, machine)
-    inner = one_plane(reduction, planes, machine)
-    tiling = tile_plan.plan_tiles(inner, machine, parallel=not planes)
-    assert tiling is not None
+    reduction, blocks = in_blocks(reduction, planes, tiling.rows, machine)
+    if blocks is not planes:
+        planes, inner = blocks, one_plane(reduction, blocks, machine)
+        tiling = tile_plan.plan_tiles(inner, machine, parallel=False)
+        assert tiling is not None
     dtype = kernel.index_type
     copies = [stage_plan(copy, dtype, machine, threads=not planes) for copy in inner.copies]
     return RegisterTilePlan(kernel, inner, tiling, tuple(copies), planes, moving, parallel=parallel)

@@ -143,6 +143,8 @@ class SamplingPlan(Plan):
 
 def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     """A plan with tables of indices; None if no index comes from data, or too many do."""
+    if not any(_is_gather(load) for stage in kernel.stages for load in loads(stage.value)):
+        return None
     reduction = read_reduction(kernel)
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None

@@ -20,6 +20,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.graph.convolution_kernels import Window, by_output, convolution, is_exact
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     CALL,
@@ -175,8 +176,7 @@ def with_plain_shapes(mod: Module) -> Module:
     """
     kinds = [(relax.TensorType, _plain_tensor), (BUFFER_TYPE, _plain_buffer)]
     changed = {
-        variable: tvm_ffi.structural_map(function, kinds)
-        for variable, function in mod.functions.items()
+        variable: traversal.mapped(function, kinds) for variable, function in mod.functions.items()
     }
     result = mod.clone()
     result.update(changed)
@@ -196,4 +196,7 @@ def _plain_buffer(kind: Type) -> Type:
 
 
 def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
-    return [sym.Analyzer().simplify(extent) for extent in shape]
+    return [
+        extent if isinstance(extent, tirx.IntImm) else sym.Analyzer().simplify(extent)
+        for extent in shape
+    ]

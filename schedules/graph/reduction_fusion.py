@@ -101,11 +101,11 @@ def _chains(
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     users, taken = _users(function), set[Var]()
     for block in function.body.blocks:
-        calls = [
-            call
-            for binding in block.bindings
-            if (call := _called(binding.var, getattr(binding, "value", None), functions))
-        ]
+        bindings = [each for each in block.bindings if operator_name(each.value) == "call_tir"]
+        called = {binding.var for binding in bindings}
+        inner = {var for var in called if called.issuperset(users.get(var, [None]))}
+        found = (_called(each.var, each.value, functions, inner) for each in bindings)
+        calls = [call for call in found if call is not None]
         for last in reversed(calls):
             if last.variable not in taken:
                 free = [call for call in calls if call.variable not in taken]
@@ -116,14 +116,20 @@ def _chains(
 
 
 def _called(
-    variable: Var, value: RelaxExpression | None, functions: Mapping[str, PrimFunction]
+    variable: Var,
+    value: CALL,
+    functions: Mapping[str, PrimFunction],
+    inner: set[Var],
 ) -> KernelCall | None:
-    """A call of a kernel with one result; None for another binding."""
-    if not isinstance(value, CALL) or operator_name(value) != "call_tir":
-        return None
+    """A call of a kernel with one result; None for others, and those that no chain can have.
+
+    In a chain one call reads another: its result is ``inner``, read by calls of kernels only.
+    """
     if len(value.args) != 2 or not is_tensor(value):
         return None
     name, arguments = value.args[0].name_hint, list(value.args[1].fields)
+    if inner.isdisjoint([variable, *arguments]):
+        return None
     kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)
     if kernel is None or len(kernel.results) != 1:
         return None

@@ -153,22 +153,24 @@ class CallSites:
     ) -> dict[Any, Weights]:
         """What the variables of a function compute."""
         bindings = list(_bindings(function))
+        read = [_variables(binding.value) for binding in bindings]
         found: dict[Any, Weights] = {}
         for binding in bindings:
             number, path = self._number(binding.var), read_path(span_text(binding.value))
             if number is not None:
                 found[binding.var] = _sum(self._with_gone(number, kept))
             else:
-                work = estimate(binding.value)
-                found[binding.var] = {self._operation(path): work} if path else {}
+                found[binding.var] = (
+                    {self._operation(path): estimate(binding.value)} if path else {}
+                )
         readers: dict[Any, Weights] = {}
-        for binding in reversed(bindings):
+        for binding, variables in zip(reversed(bindings), reversed(read), strict=True):
             found[binding.var] = found[binding.var] or readers.get(binding.var, {})
-            for variable in _variables(binding.value):
+            for variable in variables:
                 readers[variable] = found[binding.var] or readers.get(variable, {})
-        for binding in bindings:
+        for binding, variables in zip(bindings, read, strict=True):
             if not found[binding.var]:
-                sources = (found.get(variable) for variable in _variables(binding.value))
+                sources = (found.get(variable) for variable in variables)
                 found[binding.var] = next((each for each in sources if each), {})
         return found
 

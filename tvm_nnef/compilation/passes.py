@@ -343,7 +343,9 @@ def _on_functions(
     """A pass that changes each PrimFunc of those selected by itself."""
 
     def run(mod: Module) -> Module:
-        return update_functions(mod, {n: change(f) for n, f in select(mod).items()})
+        functions = select(mod)
+        made = ((name, change(function)) for name, function in functions.items())
+        return update_functions(mod, {n: f for n, f in made if not f.same_as(functions[n])})
 
     return run
 

@@ -378,6 +378,11 @@ def lanes_of(kind: Any) -> int:
     return int(tvm.DataType(str(kind.dtype)).lanes)
 
 
+def scalar_type_of(value: PrimExpression) -> str:
+    """The dtype of a scalar, of each element of a vector."""
+    return str(value.ty.dtype).split("x")[0]
+
+
 def itemsize(dtype: str) -> int:
     """The bytes of an element."""
     return -(-int(tvm.DataType(dtype).bits) // 8)

@@ -35,13 +35,10 @@ def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post")
 
 def _indexed(entries: Entry | Sequence[Entry]) -> list[tuple[int, Callable[[Any], Any]]]:
     pairs: Any = [entries] if isinstance(entries, tuple) and callable(entries[1]) else entries
-    return [
-        (_type_index(kind), callback)
-        for kinds, callback in pairs
-        for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
-    ]
+    return [(index, callback) for kinds, callback in pairs for index in _type_indices(kinds)]
 
 
 @functools.cache
-def _type_index(kind: Any) -> int:
-    return int(kind.__tvm_ffi_type_info__.type_index)
+def _type_indices(kinds: Any) -> list[int]:
+    classes = kinds if isinstance(kinds, tuple) else (kinds,)
+    return [int(kind.__tvm_ffi_type_info__.type_index) for kind in classes]
