@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import Executable
 
 # y = 2 * a - b, s = a + b; a pack of two, and a running sum for the state.
@@ -198,6 +200,14 @@ def test_clones_have_a_state_of_their_own(loaded: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(other(x)[0], [101, 202])
     np.testing.assert_array_equal(exe(x)[0], [102, 204])
     np.testing.assert_array_equal(other(x)[0], [102, 204])
+
+
+@pytest.mark.parametrize("make", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_the_error_of_pickle_and_copy_names_export_and_clone(
+    make: Callable[[object], object], exe: Executable
+) -> None:
+    with pytest.raises(NnefError, match=r"(?s)cannot be pickled or copied.*export.*clone"):
+        make(exe)
 
 
 def test_clones_run_in_threads(exe: Executable) -> None:

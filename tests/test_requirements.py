@@ -14,6 +14,7 @@ import pytest
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.requirements import _PACKAGES, needed_for
 
+DIGITS = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
 COMMON = '''
 import contextlib, io, sys
 import numpy as np
@@ -178,6 +179,16 @@ def test_what_needs_another_package_says_how_to_install_it(
     alone: dict[str, str], tmp_path: Path
 ) -> None:
     run(MISSING, tmp_path, alone, "-S")
+
+
+def test_a_folder_named_torch_is_not_taken_for_pytorch(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    program = (
+        "import sys, tvm_nnef.tvm_support; assert 'torch' not in sys.modules; import torch\n"
+        f"sys.exit(len(tvm_nnef.check({str(DIGITS)!r})))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(("", *sys.path))}
+    run(program, tmp_path, environment)
 
 
 def test_a_module_that_is_no_package_to_install_is_a_defect() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
@@ -16,6 +16,12 @@ Sizes: TypeAlias = tuple[tuple[str, int], ...]
 
 _REMEMBERED = 1024
 """Checks of so many sizes of inputs are remembered: they take longer than a small model."""
+
+
+def refuse_copy(executable: object) -> NoReturn:
+    """Raises NnefError for ``pickle`` and ``copy``."""
+    hint = "another process loads what export() wrote; clone() makes one for another thread"
+    raise error("an executable cannot be pickled or copied", hint=hint)
 
 
 def check_sizes(

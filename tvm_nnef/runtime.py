@@ -5,7 +5,6 @@ Input: a compiled library, whose own metadata say what it takes and gives. Compi
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import threading
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.call_errors import Sizes, check_sizes, missing_device, run_error
+from tvm_nnef.call_errors import Sizes, check_sizes, missing_device, refuse_copy, run_error
 from tvm_nnef.calls import Outputs, grouped, ordered_inputs
 from tvm_nnef.diagnostics import error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
@@ -132,6 +131,8 @@ class Executable:
         self._prepared: list[Any] = []
         self._passed: set[Sizes] = set()
 
+    __getstate__ = refuse_copy
+
     def __repr__(self) -> str:
         sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         return "<Executable ({}) -> ({})>".format(*sides)
@@ -205,7 +206,8 @@ class Executable:
         """
         if self._device is not None:  # Only what is loaded before the copy is shared.
             _ = self._module, self.metadata["weights"] and self._weight_tensors
-        made = copy.copy(self)
+        made = object.__new__(Executable)
+        vars(made).update(vars(self))
         made._turn = threading.RLock()
         for name in ("_machine", "_functions"):
             vars(made).pop(name, None)
@@ -245,9 +247,9 @@ class Executable:
         use_threads(self._threads)
         with self._turn:
             prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
-            made = copy.copy(self)
-        made._prepared = prepared
-        made._entry = PREPARED
+            made = object.__new__(Executable)
+            vars(made).update(vars(self))
+        made._prepared, made._entry = prepared, PREPARED
         vars(made).pop("_functions", None)
         if self._kind == "cuda":
             # A machine replays CUDA graphs with the addresses of the first weights.

@@ -54,7 +54,9 @@ def standard_file(path: str) -> Path:
 
 def is_standard_file(path: Path) -> bool:
     """Whether a file is a module of the standard library."""
-    return path.resolve().is_relative_to(Path(str(_folder())).resolve())
+    files = Path(str(_folder())).rglob(f"*{_SUFFIX}")
+    # Each file may be a link: of a strict editable installation.
+    return path.resolve() in {file.resolve() for file in files}
 
 
 def tools_names() -> frozenset[str]:

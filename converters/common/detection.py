@@ -178,7 +178,7 @@ def is_onnx(candidate: Candidate) -> bool:
 def is_torch(candidate: Candidate) -> bool:
     """A module or an exported program of PyTorch, which is imported if there is one."""
     torch: Any = sys.modules.get("torch")
-    if torch is None:
+    if not hasattr(torch, "nn"):  # It may be a folder of the user's.
         return False
     exported: Any = sys.modules.get("torch.export")
     kinds = (torch.nn.Module, *([] if exported is None else [exported.ExportedProgram]))

@@ -81,7 +81,7 @@ def test_run_reads_and_writes_arrays(
     files = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npy")]
     assert main(["run", str(scaled), "--route", route, *files]) == 0
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.float32([1, 20, 300]))
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'y.npy'}\n"
 
 
 def test_run_without_inputs_takes_random_ones(

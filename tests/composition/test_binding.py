@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("@input { x: real[m,n]; }", ((2,),), {}, "expected rank 2, found rank 1"),
     ("@input { x: real[m,n,s..]; }", ((2,),), {}, "expected rank 2 or more, found rank 1"),
     ("@input { x: real[m,k]; y: real[k,n]; }", ((2, 3), (4, 4)), {},
-     "expected extent 'k' = 3, found 4"),
+     "expected extent 'k' = 3, found 4 on axis 0"),
     ("@input { x: real[2 * n + 1]; }", ((6,),), {}, "is 6, which is not '2 * n + 1'"),
     ("@input { x: real[n + 4]; }", ((3,),), {}, "is 3, which is not 'n + 4'"),
     ("@input { x: real[s..(2 * d)]; }", ((1, 2, 3),), {}, "is 3, which is not '2 * d'"),
@@ -208,6 +208,12 @@ def test_labels_of_a_failed_check(unbound: Unbound) -> None:
     blocks = """@attrib { a: int; s: str; }
         @assert { a > 0: "bad {s}: {a + 1}", a * 2, "twice {s}": a * 2, size: s; }"""
     unbound(blocks, "bad hey: -2; a * 2 = -6, twice hey = -6, size = 'hey'", a=-3, s="hey")
+
+
+def test_helpers_that_only_a_label_needs(unbound: Unbound) -> None:
+    blocks = """@attrib { a: int; } @using { h = a * 2; k = h + 1; z = 1 / (a + 3); }
+        @assert { a > 0: "bad", k, z; }"""
+    unbound(blocks, "bad; k = -5", a=-3)
 
 
 def test_default_input_takes_the_declared_shape(bound: Bound) -> None:

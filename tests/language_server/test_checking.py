@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import tvm_nnef
+from tvm_nnef import standard_library
 from tvm_nnef.language_server.checking import diagnostics_of, shapes_of
 from tvm_nnef.language_server.files import files_of
 from tvm_nnef.language_server.modules import modules_of
@@ -73,6 +76,17 @@ def test_a_text_without_a_file_is_checked() -> None:
 def test_nothing_is_reported_in_the_standard_library() -> None:
     path = standard_file("<stdlib>/nn.sknd")
     assert diagnostics_of(str(path), {str(path): path.read_text()}) == {str(path): []}
+
+
+def test_the_standard_library_may_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = standard_file("<stdlib>/nn.sknd")
+    (tmp_path / path.name).symlink_to(path)
+    monkeypatch.setattr(standard_library, "_folder", lambda: tmp_path)
+    assert standard_library.is_standard_file(tmp_path / path.name)
+    assert standard_library.is_standard_file(path)
+    assert not standard_library.is_standard_file(tmp_path / "own.sknd")
 
 
 def test_shapes_stand_after_the_names_of_results() -> None:

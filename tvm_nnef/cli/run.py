@@ -54,6 +54,9 @@ def run(options: argparse.Namespace) -> int:
     written = _write(options.output, arrays)
     to_stdout = STANDARD_OUTPUT in (*options.output, options.profile_json)
     text = sys.stderr if to_stdout else sys.stdout
+    for file in [] if options.quiet else options.output:
+        if file != STANDARD_OUTPUT:
+            print(f"wrote {file}", file=text)
     for name in (each for each in arrays if each not in written):
         print(_described(name, arrays[name], labels, options.top), file=text)
     if profile is not None and options.profile:
@@ -61,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     if profile is not None and options.profile_json is not None:
         content = json.dumps(profile.to_json(), indent=2) + "\n"
         write_file(options.profile_json, content.encode())
+        if options.profile_json != STANDARD_OUTPUT and not options.quiet:
+            print(f"wrote {options.profile_json}", file=text)
     return 0
 
 

@@ -6,6 +6,7 @@ Input: a definition whose attributes and inputs are bound; its environment gets 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
@@ -99,7 +100,7 @@ def _judge(
     if any(type_of(item) != "bool" for item in items if item is not None):
         problem = f"an assertion must be of type bool, found {describe(value)}"
         raise error(problem, check.condition.span, hint=value_hints.condition(value))
-    message, hint = _message(check, env), _hint(check, env)
+    message, hint = _message(check, _with_helpers(definition, env)), _hint(check, env)
     if location == definition.node.name.span:
         location = check.condition.span
     notes = (Note(f"asserted by '{definition.qualified_name}'", check.condition.span),)
@@ -138,6 +139,17 @@ def _value(name: str, value: Value) -> str:
         return ""
     text = show(value)
     return f"{name} = {text}" if text != name and len(text) <= _MAX_SHOWN else ""
+
+
+def _with_helpers(definition: CheckedDefinition, env: Environment) -> Environment:
+    """An environment with the values of ``@using`` that are not evaluated yet, and can be."""
+    env = env.extended({})
+    for using in definition.usings:
+        if not set(target_names(using.target)) <= env.names.keys():
+            with suppress(NnefError):
+                values = decompose(using.target, known(using.value, env), env, using.span)
+                env.names.update(values)
+    return env
 
 
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:

@@ -55,12 +55,13 @@ class ShapeBinder:
             position = 0
             lengths = self._lengths(parameter, spec.shape, len(shape))
             for index, (extent, length) in enumerate(zip(spec.shape, lengths, strict=True)):
-                part = shape[position : position + length]
+                axis, part = position, shape[position : position + length]
                 position += length
                 if extent.per_item:
                     varying[index] += part
                 else:
-                    self._bind_extent(parameter, extent, part, extent.pack is not None)
+                    packed = extent.pack is not None
+                    self._bind_extent(parameter, extent, part, packed, axis)
         for index, values in varying.items():
             self._bind_extent(parameter, spec.shape[index], values, True)
 
@@ -126,8 +127,14 @@ class ShapeBinder:
         return len(items) if determined and isinstance(items, tuple) else None
 
     def _bind_extent(
-        self, parameter: nodes.Parameter, extent: nodes.Extent, part: Shape, packed: bool
+        self,
+        parameter: nodes.Parameter,
+        extent: nodes.Extent,
+        part: Shape,
+        packed: bool,
+        axis: int | None = None,
     ) -> None:
+        """Binds or compares an extent; errors name the axis, if it covers one."""
         self._check_bound(parameter, extent, part)
         expression = extent.value
         if isinstance(expression, nodes.Omitted):
@@ -143,7 +150,7 @@ class ShapeBinder:
         elif unknown_names(expression, self.names):
             self._bind_affine(parameter, expression, part, packed)
         else:
-            self._compare(parameter, expression, part, packed)
+            self._compare(parameter, expression, part, packed, None if packed else axis)
 
     def _check_bound(self, parameter: nodes.Parameter, extent: nodes.Extent, part: Shape) -> None:
         """Compares extents with their static upper bound, as in ``n|10``."""
@@ -156,7 +163,12 @@ class ShapeBinder:
             self._require(parameter, within, message, value_hints.BEYOND)
 
     def _compare(
-        self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
+        self,
+        parameter: nodes.Parameter,
+        expression: nodes.Expression,
+        part: Shape,
+        packed: bool,
+        axis: int | None,
     ) -> None:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
@@ -165,6 +177,7 @@ class ShapeBinder:
         name = "" if is_plain else f"{_text(expression)} = "
         message = [f"expected extent {name}", *shown(wanted, quote=True)]
         message += [", found ", *shown(found, quote=True)]
+        message += [] if axis is None else [f" on axis {axis}"]
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
             raise self._error(parameter, plain(message), self._agree(expression, found))
         for item, actual in zip(items, part, strict=True):

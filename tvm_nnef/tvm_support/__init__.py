@@ -4,11 +4,32 @@ Importing it imports the package ``tvm_ffi`` alone (see ``runtime.py``). Raises 
 not installed.
 """
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 from tvm_nnef.requirements import needed_for
 
-with needed_for("compiling or running a compiled model"):
+
+@contextmanager
+def _without_folder_of_torch() -> Iterator[None]:
+    """A block in which a folder ``torch`` without ``__init__.py`` is not imported.
+
+    TVM takes any module ``torch`` for PyTorch, also such a folder of a user's.
+    """
+    found = None if "torch" in sys.modules else find_spec("torch")
+    if found is None or found.origin is not None:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]  # Raises ImportError if imported.
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+with _without_folder_of_torch(), needed_for("compiling or running a compiled model"):
     if find_spec("tvm") is None:
         raise ModuleNotFoundError("TVM is not installed", name="tvm")
     import tvm_ffi  # noqa: F401

@@ -18,7 +18,7 @@ async function start() {
   } catch (error) {
     vscode.window.showErrorMessage(
       `SkriptND: '${command}' does not start (${error.message}). ` +
-        "Install it with: pip install 'tvm-nnef[lsp]', or set 'skriptnd.server'."
+        "Install tvm-nnef with its extra 'lsp', or set 'skriptnd.server'."
     );
   }
 }
