@@ -51,8 +51,8 @@ def run_error(problem: Exception) -> NnefError | None:
     """The error for an exception of TVM in a run; None for one that is not known."""
     if "std::bad_alloc" in str(problem):
         hint = (
-            "give smaller inputs, or build with smaller bounds: the memory of dynamic dimensions is "
-            "planned for their bounds"
+            "give smaller inputs, or build with smaller bounds: memory is planned for "
+            "the bounds of dynamic dimensions"
         )
         return error("not enough memory for the tensors of the model", hint=hint)
     failure = CheckFailure.of(problem)
