@@ -21,10 +21,11 @@ LARGEST = 1 << 16
 
 _LEFT_OUT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
-     "Bernoulli", "Dropout", "Einsum", "Constant")
+     "Bernoulli", "Dropout", "Einsum", "Constant", "BatchNormalization")
 )  # fmt: skip
-"""Operators with random results; Einsum, which may take exponential time; and Constant, whose
-converter returns its value at any size."""
+"""Operators with random results; Einsum, which may take exponential time; Constant, whose
+converter returns its value at any size; and BatchNormalization, which the evaluator of ``onnx``
+mixes with the statistics of the batch before opset 14."""
 _SIZED = frozenset(
     ("AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand",
      "HammingWindow", "HannWindow", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Resize",

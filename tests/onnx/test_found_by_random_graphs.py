@@ -268,3 +268,18 @@ def test_quotients_of_differences_of_dimensions(make_model: Any) -> None:
         {"one": np.array([2]), "c": np.array([13])},
     )
     agree(proto, *([np.zeros((n, 6, 1), np.float32)] for n in (1, 2, 4, 16)))
+
+
+def test_a_batch_normalization_of_constants(make_model: Any) -> None:
+    """The evaluator of ``onnx`` takes statistics of the batch before opset 14."""
+    generator = np.random.default_rng(0)
+    values = {name: generator.random(4, np.float32) for name in ("scale", "bias", "mean", "var")}
+    constant = {"c": generator.random((5, 4), np.float32)}
+    proto = make_model(
+        [node("BatchNormalization", ["c", *values], ["b"]), node("Add", ["b", "x"], ["y"])],
+        [("x", "float32", [5, 4])],
+        [("y", "float32", [5, 4])],
+        {**constant, **values},
+        opset=13,
+    )
+    agree(proto, [generator.random((5, 4), np.float32)])

@@ -196,6 +196,12 @@ def test_reductions(name: str, against_jax: Any) -> None:
     against_jax(REDUCTIONS[name], reals(3, 4) * 3)
 
 
+def test_the_first_nan_is_the_largest_and_the_least(against_jax: Any) -> None:
+    inf, nan = np.inf, np.nan
+    x = np.array([[1, nan, inf], [nan, 2, nan], [3, 3, -inf], [inf, inf, nan]], np.float32)
+    against_jax(lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 1), jnp.argmax(x, 0)), x)
+
+
 WINDOWS = {
     "max": window(lax.max, -np.inf, (1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
     "sum": window(lax.add, 0.0, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),

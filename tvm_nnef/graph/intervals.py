@@ -68,13 +68,14 @@ def ranges_of(statement: Statement) -> dict[str, Interval]:
     return ranges
 
 
-def fits(scalar: Scalar, ranges: Ranges, bounds: Mapping[str, int]) -> bool:
-    """Whether all values of an integer scalar fit into 32 bits, symbols up to their bounds."""
+def fits(scalar: Scalar, ranges: Ranges, bounds: Mapping[str, int], bits: int = 32) -> bool:
+    """Whether all values of an integer scalar fit into some bits, symbols up to their bounds."""
     known = interval(scalar, ranges)
     if known is None:
         return False
     least, most = dimensions.limits(known[0], bounds)[0], dimensions.limits(known[1], bounds)[1]
-    return least >= -(2**31) and most < 2**31
+    limit = 1 << (bits - 1)
+    return least >= -limit and most < limit
 
 
 def within(known: Interval | None, extent: Dimension) -> bool:

@@ -127,6 +127,7 @@ class Emitter:
                 if left.type == "int" and function not in _RING:
                     x, y = self._wrapped(left, x), self._wrapped(right, y)
                     if function in DIVISIONS and dtype_of(x) != UNSIGNED:
+                        x = self._divisible(left, x)
                         return division(function, x, y, is_index=self.wide)
                 return binary(function, x, y)
             case Select(condition, consequent, alternative):
@@ -338,6 +339,12 @@ class Emitter:
         if dtype_of(value) == "int32":
             return value if fits(scalar, self.ranges, self.bounds) else wrapped(value)
         return value if has_index(scalar, self.statement) else wrapped(value)
+
+    def _divisible(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
+        """A dividend to which TVM may add a divisor: ``(x - 4) % 7`` becomes ``(x + 3) % 7``."""
+        if dtype_of(value) != "int32" or fits(scalar, self.ranges, self.bounds, bits=31):
+            return value
+        return wrapped(value)
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """A value that TVM widens without a cast, as it is part of an index.

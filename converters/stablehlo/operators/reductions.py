@@ -96,15 +96,9 @@ def _extreme(
     """
     if len(tensors) != 2 or len(axes) != 1 or tensors[1].kind != "int":
         return None
-    ops = list(each.regions[0].blocks[0].operations)
-    kinds = [op.operation.name.removeprefix("stablehlo.") for op in ops]
-    pattern = ["compare", "compare", "or", "compare", "compare", "and", "or", "select", "select"]
-    shorter = ["compare", "compare", "compare", "and", "or", "select", "select"]
-    if kinds[:-1] not in (pattern, shorter) or not _counts(tensors[1], axes[0], each):
-        return None
     x, axis = tensors[0], axes[0]
-    direction = word(ops[0].attributes["comparison_direction"])
-    if direction not in ("GT", "LT"):
+    direction = _compared(each.regions[0].blocks[0], x.kind == "real")
+    if direction is None or not _counts(tensors[1], axis, each):
         return None
     shape = [size for number, size in enumerate(x.shape) if number != axis]
     kind = "max" if direction == "GT" else "min"
@@ -113,8 +107,46 @@ def _extreme(
     position = builder.call(
         f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
     )
+    if x.kind == "real":
+        position = _first_nan(x, position, axis, builder)
     value = builder.call(f"math.{kind}_reduce", x, as_shape=shape, axes=[axis], squeeze=True)
     return [builder.cast(value, tensors[0].dtype), position]
+
+
+def _compared(block: Any, is_real: bool) -> str | None:
+    """``GT`` or ``LT`` if a region chooses of two values and their positions as JAX does."""
+    *ops, _ = block.operations
+    left, first, right, second = block.arguments
+    pairs = {"values": (left, right), "positions": (first, second)}
+    tests = [("EQ", pairs["values"]), ("LT", pairs["positions"])]
+    kinds = ["compare", "compare", "and", "or", "select", "select"]
+    if is_real:
+        tests, kinds = [("NE", (left, left)), *tests], ["compare", "or", *kinds]
+    names = [op.operation.name.removeprefix("stablehlo.") for op in ops]
+    if names != ["compare", *kinds]:
+        return None
+    found = [
+        (word(op.attributes["comparison_direction"]), tuple(op.operands))
+        for op, name in zip(ops, names, strict=True)
+        if name == "compare"
+    ]
+    chosen = [tuple(op.operands)[1:] for op in ops[-2:]]
+    direction = found[0][0]
+    if direction not in ("GT", "LT") or found[1:] != tests or chosen != [*pairs.values()]:
+        return None
+    return direction if found[0][1] == pairs["values"] else None
+
+
+def _first_nan(x: Tensor, position: Tensor, axis: int, builder: Builder) -> Tensor:
+    """The position of the first NaN of each row, and the given one of rows that have none."""
+    nan = builder.binary("math.ne", x, x, "bool")
+    shape = position.shape
+    some = builder.call("math.any_reduce", nan, as_shape=shape, axes=[axis], squeeze=True)
+    counted = builder.cast(nan, "int32")
+    first = builder.call(
+        "math.argmax", counted, as_type=position.dtype, as_shape=shape, axis=axis, squeeze=True
+    )
+    return builder.select(some, first, position)
 
 
 def _counts(positions: Tensor, axis: int, each: Operation) -> bool:
