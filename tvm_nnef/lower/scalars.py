@@ -125,9 +125,10 @@ class Emitter:
                 if function in _GROWING and scalar.type == "int":
                     x, y = self._widened(scalar, left, x), self._widened(scalar, right, y)
                 if left.type == "int" and function not in _RING:
-                    x, y = self._wrapped(left, x), self._wrapped(right, y)
+                    # TVM may add a divisor to a dividend: ``(x - 4) % 7`` becomes ``(x + 3) % 7``.
+                    x = self._wrapped(left, x, bits=31 if function in DIVISIONS else 32)
+                    y = self._wrapped(right, y)
                     if function in DIVISIONS and dtype_of(x) != UNSIGNED:
-                        x = self._divisible(left, x)
                         return division(function, x, y, is_index=self.wide)
                 return binary(function, x, y)
             case Select(condition, consequent, alternative):
@@ -331,20 +332,14 @@ class Emitter:
             else value
         )
 
-    def _wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
+    def _wrapped(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> PrimExpression:
         """A value made of elements, as an operation needs it to which more than its low bits count.
 
         What is made of indices fits, save beyond 64 bits.
         """
         if dtype_of(value) == "int32":
-            return value if fits(scalar, self.ranges, self.bounds) else wrapped(value)
+            return value if fits(scalar, self.ranges, self.bounds, bits=bits) else wrapped(value)
         return value if has_index(scalar, self.statement) else wrapped(value)
-
-    def _divisible(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
-        """A dividend to which TVM may add a divisor: ``(x - 4) % 7`` becomes ``(x + 3) % 7``."""
-        if dtype_of(value) != "int32" or fits(scalar, self.ranges, self.bounds, bits=31):
-            return value
-        return wrapped(value)
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """A value that TVM widens without a cast, as it is part of an index.
