@@ -19,17 +19,28 @@ from tvm_nnef.converters.onnx.types import DTYPE_OF
 LARGEST = 1 << 16
 """Elements that a folded tensor may have, unless its inputs have as many."""
 
-_LEFT_OUT = frozenset(
-    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
-     "Bernoulli", "Dropout", "Einsum", "Constant", "BatchNormalization")
+_FOLDED = frozenset(
+    ("Abs", "Add", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
+     "BitwiseXor", "BlackmanWindow", "Cast", "CastLike", "Ceil", "Clip", "Compress", "Concat",
+     "ConstantOfShape", "Cos", "CumSum", "DepthToSpace", "DequantizeLinear", "Div", "Equal", "Erf",
+     "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND",
+     "Greater", "GreaterOrEqual", "HammingWindow", "HannWindow", "Identity", "IsInf", "IsNaN",
+     "Less", "LessOrEqual", "Log", "MatMul", "Max", "Mean", "MelWeightMatrix", "Min", "Mod", "Mul",
+     "Neg", "NonZero", "Not", "OneHot", "Or", "Pad", "Pow", "QuantizeLinear", "Range",
+     "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+     "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Round", "ScatterElements", "ScatterND",
+     "Shape", "Sigmoid", "Sign", "Sin", "Size", "Slice", "SpaceToDepth", "Split", "Sqrt",
+     "Squeeze", "Sub", "Sum", "Tan", "Tanh", "Tile", "TopK", "Transpose", "Trilu", "Unique",
+     "Unsqueeze", "Where", "Xor")
 )  # fmt: skip
-"""Operators with random results; Einsum, which may take exponential time; Constant, whose
-converter returns its value at any size; and BatchNormalization, which the evaluator of ``onnx``
-mixes with the statistics of the batch before opset 14."""
+"""Operators that exporters apply to constants: arithmetic, and tensors put together.
+
+Layers are not among them: the evaluator of ``onnx`` computes some otherwise than ONNX defines, such
+as BatchNormalization before opset 14, whose statistics it mixes with those of the batch.
+"""
 _SIZED = frozenset(
-    ("AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand",
-     "HammingWindow", "HannWindow", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Resize",
-     "Tile", "Upsample")
+    ("BlackmanWindow", "ConstantOfShape", "Expand", "HammingWindow", "HannWindow",
+     "MelWeightMatrix", "OneHot", "Pad", "Tile")
 )  # fmt: skip
 """Operators whose values say how large the result is: not computed before its size is known."""
 
@@ -44,7 +55,7 @@ def fold(
 
     Never raises: what the evaluator of ``onnx`` cannot do is converted like any other node.
     """
-    if proto.domain not in ("", "ai.onnx") or proto.op_type in _LEFT_OUT:
+    if proto.domain not in ("", "ai.onnx") or proto.op_type not in _FOLDED:
         return None
     if any(attribute.HasField("g") for attribute in proto.attribute):
         return None
@@ -53,7 +64,6 @@ def fold(
     if len(values) < len(arrays) or _too_large(proto, values, expected):
         return None
     results = _evaluate(proto, inputs, opsets)
-    # The evaluator squeezes the result of GlobalMaxPool, for one.
     if results is None or not all(map(_fits, results, expected)):
         return None
     return results

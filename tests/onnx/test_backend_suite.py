@@ -11,12 +11,15 @@ a GPU the quick run takes one case in 25 there, the slow run all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import pytest
 
 import tvm_nnef
+
+onnx = pytest.importorskip("onnx")
 
 LEAST = 1764
 """The cases that must pass on all routes; the number may only grow."""
@@ -95,6 +98,30 @@ def test_the_suite_on_three_routes(
     routes = {_evaluated: expected_failures, _mapped: compiled, _formula: compiled}
     lines = _unexpected(cases, routes)
     assert not lines, "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_operators_of_constants(part: int, suite: Any, expected_failures: Any) -> None:
+    """They are computed in converting, or not, with the same results."""
+    single = [case for case in suite.values() if len(case.model.graph.node) == 1]
+    cases = [_with_constants(case) for case in single if case.name not in expected_failures]
+    lines = _unexpected(cases[part::4], {_evaluated: {}})
+    assert not lines, "\n".join(lines)
+
+
+def _with_constants(case: Any) -> Any:
+    """A case whose inputs are initializers."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    model.ir_version = max(model.ir_version, 4)  # Before it, initializers were inputs, too.
+    initialized = {tensor.name for tensor in model.graph.initializer}
+    names = [value.name for value in model.graph.input if value.name not in initialized]
+    arrays, _ = next(case.feeds())
+    for name, array in zip(names, arrays, strict=False):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    del model.graph.input[:]
+    return replace(case, model=model, data=[([], case.data[0][1])])
 
 
 @pytest.mark.gpu

@@ -215,7 +215,7 @@ def test_channels_of_a_group_and_rows_that_a_convolution_sums_up(make_model: Any
 
 
 def test_a_constant_of_three_dimensions_is_pooled(make_model: Any) -> None:
-    """The evaluator of ``onnx``, which folds constants, squeezes the result."""
+    """The evaluator of ``onnx`` squeezes the result."""
     constant = np.random.default_rng(1).standard_normal((2, 3, 4)).astype("float32")
     proto = make_model(
         [node("GlobalMaxPool", ["c"], ["p"]), node("Add", ["p", "x"], ["y"])],
