@@ -118,6 +118,7 @@ def complete_inputs(
             first = symbol is not None and symbol not in sizes.values
             key = symbol if symbol and first else Symbol(f"{tensor.name}_{axis}")
             sizes.values[key] = size
+            key.least = 0 if size == 0 else 1
             shape.append(Dim({key: 1}))
         try:
             sizes.bind(tensor, shape)

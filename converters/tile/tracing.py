@@ -63,7 +63,10 @@ class Tensor(Named):
         wrong = next((each for each in dims if not isinstance(each, TensorDim)), None)
         if wrong is not None:
             kind = type(wrong).__name__
-            raise Mistake(f"bind_dims takes TensorDim objects, not a {kind}", "N = TensorDim()")
+            hint = (
+                "give its items: I.bind_dims(X[0], X[1])" if kind == "list" else "N = TensorDim()"
+            )
+            raise Mistake(f"bind_dims takes TensorDim objects, not a {kind}", hint)
         for each in dims:
             if each.key.source is None:
                 each.key.source = self

@@ -200,7 +200,8 @@ class Expressions:
         if found is None:
             span = span_of(self.source, tree)
             is_empty = name in self.variables
-            hint = did_you_mean(name, self.variables) or f"declare it: auto {name} = …;"
+            near = None if is_empty else did_you_mean(name, self.variables)
+            hint = near or f"define it: auto {name} = …;"
             message = f"'{name}' has no value" if is_empty else f"'{name}' is not declared"
             raise error(message, span, hint=hint)
         return found

@@ -14,6 +14,18 @@ from tvm_nnef.diagnostics import NnefError, Source, Span, error
 MAX_DEPTH = 32
 """Brackets inside each other."""
 
+_HINTS = [
+    (re.compile(pattern), hint)
+    for pattern, hint in (
+        (r".* \?", "use 'if' for numbers, and select(condition, then, otherwise) for tensors"),
+        (r"return \{", "return one tensor; a function in Python may return several"),
+        (r".*[(,] \{", "give values one by one, as in O.add_constraint(i < 2); and another"),
+        (r".* [&|]", "use one 'if' inside another for numbers, and products of tensors"),
+        (r"[\s}]*\S+", "a function begins as in: Tensor name(const Tensor& I) {"),
+    )
+]
+"""What to write instead of a word, by the end of the text before it and the word."""
+
 MAX_ERRORS = 20
 """Syntax errors that are reported at once."""
 
@@ -59,7 +71,9 @@ def _explained(failure: lark.UnexpectedInput, source: Source) -> NnefError:
         start = len(source.text.rstrip())
     text = str(token) if token is not None and token.type != "$END" else source.text[start:][:1]
     message = f"unexpected '{text}'" if text else "unexpected end of the text"
-    return error(message, Span(source, start, start + len(text)), hint=_hint(failure))
+    before = source.text[:start].rstrip()
+    hint = next((tip for pattern, tip in _HINTS if pattern.fullmatch(f"{before[-6:]} {text}")), "")
+    return error(message, Span(source, start, start + len(text)), hint=hint or _hint(failure))
 
 
 def _without_statement(text: str, position: int) -> str | None:
@@ -77,7 +91,7 @@ def _without_statement(text: str, position: int) -> str | None:
         if end < position and (sign in "{}" or (sign == ";" and nested <= 0)):
             start = match.end()
     statement = text[start:end]
-    if depth < 1 or not statement.strip() or _BRANCHING.match(statement):
+    if depth < 1 or "{" in statement or not statement.strip() or _BRANCHING.match(statement):
         return None
     return text[:start] + _NOT_BLANK.sub(" ", statement) + text[end:]
 

@@ -228,6 +228,9 @@ TEXTS = [
     ("  return I % 2;", (3, 10), "'%' takes numbers and sizes"),
     ("  std::vector<TensorDim> X(2); I.bind_dims(X[2], N); return I;", (3, 45), "no item 2"),
     ("  if (I) { return I; } return -I;", (3, 7), "a condition of the text is a number"),
+    ("  return {I, I};", (3, 10), "unexpected '{'"),
+    ("  auto O = M ? I : -I; return O;", (3, 14), "unexpected '?'"),
+    ("  std::vector<TensorDim> X(2); I.bind_dims(X); return I;", (3, 32), "not a list"),
     ('  system("ls"); return I;', (3, 10), "unexpected"),
 ]
 
