@@ -21,7 +21,7 @@ def axis_lengths(statement: Statement, shapes: Shapes) -> dict[str, int]:
     A length that ``where`` does not give is that of the dimensions that the axis indexes alone.
     Raises NnefError for an axis without a length and for one with several.
     """
-    for access in (*_read(statement), *nodes.typed(statement.value)):
+    for access in accesses(statement):
         _check_access(access, shapes)
     implied = _implied(statement, shapes)
     lengths: dict[str, int] = {}
@@ -53,8 +53,14 @@ def _check_steps(statement: Statement, lengths: Mapping[str, int]) -> None:
             raise error(message, statement.span, hint="use shorter axes")
 
 
+def accesses(statement: Statement) -> Iterator[Access]:
+    """The accesses that must be of known tensors: of what is read, or asked for its dtype."""
+    yield from _read(statement)
+    yield from nodes.typed(statement.value)
+
+
 def _read(statement: Statement) -> Iterator[Access]:
-    """The accesses that must be of known tensors."""
+    """The accesses whose elements are read or replaced."""
     if statement.operator == "=.":
         yield statement.target
     for index in statement.target.indices:

@@ -12,6 +12,7 @@ import numpy as np
 from tvm_nnef.converters.antares import syntax
 from tvm_nnef.converters.antares.literals import WORDS, Reader, Value
 from tvm_nnef.converters.antares.text import Text
+from tvm_nnef.converters.common.problems import Problems
 from tvm_nnef.converters.common.types import MAX_RANK
 from tvm_nnef.diagnostics import Source, Span, did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
@@ -58,7 +59,9 @@ def read_call(source: Source) -> Call:
         span = expressions.span if expressions else text.span_of(tree)
         hint = 'as in: einstein_v2("output0[N] = input0[N] * 2", {"input0": …})'
         raise error("the first argument must be a string with expressions", span, hint=hint)
-    inputs = dict(_inputs(given.get("input_dict")))
+    problems = Problems()
+    inputs = _inputs(given.get("input_dict"), problems)
+    problems.check()
     return Call(expressions.data, inputs, tuple(_names(given.get("extra_outputs"))))
 
 
@@ -146,23 +149,31 @@ def _entries(value: Value, what: str) -> Iterator[tuple[str, Value, Value]]:
         yield key.data.text, key, item
 
 
-def _inputs(value: Value | None) -> Iterator[tuple[str, Input]]:
+def _inputs(value: Value | None, problems: Problems) -> dict[str, Input]:
+    """The inputs by name; without those that are wrong."""
+    found: dict[str, Input] = {}
     if value is None or value.kind == "none":
-        return
+        return found
     for name, key, described in _entries(value, "input_dict"):
-        shape: tuple[int, ...] | None = None
-        dtype: str | None = None
-        for field, position, item in _entries(described, f"the description of input '{name}'"):
-            if field == "shape" and item.kind == "list":
-                numbers = [each.data for each in item.data]  # type: ignore[union-attr]
-                shape = checked_shape(numbers, name, item.span)
-            elif field == "dtype" and isinstance(item.data, Text):
-                dtype = checked_dtype(item.data.text, item.span)
-            else:
-                message = f"input '{name}' cannot have this '{field}'"
-                hint = 'write {"dtype": "float32", "shape": [16, 4]}'
-                raise error(message, position.span, hint=hint)
-        yield name, Input(shape, dtype, key.span)
+        with problems.collected():
+            found[name] = _input(name, key, described)
+    return found
+
+
+def _input(name: str, key: Value, described: Value) -> Input:
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    for field, position, item in _entries(described, f"the description of input '{name}'"):
+        if field == "shape" and item.kind == "list":
+            numbers = [each.data for each in item.data]  # type: ignore[union-attr]
+            shape = checked_shape(numbers, name, item.span)
+        elif field == "dtype" and isinstance(item.data, Text):
+            dtype = checked_dtype(item.data.text, item.span)
+        else:
+            message = f"input '{name}' cannot have this '{field}'"
+            hint = 'write {"dtype": "float32", "shape": [16, 4]}'
+            raise error(message, position.span, hint=hint)
+    return Input(shape, dtype, key.span)
 
 
 def _names(value: Value | None) -> Iterator[tuple[str, Span | None]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvm_nnef.converters.antares import axes
 from tvm_nnef.converters.antares.call import (
     Call,
     Input,
@@ -15,11 +16,13 @@ from tvm_nnef.converters.antares.call import (
     checked_shape,
     read_call,
 )
-from tvm_nnef.converters.antares.parser import parse
+from tvm_nnef.converters.antares.parser import parse, statements_of, target_of
 from tvm_nnef.converters.antares.statements import Conversion, Tensor
 from tvm_nnef.converters.antares.syntax import MAX_TEXT
+from tvm_nnef.converters.antares.text import Text
 from tvm_nnef.converters.common.assembly import assemble
 from tvm_nnef.converters.common.given import dtypes_given, shapes_given
+from tvm_nnef.converters.common.problems import Problems
 from tvm_nnef.diagnostics import Source, did_you_mean, error
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
@@ -101,12 +104,25 @@ def einstein_v2(
 def _convert(
     call: Call, input_shapes: Mapping[str, Sequence[int | str]], dtypes: Mapping[str, str]
 ) -> Model:
-    conversion = Conversion()
-    conversion.add_inputs(_inputs(call.inputs, input_shapes, dtypes, call.text.source.path))
-    for statement in parse(call.text):
-        last = conversion.add(statement)
-    outputs = _outputs(call, conversion, last)
+    conversion, problems = Conversion(), Problems()
+    inputs = _inputs(call.inputs, input_shapes, dtypes, call.text.source.path, problems)
+    conversion.add_inputs(inputs)
+    conversion.broken.update(name for name in call.inputs if name not in inputs)
+    for text in statements_of(call.text):
+        _convert_statement(text, conversion, problems)
+    outputs = _outputs(call, conversion, problems)
+    problems.check()
     return _assembled(conversion, outputs, call.text.source.path)
+
+
+def _convert_statement(text: Text, conversion: Conversion, problems: Problems) -> None:
+    """Convert a statement. Its result is not known if it is wrong, or reads what is not known."""
+    with problems.collected():
+        statement = parse(text)
+        if conversion.broken.isdisjoint(each.tensor for each in axes.accesses(statement)):
+            conversion.add(statement)
+            return
+    conversion.broken.add(target_of(text))
 
 
 def _source(source: str | bytes | os.PathLike[str]) -> Source:
@@ -142,42 +158,55 @@ def _inputs(
     input_shapes: Mapping[str, Sequence[int | str]],
     dtypes: Mapping[str, str],
     path: str,
+    problems: Problems,
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """The shape and the dtype of each input."""
-    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    """The shape and the dtype of each input; without those that are wrong."""
     for name in sorted({*input_shapes, *dtypes} - {*declared}):
         hint = did_you_mean(name, declared) or f"inputs are {', '.join(declared) or 'none'}"
         raise error(f"the model has no input '{name}'", hint=hint, file=path)
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, each in declared.items():
-        shape, dtype = each.shape, each.dtype
-        if name in input_shapes:
-            shape = checked_shape(input_shapes[name], name, each.span)
-        if name in dtypes:
-            dtype = dtypes[name]
-        if shape is None or dtype is None:
-            lacking = "shape" if shape is None else "dtype"
-            hint = 'write {"dtype": "float32", "shape": [16, 4]}'
-            raise error(f"input '{name}' has no {lacking}", each.span, hint=hint)
-        if not name.isidentifier() or not name.isascii():
-            hint = "names are letters, digits and '_'"
-            raise error(f"'{name}' cannot be the name of an input", each.span, hint=hint)
-        found[name] = shape, dtype
+        with problems.collected():
+            found[name] = _input(name, each, input_shapes.get(name), dtypes.get(name))
     return found
 
 
-def _outputs(call: Call, conversion: Conversion, last: Tensor) -> list[Tensor]:
+def _input(
+    name: str, declared: Input, given: Sequence[int | str] | None, dtype: str | None
+) -> tuple[tuple[int, ...], str]:
+    """The shape and the dtype of an input: as they are given, else as they are declared."""
+    span = declared.span
+    shape = declared.shape if given is None else checked_shape(given, name, span)
+    dtype = dtype or declared.dtype
+    if shape is None or dtype is None:
+        lacking = "shape" if shape is None else "dtype"
+        hint = 'write {"dtype": "float32", "shape": [16, 4]}'
+        raise error(f"input '{name}' has no {lacking}", span, hint=hint)
+    if not name.isidentifier() or not name.isascii():
+        hint = "names are letters, digits and '_'"
+        raise error(f"'{name}' cannot be the name of an input", span, hint=hint)
+    return shape, dtype
+
+
+def _outputs(call: Call, conversion: Conversion, problems: Problems) -> list[Tensor]:
+    """The outputs of the graph; without those that are not known."""
     computed = {
         name: each for name, each in conversion.current.items() if each not in conversion.inputs
     }
     outputs: list[Tensor] = []
     for name, span in call.extra_outputs:
-        if name not in computed:
-            hint = did_you_mean(name, computed) or f"results are {', '.join(computed)}"
-            raise error(f"no statement computes '{name}'", span, hint=hint)
-        if computed[name] in outputs:
-            raise error(f"'{name}' is listed twice", span, hint="remove one of them")
-        outputs.append(computed[name])
-    return outputs if last in outputs else [*outputs, last]
+        if name in conversion.broken:
+            continue
+        with problems.collected():
+            if name not in computed:
+                known = [*computed, *sorted(conversion.broken)]
+                hint = did_you_mean(name, known) or f"results are {', '.join(known)}"
+                raise error(f"no statement computes '{name}'", span, hint=hint)
+            if computed[name] in outputs:
+                raise error(f"'{name}' is listed twice", span, hint="remove one of them")
+            outputs.append(computed[name])
+    last = conversion.results[-1:]
+    return outputs if last and last[0] in outputs else [*outputs, *last]
 
 
 def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, TypeAlias, cast
 
 import lark
@@ -29,23 +30,43 @@ _WORDS = {
     "_WHERE": "'where'",
     "_IN": "'in'",
 }
+_TOKEN = re.compile(r"`[^`\n]*`|'[^'\n]*'|\"[^\"\n]*\"|#[^\n]*|;")
+_COMMENT = re.compile(r"#[^\n]*")
+_BLANK = re.compile(r"(?:\s|\\(?=\s)|#[^\n]*)*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _Tree: TypeAlias = "lark.Tree[Any]"
 _Dtype: TypeAlias = "nodes.DtypeName | nodes.DtypeOf"
 
 
-def parse(text: Text) -> tuple[Statement, ...]:
-    """The statements of a text. Raises NnefError for the first mistake in it."""
-    tree = syntax.parse(text, "expression.lark", "start", _WORDS)
-    statements = [each for each in tree.children if each is not None]
-    if not statements:
+def statements_of(text: Text) -> list[Text]:
+    """The text of each statement. Raises NnefError if there is none, or too many."""
+    syntax.check_length(text)
+    ends = [each.start() for each in _TOKEN.finditer(text.text) if each[0] == ";"]
+    parts = [
+        text.part(start, end)
+        for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text.text)], strict=True)
+        if _BLANK.fullmatch(text.text, start, end) is None
+    ]
+    if not parts:
         hint = "write a statement such as output0[N] = input0[N] * 2"
         raise error("there is no statement", text.span(0, 1), hint=hint)
-    if len(statements) > MAX_STATEMENTS:
-        span = text.span_of(statements[MAX_STATEMENTS])
-        message = f"there are {len(statements)} statements, and the limit is {MAX_STATEMENTS}"
+    if len(parts) > MAX_STATEMENTS:
+        span = parts[MAX_STATEMENTS].span(0, len(parts[MAX_STATEMENTS].text))
+        message = f"there are {len(parts)} statements, and the limit is {MAX_STATEMENTS}"
         raise error(message, span, hint="divide the model")
-    reader = _Reader(text)
-    return tuple(map(reader.statement, statements))
+    return parts
+
+
+def parse(text: Text) -> Statement:
+    """A statement. Raises NnefError for the first mistake in it."""
+    tree = syntax.parse(text, "expression.lark", "start", _WORDS)
+    return _Reader(text).statement(tree.children[0])
+
+
+def target_of(text: Text) -> str:
+    """The name that a statement begins with, even if the rest of it is wrong."""
+    found = _NAME.search(_COMMENT.sub("", text.text))
+    return found[0] if found else ""
 
 
 class _Reader:

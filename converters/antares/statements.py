@@ -41,6 +41,7 @@ class Conversion:
     """What the statements so far were converted to.
 
     ``current`` has the tensors that names stand for, ``results`` all that statements compute.
+    ``broken`` has the names of those that are wrong, or that read what is.
     """
 
     current: dict[str, Tensor] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Conversion:
     operators: list[Definition] = field(default_factory=list)
     components: list[str] = field(default_factory=list)
     names: Namer = field(default_factory=Namer)
+    broken: set[str] = field(default_factory=set)
 
     def add_inputs(self, declared: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
         """Declare the inputs of the graph."""

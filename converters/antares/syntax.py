@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from importlib import resources
@@ -31,19 +32,29 @@ _HINTS = {
 }
 
 
-def parse(text: Text, grammar: str, start: str, words: Mapping[str, str]) -> lark.Tree[Any]:
-    """The tree of a text; ``words`` are names of terminals. Raises NnefError for an error."""
+def check_length(text: Text) -> None:
+    """Raise NnefError for a text that is too long."""
     if len(text.text) > MAX_TEXT:
         message = f"the text has {len(text.text)} characters, and the limit is {MAX_TEXT}"
         raise error(message, text.span(0, 1), hint="divide the model")
-    rules = resources.files(__package__).joinpath(grammar).read_text("utf-8")
-    tables = load_tables(rules, ("start", "value") if grammar == "call.lark" else ("start",))
+
+
+def parse(text: Text, grammar: str, start: str, words: Mapping[str, str]) -> lark.Tree[Any]:
+    """The tree of a text; ``words`` are names of terminals. Raises NnefError for an error."""
+    check_length(text)
+    tables = _tables(grammar)
     try:
         tree = tables.parse(text.text, start=start)
     except lark.UnexpectedInput as failure:
         raise NnefError(_explained(failure, text, tables, start, words)) from None
     _check_depth(tree, text)
     return tree
+
+
+@functools.cache
+def _tables(grammar: str) -> lark.Lark:
+    rules = resources.files(__package__).joinpath(grammar).read_text("utf-8")
+    return load_tables(rules, ("start", "value") if grammar == "call.lark" else ("start",))
 
 
 def _explained(
@@ -58,7 +69,7 @@ def _explained(
     accepted = accepted_terminals(tables, Span(local, 0, span.start), start)
     names = sorted({words.get(each) or spelled(each, tables) for each in accepted})
     expected = f"; expected {' or '.join(names)}" if 0 < len(names) <= _LISTED else ""
-    found = f"unexpected '{span.text}'" if span.text else "the text ends too early"
+    found = f"unexpected '{span.text}'" if span.text else "unexpected end"
     near = re.compile(r"&&|\|\||[!?]|[<>]=?|[=!]=|\*").match(text.text, span.start)
     before = text.text[max(0, span.start - 1) : span.start]
     key = "" if near is None else near[0]

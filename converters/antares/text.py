@@ -27,6 +27,10 @@ class Text:
         """The whole text of a source."""
         return cls(source, source.text, range(len(source.text)))
 
+    def part(self, start: int, end: int) -> Text:
+        """The text between two of its characters."""
+        return Text(self.source, self.text[start:end], self.offsets[start:end])
+
     def span(self, start: int, end: int) -> Span:
         """The part of the source that a part of the text was made from."""
         if start >= len(self.text) or start >= end:

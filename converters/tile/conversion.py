@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.names import Namer
+from tvm_nnef.converters.common.problems import Problems
 from tvm_nnef.converters.common.steps import needed
 from tvm_nnef.converters.common.tensors import Argument, ConvertedGraph
 from tvm_nnef.converters.common.tensors import Tensor as GraphTensor
@@ -33,7 +34,9 @@ from tvm_nnef.converters.tile.tracing import (
     Tensor,
     Trace,
     in_order,
+    reads,
 )
+from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.syntax import nodes
 
 MAX_TENSORS = 1 << 12
@@ -238,20 +241,30 @@ def convert_trace(
 ) -> tuple[ConvertedGraph, list[nodes.Definition]]:
     """The graph of a traced function, and the operators that it invokes.
 
-    Raises NnefError at the position of a mistake.
+    Raises NnefError at the positions of mistakes: of all those that do not follow from others.
     """
+    problems = Problems(trace.problems)
     try:
         tensors = in_order(trace)
         if len(tensors) > MAX_TENSORS:
             raise Mistake(f"the function makes more than {MAX_TENSORS} tensors", "split it")
         inputs, dims, sizes = complete_inputs(trace, tensors, shapes, dtypes, bounds, path)
-    except Mistake as mistake:
-        raise mistake.at(trace.location) from None
+    except (Mistake, NnefError) as problem:
+        problems.check()  # of which this may be a consequence
+        raise problem.at(trace.location) if isinstance(problem, Mistake) else problem from None
     work = _Conversion(trace, sizes, Namer([each.name for each in trace.inputs]))
     for tensor, made, own in zip(trace.inputs, inputs, dims, strict=True):
         work.converted[id(tensor)] = Converted(made, own)
+    for wrong in sizes.wrong.values():
+        problems.add(wrong)
+    broken = {*sizes.wrong, *map(id, trace.broken)}
     for tensor in tensors[len(trace.inputs) :]:
-        _convert(work, tensor)
+        if broken.isdisjoint(map(id, (tensor, *reads(tensor)))):
+            with problems.collected():
+                _convert(work, tensor)
+                continue
+        broken.add(id(tensor))
+    problems.check()
     names = _output_names(trace)
     found = [work.converted[id(each)].tensor for each in trace.outputs]
     outputs = work.builder.outputs(found, names)

@@ -28,11 +28,15 @@ class Atom:
 
 
 class Symbol(Atom):
-    """The size of a tensor along an axis, ``source`` if bound to one; compared by identity."""
+    """The size of a tensor along an axis, ``source`` if bound to one; compared by identity.
+
+    ``least`` is what it is at least: 1, unless it is known to be 0.
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.source: object = None
+        self.least = 1
 
 
 class Quotient(Atom):
@@ -268,7 +272,7 @@ def symbols(dim: Dim) -> list[Symbol]:
 
 
 def is_at_least(dim: Dim, bound: int, positive: Collection[Atom] = ()) -> bool:
-    """Whether the expression is at least ``bound`` whatever the dimensions are (from 1 on).
+    """Whether the expression is at least ``bound`` whatever the dimensions are.
 
     ``positive`` are quotients that are known to be positive, too. False also where it cannot be
     shown.
@@ -282,7 +286,8 @@ def _is_at_least(dim: Dim, bound: int, positive: Collection[Atom]) -> bool:
         each == 0 or (each > 0 and (isinstance(atom, Symbol) or atom in positive))
         for atom, each in terms.items()
     )
-    return is_monotonic and constant + sum(terms.values()) >= bound
+    least = sum(f * atom.least if isinstance(atom, Symbol) else f for atom, f in terms.items())
+    return is_monotonic and constant + least >= bound
 
 
 def _relaxed(dim: Dim, positive: Collection[Atom]) -> tuple[dict[Atom, Fraction], Fraction]:

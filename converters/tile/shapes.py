@@ -15,15 +15,20 @@ from tvm_nnef.converters.common.types import Type, kind
 from tvm_nnef.converters.tile.dimensions import Dim, Symbol, evaluate, substitute
 from tvm_nnef.converters.tile.locations import Mistake
 from tvm_nnef.converters.tile.tracing import Output, Tensor, Trace
+from tvm_nnef.diagnostics import NnefError
 
 DEFAULT = "float32"
 """The dtype of inputs; Tile's texts have none."""
 
 
 class Sizes:
-    """The values of dimensions, and which of them are names of others."""
+    """The values of dimensions, and which of them are names of others.
+
+    ``wrong`` has the error of each input, by its id, whose sizes are not those that are bound.
+    """
 
     def __init__(self) -> None:
+        self.wrong: dict[int, NnefError] = {}
         self.values: dict[Symbol, Size] = {}
         self.aliases: dict[Symbol, Dim] = {}
 
@@ -113,8 +118,12 @@ def complete_inputs(
             first = symbol is not None and symbol not in sizes.values
             key = symbol if symbol and first else Symbol(f"{tensor.name}_{axis}")
             sizes.values[key] = size
+            key.least = 0 if size == 0 else 1
             shape.append(Dim({key: 1}))
-        sizes.bind(tensor, shape)
+        try:
+            sizes.bind(tensor, shape)
+        except Mistake as mistake:
+            sizes.wrong[id(tensor)] = mistake.at(trace.location)
         # Equal sizes have one name.
         pairs = zip(axes, shape, strict=True)
         dims.append(tuple(sizes.resolved(Dim({s: 1})) if s else d for s, d in pairs))

@@ -7,7 +7,7 @@ the whole of it; shapes and dtypes come later.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
 from tvm_nnef.converters.tile.locations import Mistake, Named, here
-from tvm_nnef.diagnostics import Span
+from tvm_nnef.diagnostics import Diagnostic, Span
 
 Aggregation: TypeAlias = Literal["+=", "*=", ">=", "<=", "="]
 
@@ -63,7 +63,10 @@ class Tensor(Named):
         wrong = next((each for each in dims if not isinstance(each, TensorDim)), None)
         if wrong is not None:
             kind = type(wrong).__name__
-            raise Mistake(f"bind_dims takes TensorDim objects, not a {kind}", "N = TensorDim()")
+            hint = (
+                "give its items: I.bind_dims(X[0], X[1])" if kind == "list" else "N = TensorDim()"
+            )
+            raise Mistake(f"bind_dims takes TensorDim objects, not a {kind}", hint)
         for each in dims:
             if each.key.source is None:
                 each.key.source = self
@@ -309,12 +312,18 @@ def select(condition: object, then: object, otherwise: object) -> Tensor:
 
 @dataclass
 class Trace:
-    """A function that has run: its name, its inputs, and the tensors that it returns."""
+    """A function that has run: its name, its inputs, and the tensors that it returns.
+
+    If there are ``problems``, ``outputs`` are those tensors that may have further ones, and
+    ``broken`` are tensors of which nothing else is reported.
+    """
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    location: Span | None = field(default=None)
+    location: Span | None = None
+    problems: Sequence[Diagnostic] = ()
+    broken: Sequence[Tensor] = ()
 
 
 def reads(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -76,6 +76,8 @@ def as_operators(
             return None
         arguments = [made(part) for part in parts]
         known = [argument for argument in arguments if argument is not None]
+        if make is relax.op.power and known and _is_large(known[-1]):
+            return None  # TVM prints a warning for such an exponent, each time that it looks at it
         return operands.emit(make(*known)) if len(known) == len(arguments) else None
 
     result = made(stage.value)
@@ -98,6 +100,12 @@ def _operation(
     if isinstance(value, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div)):
         return _BINARY[type(value)], (value.a, value.b)
     return None, ()
+
+
+def _is_large(exponent: RelaxExpression) -> bool:
+    """Whether an exponent is a constant with elements from 3 on."""
+    array = constant_array(exponent)
+    return array is not None and bool((array >= 3).any())
 
 
 def _is_ordinary(number: float) -> bool:

@@ -15,7 +15,7 @@ INPUTS = {
 }
 
 MISTAKES = [
-    ("y[N, C] = x[N, C] +", "the text ends too early", ""),
+    ("y[N, C] = x[N, C] +", "unexpected end", ""),
     ("y[N, C] = x[N, C] ** 2", "unexpected '*'", "*"),
     ("y[N, C] = x[N, C] && x[N, C]", "unexpected '&'", "&"),
     ("y[N, C] = x[N, C] < 1 < 2", "unexpected '<'", "<"),
@@ -87,6 +87,24 @@ def test_a_mistake_is_reported_where_it_is(
         assert found.span is not None and found.span.text == position
 
 
+def test_independent_statements_are_reported_at_once() -> None:
+    text = """a[N, C] = z[N, C];
+# a comment; with a semicolon
+b[N] = a[N, 0] + 1.0;
+c[N] = v[N] *;
+d[N] = c[N];
+e[N] = v[N + 1] where N in 8; f[N] = v[N].call(`epx`);
+g[N] = x[N, 0]; h[N] = v[N].when([N < 3, 0.0)"""
+    with pytest.raises(NnefError) as caught:
+        einstein_v2(text, INPUTS, extra_outputs=["a", "q"])
+    found = caught.value.diagnostics
+    assert [(each.line, each.column) for each in found] == [
+        (None, None), (1, 11), (4, 14), (6, 10), (6, 38), (7, 45),
+    ]  # fmt: skip
+    assert found[0].message == "no statement computes 'q'"
+    assert all(each.hint for each in found)
+
+
 SHAPES = '{"input0": {"dtype": "float32", "shape": [4, 8]}}'
 CALLS = [
     (f'einstein_v2("y[N, C] = inptu0[N, C]", {SHAPES})', 1, 24, "there is no tensor 'inptu0'"),
@@ -129,3 +147,10 @@ def test_a_mistake_in_a_call_is_reported_where_it_is(
     assert found.hint
     assert found.line == line
     assert column is None or found.column == column
+
+
+def test_all_inputs_that_are_wrong_are_reported() -> None:
+    text = 'einstein_v2("y[] = 1.0", {"x": {"shape": [0]}, "y": 3, "z": {"dtype": "int8"}})'
+    with pytest.raises(NnefError) as caught:
+        tvm_nnef.convert(text + "\n", format="antares")
+    assert [each.column for each in caught.value.diagnostics] == [42, 53]

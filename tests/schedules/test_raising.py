@@ -411,3 +411,16 @@ def test_formulas_that_are_computed_twice_are_computed_once():
             output = builder.emit_output(relax.op.add(first, second))
         builder.emit_func_output(output)
     assert operators(simplify(raise_to_operators(builder.get()))) == ["call_tir", "add"]
+
+
+def test_a_large_exponent_stays_in_its_formula(capfd):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    exponent = relax.const(np.float32(5.5))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            power = each(lambda i, y, a: tirx.power(y(*i), a()))
+            output = builder.emit_output(chained(builder, x, (power, exponent)))
+        builder.emit_func_output(output)
+    assert operators(simplify(raise_to_operators(builder.get()))) == ["call_tir"]
+    assert "Detected pow" not in capfd.readouterr().err

@@ -46,6 +46,14 @@ def test_modules_that_cannot_be_converted(text: str, expected: str) -> None:
         tvm_nnef.load_model(text)
 
 
+def test_complex_constants_are_refused_as_such() -> None:
+    with pytest.raises(tvm_nnef.UnsupportedError) as found:
+        tvm_nnef.load_model(jax.jit(lambda x: (x * 1j).imag).lower(np.float32(2)))
+    for each in found.value.diagnostics:
+        assert "complex numbers cannot be converted" in each.message
+        assert each.hint and "real and imaginary" in each.hint
+
+
 def test_all_that_is_wrong_is_listed() -> None:
     def function(x: Any) -> Any:
         return jnp.linalg.eigh(x), jnp.fft.fft(x)

@@ -257,6 +257,7 @@ def convert(each: Operation, builder: Builder) -> Tensor:
 @operation("constant", "chlo.constant")
 def constant(each: Operation, builder: Builder) -> Tensor:
     """A tensor of known value; one of equal elements remembers the scalar."""
+    each.dtype()  # refuses what the bindings cannot read
     attribute = each.attribute("value")
     value = elements(attribute)
     if value.ndim and attribute.is_splat:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef.converters.tile.text.interpreter import MAX_INTEGER, Interpreter
+from tvm_nnef.converters.tile.text.expressions import MAX_INTEGER
+from tvm_nnef.converters.tile.text.interpreter import Interpreter
 from tvm_nnef.converters.tile.text.parsing import parse
 from tvm_nnef.converters.tile.text.values import Tree, parameters_of, span_of, trees, type_of
 from tvm_nnef.converters.tile.tracing import Tensor, Trace
@@ -23,7 +24,7 @@ _SHOWN = 40
 def trace_text(source: Source, arguments: Mapping[str, Any], function: str | None) -> Trace:
     """What a function of a text computes; ``function`` names it if there are several.
 
-    Raises NnefError at the position of a mistake.
+    Raises NnefError for what cannot be run; the trace has the mistakes of statements.
     """
     tree = parse(source)
     functions: dict[str, Tree] = {}
@@ -42,12 +43,13 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
     given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
     position = span_of(source, functions[chosen].children[1])
     try:
-        result = work.call(chosen, given, position)
+        result = work.run(chosen, given, position)
     except RecursionError:
         hint = "compute parts in their own statements"
         raise error("the text is nested too deeply", position, hint=hint) from None
     inputs = tuple(each for each in given if isinstance(each, Tensor))
-    return Trace(chosen, inputs, (result,), position)
+    outputs = tuple(work.beside) if result is None else (result,)
+    return Trace(chosen, inputs, outputs, position, work.problems.found, work.broken)
 
 
 def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -> str:

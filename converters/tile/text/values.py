@@ -101,3 +101,29 @@ def span_of(source: Source, tree: object) -> Span:
 def parameters_of(function: Tree) -> list[Tree]:
     """The parameters of a function."""
     return [each for each in trees(function) if each.data == "parameter"]
+
+
+def defined_in(statement: Tree) -> tuple[set[str], set[str]]:
+    """The variables that a statement assigns, and the outputs and dimensions that it defines."""
+    assigned: set[str] = set()
+    changed: set[str] = set()
+    for node in statement.iter_subtrees():
+        if node.data in ("initialized", "constructed", "listed"):
+            assigned.add(str(node.children[0]))
+        elif node.data in ("assignment", "evaluation"):
+            name, trailers = _target(trees(node)[0])
+            members = [str(each.children[0]) for each in trailers if each.data == "member"]
+            if "bind_dims" in members:
+                names = (each.find_data("name") for each in trailers)
+                changed.update(str(found.children[0]) for each in names for found in each)
+            elif name:
+                (changed if trailers else assigned).add(name)
+    return assigned, changed
+
+
+def _target(tree: Tree) -> tuple[str, list[Tree]]:
+    """The name of ``X[0] = …``, ``O(i) >= …`` or ``I.bind_dims(…)``, and what follows it."""
+    while tree.data != "postfix":
+        tree = trees(tree)[0]
+    base, *trailers = trees(tree)
+    return str(base.children[0]) if base.data == "name" else "", trailers

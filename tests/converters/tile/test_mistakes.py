@@ -228,6 +228,9 @@ TEXTS = [
     ("  return I % 2;", (3, 10), "'%' takes numbers and sizes"),
     ("  std::vector<TensorDim> X(2); I.bind_dims(X[2], N); return I;", (3, 45), "no item 2"),
     ("  if (I) { return I; } return -I;", (3, 7), "a condition of the text is a number"),
+    ("  return {I, I};", (3, 10), "unexpected '{'"),
+    ("  auto O = M ? I : -I; return O;", (3, 14), "unexpected '?'"),
+    ("  std::vector<TensorDim> X(2); I.bind_dims(X); return I;", (3, 32), "not a list"),
     ('  system("ls"); return I;', (3, 10), "unexpected"),
 ]
 
@@ -242,6 +245,61 @@ def test_a_mistake_in_a_text_has_line_and_column(
     assert message in found.message
     assert (found.line, found.column) == position
     assert found.hint
+
+
+SEVERAL = """Tensor f(const Tensor& I, const Tensor& J) {
+  TensorDim M, N; TensorIndex i, j, k;
+  I.bind_dims(M, N);
+  J.bind_dims(M, M);  // here
+  auto A = TensorOutput(M);
+  A(i) += I(i, i * j);  // here
+  auto B = TensorOutput(M);
+  B(i) = I(i, j);  // here
+  auto C = -Q;  // here
+  auto D = C + A;
+  auto E = TensorOutput(N);
+  E(j) <= I(i, j);
+  E.add_constraint(j <= 2);  // here
+  auto F = TensorOutput(N);
+  F(j) <= I(i, j + k);
+  F.add_constraint(k < 2);
+  for (int n = 0; n < 3; ++n) { B = B + Z; }  // here
+  return D + E * F - B + J;
+}
+"""
+
+SYNTAX = """Tensor f(const Tensor& I) {
+  TensorDim M, N P;  // here
+  auto A = TensorOutput(M;  // here; }
+  A(i) += I(i, j) B(i);  // here
+  return {A, A};  // here
+}
+"""
+
+
+@pytest.mark.parametrize("source", [SEVERAL, SYNTAX])
+def test_independent_statements_are_reported_at_once(source: str) -> None:
+    lines = [n for n, line in enumerate(source.splitlines(), 1) if "// here" in line]
+    with pytest.raises(NnefError) as caught:
+        convert(source, input_shapes={"I": (3, 4), "J": (3, 5)})
+    assert [each.line for each in caught.value.diagnostics] == lines
+    assert all(each.hint for each in caught.value.diagnostics)
+
+
+def test_independent_shapes_of_a_function_are_reported_at_once() -> None:
+    def several(I):
+        i, j = TensorIndexes(2)
+        M, N = TensorDims(2)
+        I.bind_dims(M, N)
+        O, P = TensorOutput(M), TensorOutput(M)
+        O[i] = I[i, j]  # '=' of several values
+        P[i, j] += I[i, j]  # two indices
+        return O + I, P * 2
+
+    with pytest.raises(NnefError) as caught:
+        convert(several, input_shapes={"I": (3, 4)})
+    first = several.__code__.co_firstlineno
+    assert [each.line for each in caught.value.diagnostics] == [first + 5, first + 6]
 
 
 HOSTILE = {

@@ -187,6 +187,14 @@ def test_random_contractions_follow_the_rules() -> None:
     assert tried > 12
 
 
+@pytest.mark.parametrize("operator", START)
+def test_elements_without_a_value_are_zero(operator: str) -> None:
+    case = Case(operator, (3,), ((0, 1, 0),), (((0, 3), ((1, 0, 0), (0, 1, 0))),))
+    x = np.zeros((0, 3), np.float32)
+    (found,) = tvm_nnef.evaluate(convert(traced(case), input_shapes={"A": (0, 3)}), x)
+    np.testing.assert_array_equal(found, np.zeros(3, np.float32))
+
+
 def test_elements_that_are_not_written_are_zero_in_an_assignment() -> None:
     def spread(I):
         i, _ = TensorIndexes(2)
