@@ -234,7 +234,7 @@ def test_unknown_dialect(folder: Path, dialect: str, words: str) -> None:
 def test_source_text_is_a_model() -> None:
     text = "graph G { @input { x: real[n]; } @output { y: real[n]; } @compose { y = x; } }\n"
     (note,) = check(text)
-    assert (note.severity, "extent 'n' of 'x' is not known" in note.message) == ("note", True)
+    assert (note.severity, "dimension 'n' of 'x' is not known" in note.message) == ("note", True)
     assert check(text, input_shapes={"x": (3,)}) == []
     assert compose(text, input_shapes={"x": (3,)}).outputs[0].operand.shape == (3,)
 

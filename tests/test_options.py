@@ -34,6 +34,11 @@ def test_an_unknown_route_is_an_error(call: Callable[..., Any], route: Any) -> N
         call(MODEL, route=route)
 
 
+def test_one_folder_is_not_a_list_of_folders() -> None:
+    with pytest.raises(tvm_nnef.NnefError, match="search_path is a list of folders"):
+        tvm_nnef.load_model(MODEL, search_path="models")
+
+
 @pytest.mark.parametrize("call", [tvm_nnef.from_nnef, tvm_nnef.build])
 def test_the_reference_makes_no_module(call: Callable[..., Any]) -> None:
     with pytest.raises(tvm_nnef.UnsupportedError, match="makes no TVM module") as caught:

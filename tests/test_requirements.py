@@ -181,8 +181,10 @@ def test_what_needs_another_package_says_how_to_install_it(
     run(MISSING, tmp_path, alone, "-S")
 
 
-def test_a_folder_named_torch_is_not_taken_for_pytorch(tmp_path: Path) -> None:
-    (tmp_path / "torch").mkdir()
+@pytest.mark.parametrize("file", ["torch/data.txt", "torch/__init__.py", "torch.py"])
+def test_a_user_s_own_torch_is_not_taken_for_pytorch(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
     program = (
         "import sys, tvm_nnef.tvm_support; assert 'torch' not in sys.modules; import torch\n"
         f"sys.exit(len(tvm_nnef.check({str(DIGITS)!r})))"

@@ -186,7 +186,7 @@ def test_items_of_a_pack_of_dynamic_length_have_one_shape() -> None:
         "@compose { y = xs[0]; } }\n"
     )
     (found,) = tvm_nnef.check(text, dialect="tools")
-    assert "has an extent per item" in found.message
+    assert "has a dimension per item" in found.message
 
 
 def test_a_length_that_differs_from_its_declaration() -> None:

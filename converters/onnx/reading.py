@@ -187,7 +187,7 @@ def _parse(data: bytes, path: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError as cause:
-        hint = "give a .onnx file; where it is one, it is damaged or cut off"
+        hint = "give a .onnx file; if it is one, it is damaged or cut off"
         raise error("this is not an ONNX model", hint=hint, file=path) from cause
     if not proto.HasField("graph"):
         raise error("the ONNX model has no graph", hint="give a .onnx file", file=path)

@@ -18,7 +18,7 @@ from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.diagnostics import InputError, NnefError
 from tvm_nnef.loading import load
 from tvm_nnef.ports import PackInfo, TensorInfo
 from tvm_nnef.tvm_support import compat, runtime, threads
@@ -119,6 +119,8 @@ def test_benchmark_needs_no_inputs(executable):
     timing = executable.benchmark(repeat=3)
     assert 0 < timing.minimum <= timing.median
     assert timing.runs == 3
+    with pytest.raises(InputError, match="cannot measure 0 runs"):
+        executable.benchmark(repeat=0)
 
 
 def test_export_and_load_round_trip(executable, tmp_path):

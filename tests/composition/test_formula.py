@@ -159,7 +159,7 @@ def test_zero_tensors_in_a_pack(composed: Callable[..., Graph]) -> None:
     ("y[i,] = x[i,i], i < n;", "of rank 1, but has 2 indices"),
     ("y[i,] = x[i,] + real(i / (n / n - 1)), i < n;", "division by zero"),
     ("y[i,] = x[i,] + real(v[2]), i < n;", "index 2 is outside"),
-    ("y[i,] = x[i,], i < -1;", "a loop extent must be a non-negative integer"),
+    ("y[i,] = x[i,], i < -1;", "a loop bound must be a non-negative integer"),
     ("y[i,] += o, i < n;", "null"),
     ("unroll..(k -> 100000) y[i,] += x[i,], i < n;", "unrolls to more than"),
 ])  # fmt: skip

@@ -226,7 +226,7 @@ def test_reading_out_of_bounds_is_an_error_with_a_location_and_the_way_there():
 
 @pytest.mark.parametrize("extra", [[], [X, X]])
 def test_number_of_inputs(sums, extra):
-    with pytest.raises(NnefError, match=r"takes 1 inputs \('x'\), got (0|2)"):
+    with pytest.raises(NnefError, match=r"takes 1 input \('x'\), got (0|2)"):
         evaluate(sums, extra, W)
 
 

@@ -55,7 +55,7 @@ INVALID = [
     ("operator op { @input { x: «str»[n]; } %s", "no tensors of strings", None),
     ("operator op { @input { x: real[s..]; y: real[«s»]; } %s", "is a pack", "s.."),
     ("operator op { @input { x: real[n]; } @output { y: real[«n..»]; } }", "needs a", "..(n)"),
-    ("operator op { @input { x: real[n]; y: real[«1.5»]; } %s", "an extent must be of", None),
+    ("operator op { @input { x: real[n]; y: real[«1.5»]; } %s", "a dimension must be of", None),
     ("operator op { @input { x: real[n]; y: real[«x»]; } %s", "'x' is a tensor", "x.shape"),
     ("operator op { @input { x: real[«..z»]; } %s", "needs a pack of tensors", "'..'"),
     ("operator op { @input { x: real[n]; } @output { y: real[«m»]; } }", "'m' is not", None),

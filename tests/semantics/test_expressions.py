@@ -115,7 +115,7 @@ INVALID = [
     ("«[a, b2]» = i;", "only a pack can be split", None),
     ("[v.., «w2..»] = ip;", "several parts of open length", "..(n)"),
     ("«i» = 1;", "'i' is already declared as an attribute", "unique"),
-    ("«n» = 1;", "'n' is already declared as an extent", None),
+    ("«n» = 1;", "'n' is already declared as a dimension", None),
     ("«T» = 1;", "already the name of a generic type", None),
 ]  # fmt: skip
 

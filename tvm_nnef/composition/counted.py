@@ -56,7 +56,7 @@ def check_counted(
     if definition.is_lowered and symbols > (counted is not None):
         span = definition.outputs[0].span
         hint = "write after what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
-        raise error("a data-dependent extent that the formula does not count", span, hint=hint)
+        raise error("a data-dependent dimension that the formula does not count", span, hint=hint)
 
 
 def lowered_part(
@@ -131,12 +131,12 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
     """Raises NnefError unless the data-dependent dimension is the counted one."""
     if not isinstance(buffer, Tensor) or isinstance(shape, list):
         hint = "declare the result without '..'"
-        message = "an extent that is counted belongs to single tensors"
+        message = "a dimension that is counted belongs to single tensors"
         raise error(message, frame.trace[-1], hint=hint)
     for extent, buffer_ in zip(shape, buffer.shape, strict=True):
         if extent is not length and not dimensions.equal(extent, buffer_):
             hint = "give the outputs one data-dependent dimension, under the same name"
-            message = "a data-dependent extent is not the one that is counted"
+            message = "a data-dependent dimension is not the one that is counted"
             raise error(message, buffer.span, hint=hint)
 
 

@@ -266,7 +266,7 @@ def _shape_agrees(
             same = dimensions.compare("eq", extent, actual)
             if dimensions.decide(same, env.symbols.bounds) is False:
                 return False
-            message = [f"'{name}' has an extent ", actual, ", declared as ", extent]
+            message = [f"'{name}' has dimension ", actual, ", declared as ", extent]
             env.symbols.require(same, message, spec.span, hint=_CORRECTION)
     return True
 

@@ -65,8 +65,8 @@ def _symbols(
 ) -> Shape:
     """The symbols of an extent that is given by its bound alone, one or those of a pack."""
     if extent.bound is None:
-        message = "a data-dependent extent needs an upper bound"
-        raise error(message, extent.span, hint="write it after the extent, as in '~|100'")
+        message = "a data-dependent dimension needs an upper bound"
+        raise error(message, extent.span, hint="write it after the dimension, as in '~|100'")
     limits = _limits(extent, extent.bound, env)
     if isinstance(extent.value, nodes.Identifier):
         name, first = extent.value.name, item or 0
@@ -119,11 +119,11 @@ def _declare(
     if isinstance(expression, nodes.Identifier):
         name, values = expression.name, made
     else:
-        pairs = [deduce(expression, each, env.names, "an extent", extent.span) for each in made]
+        pairs = [deduce(expression, each, env.names, "a dimension", extent.span) for each in made]
         found = [pair for pair in pairs if pair is not None]
         if len(found) < len(made) or not found:
             hint = "write '~', a name such as 'n', or '2 * n + 1'"
-            message = "a data-dependent extent is a symbol, or affine in one"
+            message = "a data-dependent dimension is a symbol, or affine in one"
             raise error(message, extent.span, hint=hint)
         name, values = found[0][0], tuple(value for _, value in found)
     if extent.per_item:

@@ -130,8 +130,7 @@ def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[for
         names = _pack_indices(lowering, outer)
         bounds = [bound for bound in lowering.bounds if bound.index.name in names]
         lengths = [
-            count(known(bound.extent, outer), "a loop extent", bound.extent.span)
-            for bound in bounds
+            count(known(bound.extent, outer), "a loop bound", bound.extent.span) for bound in bounds
         ]
         steps += max(1, math.prod(lengths))
         if steps > most:
@@ -223,11 +222,11 @@ def _loops(
 ) -> tuple[list[formula.Loop], Value]:
     extent = known(bound.extent, env)
     if extent is None:
-        raise error("a loop extent is null", bound.extent.span, hint=value_hints.FOR_NULL)
+        raise error("a loop bound is null", bound.extent.span, hint=value_hints.FOR_NULL)
     items = extent if isinstance(extent, tuple) else (extent,)
     for item in items:
         if type_of(item) != "int" or (isinstance(item, int) and item < 0):
-            message = f"a loop extent must be a non-negative integer, found {describe(item)}"
+            message = f"a loop bound must be a non-negative integer, found {describe(item)}"
             hint = (
                 "'n >> 0' is at least 0"
                 if isinstance(item, int)

@@ -289,7 +289,7 @@ def _check_alike(parameter: nodes.Parameter) -> None:
     for extent in parameter.type.shape or ():
         if extent.per_item:
             hint = "items that are stacked to one tensor have the same shape"
-            message = f"the pack '{parameter.name.name}' of dynamic length has an extent per item"
+            message = f"the pack '{parameter.name.name}' of dynamic length has a dimension per item"
             raise error(message, extent.span, hint=hint)
 
 
@@ -325,10 +325,10 @@ def _input_shape(parameter: nodes.Parameter, env: Environment, item: int | None 
         if length and unknown_names(length, env.names):
             raise _unknown(parameter, f"the rank of input '{name}'")
         if extent.bound is None and isinstance(extent.value, nodes.Omitted):
-            raise _unknown(parameter, f"an extent of input '{name}'")
+            raise _unknown(parameter, f"a dimension of input '{name}'")
         if extent.bound is None and not isinstance(extent.value, nodes.Omitted):
             for missing in unknown_names(extent.value, names):
-                raise _unknown(parameter, f"extent '{missing}' of '{name}'")
+                raise _unknown(parameter, f"dimension '{missing}' of '{name}'")
         if not isinstance(extent.value, nodes.Omitted):
             names.update(unknown_names(extent.value, env.names))
     return declared_shape(declared, env, name if item is None else f"{name}_{item + 1}", item)

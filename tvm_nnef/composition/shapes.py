@@ -36,6 +36,8 @@ class ShapeBinder:
         self.location = location
         self.attributes = attributes
         self.is_graph = is_graph
+        self._shape: Shape | None = None
+        self._origins: dict[str, tuple[nodes.Parameter, int, Shape]] = {}
 
     def bind(self, parameter: nodes.Parameter, shapes: Sequence[Shape]) -> None:
         """Binds the shape of an input: one shape, or those of the items of a pack."""
@@ -50,6 +52,7 @@ class ShapeBinder:
             self._assign_rank(parameter, spec.rank.name, ranks.pop())
         if spec.shape is None:
             return
+        self._shape = shapes[0] if len(shapes) == 1 else None
         varying: dict[int, Shape] = {i: () for i, e in enumerate(spec.shape) if e.per_item}
         for shape in shapes:
             position = 0
@@ -147,6 +150,8 @@ class ShapeBinder:
             return
         if isinstance(expression, nodes.Identifier) and self.names.get(expression.name) is None:
             self.names[expression.name] = part if packed else part[0]
+            if axis is not None and self._shape is not None:
+                self._origins[expression.name] = (parameter, axis, self._shape)
         elif unknown_names(expression, self.names):
             self._bind_affine(parameter, expression, part, packed)
         else:
@@ -175,14 +180,15 @@ class ShapeBinder:
         found = part if packed else part[0]
         is_plain = expression.span.text == plain(shown(wanted, quote=True))
         name = "" if is_plain else f"{_text(expression)} = "
-        message = [f"expected extent {name}", *shown(wanted, quote=True)]
+        message = [f"expected dimension {name}", *shown(wanted, quote=True)]
         message += [", found ", *shown(found, quote=True)]
         message += [] if axis is None else [f" on axis {axis}"]
+        origins = [name for name in unknown_names(expression, ()) if name in self._origins]
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
-            raise self._error(parameter, plain(message), self._agree(expression, found))
+            raise self._error(parameter, plain(message), self._agree(expression, found), origins)
         for item, actual in zip(items, part, strict=True):
             same = dimensions.compare("eq", item, actual)
-            self._require(parameter, same, message, self._agree(expression, found))
+            self._require(parameter, same, message, self._agree(expression, found), origins)
 
     def _agree(self, expression: nodes.Expression, found: Value) -> str:
         """How an extent that an attribute gives becomes that of the tensor."""
@@ -196,14 +202,14 @@ class ShapeBinder:
     def _bind_affine(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
-        what = f"an extent of {_name(parameter)}"
+        what = f"a dimension of {_name(parameter)}"
         found = [deduce(expression, value, self.names, what, self.location) for value in part]
         for value, pair in zip(part, found, strict=True):
             if pair is not None and not dimensions.is_static(value):
                 self._require_exact(parameter, expression, value, pair)
         pairs = [pair for pair in found if pair is not None]
         if len(pairs) < len(found):
-            message = f"extent {_text(expression)} cannot be deduced"
+            message = f"dimension {_text(expression)} cannot be deduced"
             raise self._error(parameter, message, _unknown_hint(expression, self.names))
         for name in unknown_names(expression, self.names):
             values = tuple(value for _, value in pairs)
@@ -223,7 +229,7 @@ class ShapeBinder:
             dimensions.compare("eq", again, value),
             dimensions.compare("ge", unknown, 0),
         )
-        message = ["extent ", value, f" is not {_text(expression)} for any '{name}'"]
+        message = ["dimension ", value, f" is not {_text(expression)} for any '{name}'"]
         self._require(parameter, exact, message, value_hints.EQUAL)
 
     def _assign_rank(self, parameter: nodes.Parameter, name: str, rank: int) -> None:
@@ -254,15 +260,30 @@ class ShapeBinder:
         condition: Condition,
         message: list[str | Dimension],
         hint: str,
+        origins: Sequence[str] = (),
     ) -> None:
-        note = Note(f"{_name(parameter)} is declared here", parameter.span)
+        if condition is True:
+            return
         text = [f"input {_name(parameter)}: ", *message]
-        self.env.symbols.require(condition, text, self.location, (note,), hint=hint)
+        self.env.symbols.require(
+            condition, text, self.location, self._notes(parameter, origins), hint=hint
+        )
 
-    def _error(self, parameter: nodes.Parameter, message: str, hint: str) -> NnefError:
-        note = Note(f"{_name(parameter)} is declared here", parameter.span)
+    def _error(
+        self, parameter: nodes.Parameter, message: str, hint: str, origins: Sequence[str] = ()
+    ) -> NnefError:
         message = f"input {_name(parameter)}: {message}"
-        return error(message, self.location, hint=hint, notes=(note,))
+        return error(message, self.location, hint=hint, notes=self._notes(parameter, origins))
+
+    def _notes(self, parameter: nodes.Parameter, origins: Sequence[str]) -> tuple[Note, ...]:
+        """Where an input is declared, and the inputs that gave these names their values."""
+        shape = "" if self._shape is None else f", and has shape {_plain(self._shape)}"
+        notes = [Note(f"{_name(parameter)} is declared here{shape}", parameter.span)]
+        for name in origins:
+            origin, axis, found = self._origins[name]
+            message = f"'{name}' is axis {axis} of {_name(origin)}, which has shape {_plain(found)}"
+            notes.append(Note(message, origin.span))
+        return tuple(notes)
 
 
 _RANK_HINT = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change the rank"
@@ -271,6 +292,10 @@ _RANK_HINT = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change t
 def _unknown_hint(expression: nodes.Expression, known: Container[str]) -> str:
     names = ", ".join(f"'{name}'" for name in unknown_names(expression, known))
     return f"write a name, or one such as '2 * n + 1', or give {names} in another way"
+
+
+def _plain(shape: Shape) -> str:
+    return plain(shown(shape, quote=True))
 
 
 def _name(parameter: nodes.Parameter) -> str:
@@ -305,7 +330,7 @@ def _within(
         stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
         yield (
             dimensions.compare("le", value, most),
-            ["extent ", value, " is beyond the bound ", *stated],
+            ["dimension ", value, " is beyond the bound ", *stated],
         )
 
 
@@ -348,27 +373,27 @@ def _evaluate_extent(
         number = count(length, "a number of dimensions", extent.pack.span)
         items = value if isinstance(value, tuple) else (value,) * number
         if len(items) != number:
-            message = f"{len(items)} extents, declared to be {number}"
-            hint = f"give {number} extents, or a single one for all"
+            message = f"{len(items)} dimensions, declared to be {number}"
+            hint = f"give {number} dimensions, or a single one for all"
             raise error(message, extent.span, hint=hint)
     return [_extent(each, expression.span, env) for each in items]
 
 
-_EXTENT = "an extent must be a non-negative integer, found "
+_EXTENT = "a dimension must be a non-negative integer, found "
 
 
 def _extent(value: Value, span: Span, env: Environment) -> Dimension:
     if isinstance(value, tuple):
-        raise error("a pack of extents needs '..'", span, hint=f"write '{span.text}..'")
+        raise error("a pack of dimensions needs '..'", span, hint=f"write '{span.text}..'")
     if is_scalar(value):
         hint = "write it with integers: '/' rounds down"
         raise error(
-            "an extent computed from reals that are known only at run time", span, hint=hint
+            "a dimension computed from reals that are known only at run time", span, hint=hint
         )
     if type_of(value) != "int":
         message = f"{_EXTENT}{show(value)}"
         raise error(message, span, hint=value_hints.integer(value))
-    hint = "make the input larger, or the numbers in this extent smaller"
+    hint = "make the input larger, or the numbers in this dimension smaller"
     positive = dimensions.compare("ge", value, 0)
     env.symbols.require(positive, [_EXTENT, value], span, hint=hint)
     return value

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvm_nnef.diagnostics import InputError, error
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -20,7 +22,9 @@ class Timing:
 
 
 def timed(action: Callable[[], object], repeat: int, warmup: int) -> Timing:
-    """The times of ``repeat`` runs, after ``warmup`` others."""
+    """The times of ``repeat`` runs, after ``warmup`` others. Raises InputError for none."""
+    if repeat < 1:
+        raise error(f"cannot measure {repeat} runs", hint="repeat is 1 or more", kind=InputError)
     for _ in range(warmup):
         action()
     times = [_seconds(action) for _ in range(repeat)]

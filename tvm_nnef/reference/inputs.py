@@ -19,6 +19,7 @@ from tvm_nnef.diagnostics import (
     NnefError,
     did_you_mean,
     error,
+    plural,
     raised_as,
 )
 from tvm_nnef.graph.arrays import converted, shape_hint
@@ -41,8 +42,9 @@ def bind_inputs(
     given = ordered_inputs([port.name for port in graph.inputs], given)
     if len(given) != len(graph.inputs):
         names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
+        count = plural(len(graph.inputs), "input")
         raise error(
-            f"graph '{graph.name}' takes {len(graph.inputs)} inputs ({names}), got {len(given)}",
+            f"graph '{graph.name}' takes {count} ({names}), got {len(given)}",
             hint="give one value for each, in this order; None for one that is left out",
         )
     found: dict[Tensor, Array] = {}

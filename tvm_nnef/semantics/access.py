@@ -121,7 +121,7 @@ def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context:
             continue
         size, index = literal(extent.value), literal(item)
         if size is not None and index is not None and not 0 <= index < size:
-            problem = f"has the extent {size} and no element at index {index}"
+            problem = f"has no element at index {index} of a dimension of {size}"
             _report_shape(problem, expression, symbol, context)
 
 

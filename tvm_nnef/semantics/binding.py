@@ -139,7 +139,7 @@ def _bind_expression(
         return Obstacle(
             f"'{name}' cannot be derived from '{expression.span.text}'",
             unknown[0].span,
-            f"declare '{name}' before, as an attribute or an extent; only 'a * {name} + b' with "
+            f"declare '{name}' before, as an attribute or a dimension; only 'a * {name} + b' with "
             "literal a and b declares a symbol",
         )
     known.add(symbol)

@@ -158,7 +158,7 @@ class Shapes:
         context = self.context
         if extent.per_item and not packed:
             context.report.error(
-                "an extent per item needs a pack of tensors",
+                "a dimension per item needs a pack of tensors",
                 extent.span,
                 "write '..' after the shape to declare a pack",
             )
@@ -179,21 +179,21 @@ class Shapes:
         self._check_value(extent, extent.value)
 
     def _check_value(self, extent: nodes.Extent, value: nodes.Expression) -> None:
-        found = expected.expect(value, self.context, _INT, "an extent")
-        if found.poison or is_negative(value, "an extent", self.context):
+        found = expected.expect(value, self.context, _INT, "a dimension")
+        if found.poison or is_negative(value, "a dimension", self.context):
             return
         text = value.span.text
         if found.packed and extent.pack is None and not extent.per_item:
             self.context.report.error(
-                f"'{text}' is a pack of extents", value.span, f"write '{text}..'"
+                f"'{text}' is a pack of dimensions", value.span, f"write '{text}..'"
             )
         elif not found.packed and extent.per_item:
             self.context.report.error(
-                f"'{text}' is one extent, not one per item", value.span, f"write '{text}'"
+                f"'{text}' is one dimension, not one per item", value.span, f"write '{text}'"
             )
         elif not found.packed and extent.pack is not None and extent.pack.length is None:
             self.context.report.error(
-                f"'{text}' is a single extent and needs a count to be repeated",
+                f"'{text}' is a single dimension and needs a count to be repeated",
                 extent.span,
                 f"write '{text} ..(n)'",
             )
@@ -235,9 +235,9 @@ class Shapes:
             symbol = self.context.names.find(name.name)
             if symbol is not None and symbol.kind in ("attribute", "helper"):
                 self.context.report.error(
-                    f"{symbol.description} '{name.name}' is used as a dynamic extent",
+                    f"{symbol.description} '{name.name}' is used as a dynamic dimension",
                     name.span,
-                    "an extent with an upper bound has its own name, or '~'; an extent that "
+                    "a dimension with an upper bound has its own name, or '~'; a dimension that "
                     "an attribute gives has no bound",
                     (Note(f"'{name.name}' is declared here", symbol.span),),
                 )
@@ -258,7 +258,7 @@ def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> N
     name = declared_symbol(expression, context.names)
     if name is not None:
         location = next(used for used in used_names(expression) if used.name == name)
-        context.names.declare(Symbol(name, "extent", kind, location.span))
+        context.names.declare(Symbol(name, "dimension", kind, location.span))
         return
     form = affine(expression)
     if form is not None and form.symbol is not None and not kind.optional:
@@ -268,7 +268,7 @@ def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> N
 def require(name: str, context: Context) -> None:
     """Notes that an extent is never null."""
     symbol = context.names.find(name)
-    if symbol is not None and symbol.kind == "extent" and symbol.type.optional:
+    if symbol is not None and symbol.kind == "dimension" and symbol.type.optional:
         context.names.declare(replace(symbol, type=symbol.type.required))
 
 
@@ -289,7 +289,7 @@ def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
     kind = parameter.type
     for name in used_names((kind.pack, kind.rank, kind.shape)):
         if context.names.find(name.name) is None and name.name not in context.elsewhere:
-            context.names.declare(Symbol(name.name, "extent", UNKNOWN, name.span))
+            context.names.declare(Symbol(name.name, "dimension", UNKNOWN, name.span))
 
 
 def are_complementary(one: nodes.Expression, other: nodes.Expression) -> bool:

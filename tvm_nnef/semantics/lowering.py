@@ -124,7 +124,7 @@ def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool
             context.report.error(
                 f"{what} is bounded by '{element.span.text}', an element of a tensor",
                 element.span,
-                "a bound consists of attributes, extents and index symbols; write what depends on "
+                "a bound consists of attributes, dimensions and indices; write what depends on "
                 "data as a condition, as in 'i < n | i < x[]'",
             )
             return True

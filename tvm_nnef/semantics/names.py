@@ -16,7 +16,7 @@ from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import parts, walk
 
 SymbolKind: TypeAlias = Literal[
-    "attribute", "extent", "helper", "input", "output", "constant", "variable",
+    "attribute", "dimension", "helper", "input", "output", "constant", "variable",
     "tensor", "index", "local",
 ]  # fmt: skip
 

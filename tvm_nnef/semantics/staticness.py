@@ -119,7 +119,7 @@ def _expect_static(value: nodes.Expression, what: str, scope: _Scope) -> None:
     scope.report.error(
         f"{what} must be known when the model is composed, but '{culprit.span.text}' is dynamic",
         value.span,
-        "an extent that is known then is declared 'static', as in 'real[static c]', "
+        "a dimension that is known then is declared 'static', as in 'real[static c]', "
         "and an attribute that takes any value 'dynamic'",
     )
 

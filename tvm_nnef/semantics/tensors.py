@@ -52,9 +52,9 @@ def _check_local_shape(parameter: nodes.Parameter, kind: str, context: Context) 
     for extent in parameter.type.shape or ():
         if extent.bound is not None or isinstance(extent.value, nodes.Omitted):
             context.report.error(
-                f"the shape of a {kind} is fixed; '{extent.span.text}' leaves an extent open",
+                f"the shape of a {kind} is static; '{extent.span.text}' is a dynamic dimension",
                 extent.span,
-                "write attributes, extents of inputs and numbers",
+                "write attributes, dimensions of inputs and numbers",
             )
 
 
@@ -154,7 +154,7 @@ def _check_bounds(
         most = literal(bound.extent)
         if None not in (size, most) and size != most:
             context.report.error(
-                f"the bound {most} of '{bound.index.name}' differs from the extent {size} of "
+                f"the bound {most} of '{bound.index.name}' differs from the dimension {size} of "
                 f"'{constant.name.name}'",
                 bound.span,
                 "there is one index symbol for each dimension, in the order of the shape",
@@ -197,7 +197,7 @@ def declare_outputs(definition: CheckedDefinition, context: Context) -> Context:
                 extent.bound or definition.is_graph
             ):
                 context.report.error(
-                    "an extent that is left open needs an upper bound",
+                    "a dynamic dimension needs an upper bound",
                     extent.span,
                     "write '~|n', where n is the most that it can be",
                 )

@@ -8,18 +8,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 from tvm_nnef.requirements import needed_for
 
 
 @contextmanager
 def _without_folder_of_torch() -> Iterator[None]:
-    """A block in which a folder ``torch`` without ``__init__.py`` is not imported.
+    """A block in which a folder or file ``torch`` of a user's is not imported.
 
-    TVM takes any module ``torch`` for PyTorch, also such a folder of a user's.
+    TVM takes any module ``torch`` for PyTorch.
     """
     found = None if "torch" in sys.modules else find_spec("torch")
-    if found is None or found.origin is not None:
+    folders = () if found is None else found.submodule_search_locations or ()
+    if found is None or any(Path(folder, "version.py").is_file() for folder in folders):
         yield
         return
     sys.modules["torch"] = None  # type: ignore[assignment]  # Raises ImportError if imported.

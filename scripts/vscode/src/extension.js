@@ -2,11 +2,24 @@
 
 const vscode = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
+const { locate } = require("./server");
 
 let client;
 
+// The interpreter that is selected in the Python extension, if that is installed.
+async function interpreter() {
+  try {
+    const python = await vscode.extensions.getExtension("ms-python.python")?.activate();
+    return python?.environments?.getActiveEnvironmentPath()?.path;
+  } catch {
+    return undefined;
+  }
+}
+
 async function start() {
-  const [command, ...args] = vscode.workspace.getConfiguration("skriptnd").get("server");
+  const [name, ...args] = vscode.workspace.getConfiguration("skriptnd").get("server");
+  const folders = (vscode.workspace.workspaceFolders ?? []).map((folder) => folder.uri.fsPath);
+  const command = locate(name, await interpreter(), folders);
   client = new LanguageClient(
     "skriptnd",
     "SkriptND",
@@ -18,7 +31,7 @@ async function start() {
   } catch (error) {
     vscode.window.showErrorMessage(
       `SkriptND: '${command}' does not start (${error.message}). ` +
-        "Install tvm-nnef with its extra 'lsp', or set 'skriptnd.server'."
+        "Install tvm-nnef with its extra 'lsp' in the selected Python environment, or set 'skriptnd.server'."
     );
   }
 }
