@@ -17,7 +17,7 @@ from typing import Any
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import MAIN_FILE, NNEF1_FILE
 
-HEAD = 1 << 12
+HEAD = 1 << 16
 """Bytes at the beginning of a file that are looked at."""
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")

@@ -27,7 +27,7 @@ from tvm_nnef.converters.nnef1.fragments import (
     signatures,
 )
 from tvm_nnef.converters.nnef1.scan import Scans, rewritten
-from tvm_nnef.converters.nnef1.tract_calls import refusals, with_attributes
+from tvm_nnef.converters.nnef1.tract_calls import OWN, refusals, with_attributes
 from tvm_nnef.converters.nnef1.tract_operators import DTYPES, FUNCTIONS
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 from tvm_nnef.storage.container import Container
@@ -81,7 +81,7 @@ def extended(document: nodes.Document, files: Container | None) -> Extended:
         raise NnefError(problems)
     known = {
         name: each for name, each in _operations().items()
-        if registries and name.startswith(tuple(registries))
+        if name.startswith((*registries, *OWN))
     }  # fmt: skip
     return Extended(
         replace(

@@ -20,27 +20,35 @@ from tvm_nnef.storage.tensor_file import read_tensor
 
 _COMPLEX = "it computes with complex numbers"
 _STATE = "it keeps a state from one call to the next"
-_QUANTIZED = "it computes with quantized numbers of tract's own"
+_QUANTIZED = "it computes with quantized integers"
+_RANDOM = "its numbers are random"
+_DATA = "the shape of its result depends on data"
+_NONE = "it has no converter"
 REFUSED: Mapping[str, str] = MappingProxyType({
     **dict.fromkeys(
         ("tract_core_fft", "tract_core_stft", "tract_core_complex_to_inner_dim",
          "tract_core_inner_dim_to_complex"), _COMPLEX),
     **dict.fromkeys(
-        ("tract_core_delay", "tract_transformers_gdn_recurrent", "tract_core_store",
-         "tract_core_load", "tract_transformers_dyn_kv_cache", "tract_extra_exp_unit_norm",
-         "tract_extra_exp_mean_norm", "tract_transformers_causal_conv1d_update"), _STATE),
+        ("tract_core_delay", "tract_core_store", "tract_core_load",
+         "tract_transformers_dyn_kv_cache", "tract_transformers_quantized_dyn_kv_cache"), _STATE),
     **dict.fromkeys(
-        ("tract_core_qconv", "tract_core_qmatmul", "tract_core_dequantize",
+        ("tract_core_qconv", "tract_core_qmatmul", "tract_core_einsum_q",
          "tract_core_zpscale", "tract_core_zpscale_per_channel"), _QUANTIZED),
-    "tract_core_resize": "its coordinates and modes are tract's own",
-    "tract_core_grid_sample": "its coordinates and modes are tract's own",
-    "tract_core_im2col": "the layout of its result is tract's own",
-    "tract_core_submodel": "it runs another model",
-    "tract_core_random": "its numbers come from a generator of tract's own",
-    "tract_core_multinomial": "its numbers come from a generator of tract's own",
-    "tract_core_non_max_suppression": "it has no converter",
+    **dict.fromkeys(("tract_onnx_random", "tract_onnx_multinomial"), _RANDOM),
+    **dict.fromkeys(("tract_onnx_non_zero", "tract_onnx_non_max_suppression"), _DATA),
+    **dict.fromkeys(
+        ("tract_core_resize", "tract_core_grid_sample", "tract_core_dyn_slice",
+         "tract_core_gru_epilogue", "tract_core_lstm_epilogue", "tract_onnx_lrn",
+         "tract_extra_exp_unit_norm", "tract_extra_exp_mean_norm", "tract_shl", "tract_shr",
+         "tract_transformers_gdn_recurrent", "tract_transformers_causal_conv1d_update",
+         "tract_transformers_scaled_masked_softmax"), _NONE),
+    "tract_core_submodel": "it runs a model that is not part of the document",
+    "max_pool_with_index": "tract counts its indices over the whole input, not in each window",
 })  # fmt: skip
 """Why operations of tract are not converted."""
+
+OWN = ("square", "recip")
+"""Operations of tract that need no registry."""
 
 
 def refusals(
@@ -57,7 +65,7 @@ def refusals(
                 message = f"'{name}' cannot be converted: {REFUSED[name]}"
                 hint = f"give a function that converts it, after 'fragment {name}( … )' declares it"
                 yield Diagnostic(message, node.name.span, hint)
-            elif name in operations and not name.startswith(tuple(registries)):
+            elif name in operations and not name.startswith((*registries, *OWN)):
                 registry = "_".join(name.split("_")[:2])
                 message = f"the document does not name the registry of '{name}'"
                 yield Diagnostic(

@@ -15,18 +15,19 @@ from tvm_nnef.converters.common.symbolic import Size, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.nnef1 import calls
+from tvm_nnef.converters.nnef1 import calls, tract_indexing
 from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.borders import BORDERS
 from tvm_nnef.converters.nnef1.operators.convolution import conv, deconv
-from tvm_nnef.converters.nnef1.operators.layout import gather, section
+from tvm_nnef.converters.nnef1.operators.layout import section
 from tvm_nnef.converters.nnef1.operators.linear import product
 from tvm_nnef.converters.nnef1.operators.operation import (
     Converted,
     Operation,
     OperatorFunction,
-    in_range,
 )
-from tvm_nnef.converters.nnef1.operators.reductions import reduced
+from tvm_nnef.converters.nnef1.operators.pooling import max_pool
+from tvm_nnef.converters.nnef1.operators.reductions import position, reduced
 
 DTYPES: Mapping[str, str] = MappingProxyType(
     {f"{letter}{bits}": f"{name}{bits}"
@@ -36,9 +37,10 @@ DTYPES: Mapping[str, str] = MappingProxyType(
 """The dtypes of tract's datum types."""
 
 _REALS = ("f16", "f32", "f64")
-_REDUCTIONS: Mapping[str, str] = MappingProxyType(
-    {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
-)
+_NARROW = {
+    name: (int(np.iinfo(name).min), int(np.iinfo(name).max))
+    for name in ("int8", "int16", "uint8", "uint16")
+}
 
 
 def _text(name: str, operation: Operation) -> str:
@@ -48,34 +50,45 @@ def _text(name: str, operation: Operation) -> str:
 
 
 def _cast(operation: Operation, builder: Builder) -> Tensor:
-    """The elements in another dtype; real to int drops the fraction."""
+    """The elements in another dtype; real to int drops the fraction, and ends at the limits."""
     x, dtype = operation.tensor("input"), DTYPES[_text("to", operation).lower()]
+    if x.kind == "real" and dtype in _NARROW:
+        limits = (builder.constant(each, x.dtype) for each in _NARROW[dtype])
+        # NaN becomes 0, which no comparison of a minimum and a maximum gives.
+        number = builder.select(builder.call("math.ne", x, x, as_type="bool"),
+                                builder.constant(0, x.dtype), x)  # fmt: skip
+        return builder.cast(builder.call("math.clamp", number, *limits), dtype)
     if kind(dtype) == "bool" and x.kind != "bool":
         return builder.call("math.ne", x, builder.constant(0, x.dtype), as_type="bool")
     return builder.call("math.iden", x) if x.dtype == dtype else builder.cast(x, dtype)
 
 
 def _broadcast(operation: Operation, builder: Builder) -> Tensor:
-    """Dimensions of 1 stretched to a shape of the same rank."""
+    """Dimensions of 1 stretched to a shape, those that are missing in front added."""
     x, shape = operation.tensor("input"), operation.sizes("shape")
-    pairs = zip(x.shape, shape, strict=False)
-    if len(shape) != x.rank or any(own not in (1, wanted) for own, wanted in pairs):
+    own = (*[1] * (len(shape) - x.rank), *x.shape)
+    if len(own) != len(shape) or any(a not in (1, b) for a, b in zip(own, shape, strict=True)):
         reason = f"{list(map(str, x.shape))} cannot be broadcast to {list(map(str, shape))}"
-        hint = "the rank must stay, and dimensions that are not 1"
+        hint = "dimensions are aligned from the right, and must be equal or 1"
         raise Unconvertible(reason.replace("'", ""), hint, mismatch=True)
-    found = builder.expand(x, shape)
+    found = builder.expand(builder.unsqueeze(x, list(range(len(shape) - x.rank))), shape)
     return builder.call("math.iden", x) if found is x else found
 
 
 def _plain(name: str, operation: Operation, builder: Builder) -> Tensor:
     """An operator of SkriptND on one tensor."""
+    return builder.call(name, operation.tensor("input"))
+
+
+def _standard(name: str, operation: Operation, builder: Builder) -> Tensor:
+    """The same for an operation whose parameter has the name of the specification."""
     return builder.call(name, operation.tensor("x"))
 
 
 def _is_inf(operation: Operation, builder: Builder) -> Tensor:
     """Whether elements are infinite, of the signs that count."""
     return builder.call(
-        "extra.is_inf", operation.tensor("x"), as_type="bool",
+        "extra.is_inf", operation.tensor("input"), as_type="bool",
         positive=operation.flag("detect_positive"), negative=operation.flag("detect_negative"),
     )  # fmt: skip
 
@@ -84,7 +97,7 @@ def _gelu(operation: Operation, builder: Builder) -> Tensor:
     """GELU by a hyperbolic tangent."""
     if operation.flag("fast_impl"):
         raise Unconvertible("'fast_impl' is its own approximation", "write it without")
-    return builder.call("nn.gelu", operation.tensor("x"), approximate="TANH")
+    return builder.call("nn.gelu", operation.tensor("input"), approximate="TANH")
 
 
 def _xor(operation: Operation, builder: Builder) -> Tensor:
@@ -93,8 +106,10 @@ def _xor(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _bits(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """An operator on the bits of two tensors of integers."""
+    """An operator on the bits of two tensors of integers, or on two of logicals."""
     x, y = operation.operands("x", "y")
+    if x.kind == "bool":
+        return broadcasting.binary(f"math.{name}", x, y, builder)
     rank = max(x.rank, y.rank)
     x, y = (broadcasting.with_rank(each, rank, builder) for each in (x, y))
     broadcasting.broadcast_shape(x, y)
@@ -104,29 +119,34 @@ def _bits(name: str, operation: Operation, builder: Builder) -> Tensor:
     return builder.binary(f"extra.bitwise_{name}", x, y, bits=bits, top=top)
 
 
+def _bits_not(operation: Operation, builder: Builder) -> Tensor:
+    x = operation.tensor("input")
+    return builder.call("math.not" if x.kind == "bool" else "extra.bitwise_not", x)
+
+
 def _product(operation: Operation, builder: Builder) -> Tensor:
     x = operation.tensor("input")
     return reduced("prod", x, operation.axes(x.rank), builder)
 
 
 def _last_position(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """The position of the last extreme along a dimension."""
-    x, axes = operation.tensor("input"), operation.axes(operation.tensor("input").rank)
-    if len(axes) != 1:
-        raise Unconvertible(f"'axes' is {axes}", "name one dimension")
-    (axis,) = axes
-    size = x.shape[axis]
-    if not isinstance(size, int):
-        hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
-        raise Unconvertible(f"dimension {axis} is known only at run time", hint)
-    backwards = builder.slice(x, axis, size - 1, -1, -1)
-    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    found = builder.call(name, backwards, as_type="int64", as_shape=shape, axis=axis)
-    return builder.call("math.sub", builder.constant(size - 1, "int64"), found, as_shape=shape)
+    """The position of the last extreme; over several dimensions, that in row-major order."""
+    x = operation.tensor("input")
+    axes = operation.axes(x.rank)
+    volume = 1
+    for axis in axes:
+        size = x.shape[axis]
+        if not isinstance(size, int):
+            hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+            raise Unconvertible(f"dimension {axis} is known only at run time", hint)
+        volume *= size
+        x = builder.slice(x, axis, size - 1, -1, -1)
+    found = position(name, x, axes, "int64", builder)
+    return builder.binary("math.sub", builder.constant(volume - 1, "int64"), found)
 
 
 def _shape_of(operation: Operation, builder: Builder) -> Tensor:
-    x = operation.tensor("x")
+    x = operation.tensor("input")
     return builder.call("layout.shape", x, as_type="int64", as_shape=(x.rank,))
 
 
@@ -183,82 +203,19 @@ def _triangle(operation: Operation, builder: Builder) -> Tensor:
     return builder.call("extra.trilu", x, k, upper=operation.flag("upper"))
 
 
-def _one_hot(operation: Operation, builder: Builder) -> Tensor:
-    """A row with one number among others for each index."""
-    index, dim = operation.tensor("input"), operation.integer("dim")
-    axis = in_range("axis", operation.integer("axis"), index.rank + 1)
-    if dim < 1:
-        raise Unconvertible(f"'dim' is {dim}", "give a positive number")
-    values = builder.constant([operation.real("value_off"), operation.real("value_on")], "float32")
-    return builder.call(
-        "extra.one_hot", index, values, as_type="float32", axis=axis, depth=dim,
-        as_shape=(*index.shape[:axis], dim, *index.shape[axis:]),
-    )  # fmt: skip
+def _gather(operation: Operation, builder: Builder) -> Tensor:
+    """The slices along a dimension that indices select, perhaps in another dtype."""
+    found = tract_indexing.gather(operation, builder)
+    name = _text("datum_type", operation)
+    return builder.cast(found, _known(name)) if name else found
 
 
-def _gather_elements(operation: Operation, builder: Builder) -> Tensor:
-    """The elements along a dimension that indices of the same rank select."""
-    x, indices = operation.tensor("input"), operation.tensor("indices")
-    axis = operation.axis(x.rank)
-    _check_rank(indices, x.rank)
-    return builder.call("extra.gather_elements", x, indices, as_shape=indices.shape, axis=axis)
-
-
-def _check_rank(indices: Tensor, rank: int) -> None:
-    if indices.rank != rank:
-        reason = f"the input has rank {rank}, 'indices' {indices.rank}"
-        raise Unconvertible(reason, "they must be equal", mismatch=True)
-
-
-def _check_updates(updates: Tensor, shape: tuple[Size, ...]) -> None:
-    if updates.shape != shape:
-        found, wanted = (", ".join(map(str, each)) for each in (updates.shape, shape))
-        reason = f"'updates' has the shape [{found}]"
-        raise Unconvertible(reason, f"it must be [{wanted}]", mismatch=True)
-
-
-def _tuple_length(indices: Tensor, rank: int) -> int:
-    """The number of dimensions that a row of indices names."""
-    length = indices.shape[-1] if indices.rank else 0
-    if not isinstance(length, int) or not 1 <= length <= rank:
-        reason = f"'indices' has the shape [{', '.join(map(str, indices.shape))}]"
-        hint = f"its last dimension must be from 1 to {rank}"
-        raise Unconvertible(reason, hint, mismatch=True)
-    return length
-
-
-def _gather_nd(operation: Operation, builder: Builder) -> Tensor:
-    """The parts that rows of indices name."""
-    x, indices = operation.tensor("input"), operation.tensor("indices")
-    batch = operation.integer("batch_dims")
-    if not 0 <= batch < min(x.rank, max(indices.rank, 1)):
-        raise Unconvertible(f"'batch_dims' is {batch}", "name leading dimensions", mismatch=True)
-    length = _tuple_length(indices, x.rank - batch)
-    if x.shape[:batch] != indices.shape[:batch]:
-        reason = f"the first {batch} dimensions of the input and of 'indices' differ"
-        raise Unconvertible(reason, "they must be equal", mismatch=True)
-    shape = (*indices.shape[:-1], *x.shape[batch + length :])
-    return builder.call("extra.gather_nd", x, indices, as_shape=shape, batch_dims=batch)
-
-
-def _scatter_elements(operation: Operation, builder: Builder) -> Tensor:
-    """A copy with the elements changed that indices select along a dimension."""
-    x, updates = operation.operands("input", "updates")
-    indices, axis = operation.tensor("indices"), operation.axis(x.rank)
-    _check_rank(indices, x.rank)
-    _check_updates(updates, indices.shape)
-    how = _REDUCTIONS[operation.choice("reduction", list(_REDUCTIONS))]
-    return builder.call(f"extra.scatter_elements_{how}", x, indices, updates, axis=axis)
-
-
-def _scatter_nd(operation: Operation, builder: Builder) -> Tensor:
-    """A copy with the parts changed that rows of indices name."""
-    x, updates = operation.operands("input", "updates")
-    indices = operation.tensor("indices")
-    length = _tuple_length(indices, x.rank)
-    _check_updates(updates, (*indices.shape[:-1], *x.shape[length:]))
-    how = _REDUCTIONS[operation.choice("reduction", list(_REDUCTIONS))]
-    return builder.call(f"extra.scatter_nd_{how}", x, indices, updates)
+def _known(name: str) -> str:
+    if name.lower() not in DTYPES:
+        raise Unconvertible(
+            f"the datum type '{name}' is not known", f"it is one of {', '.join(DTYPES)}"
+        )
+    return DTYPES[name.lower()]
 
 
 def _einsum(operation: Operation, builder: Builder) -> Tensor:
@@ -268,7 +225,8 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
         raise Unconvertible("'output' asks for quantized results", "leave it empty")
     if _text("acc", operation).lower() not in _REALS:
         raise Unconvertible("'acc' is not a real datum type", "write 'f32'")
-    found, result = terms(equation, operands)
+    # tract takes an empty result for one that is not written.
+    found, result = terms(equation.removesuffix("->"), operands)
     for each, term in zip(operands, found, strict=True):
         if len(set(term)) < len(term):
             raise Unconvertible(f"'{term}' repeats a dimension", "use each letter once")
@@ -280,20 +238,32 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
     sizes: dict[str, Size] = {}
     for each, term in zip(operands, found, strict=True):
         for name, size in zip(term, each.shape, strict=True):
-            if sizes.setdefault(name, size) != size:
+            if sizes.get(name, 1) == 1:
+                sizes[name] = size
+            elif size not in (1, sizes[name]):
                 reason = f"dimension '{name}' is {sizes[name]} and {size}"
-                raise Unconvertible(reason, "they must be equal", mismatch=True)
-    product = sum_of_products(list(zip(operands, found, strict=True)), result, builder)
+                raise Unconvertible(reason, "they must be equal or 1", mismatch=True)
+    pairs = [_without_ones(*each, sizes, builder) for each in zip(operands, found, strict=True)]
+    product = sum_of_products(pairs, result, builder)
     return builder.call("math.iden", product) if product in operands else product
+
+
+def _without_ones(
+    x: Tensor, term: str, sizes: Mapping[str, Size], builder: Builder
+) -> tuple[Tensor, str]:
+    """An operand without the dimensions of 1 that others stretch."""
+    ones = [axis for axis, name in enumerate(term) if x.shape[axis] == 1 != sizes[name]]
+    kept = "".join(name for axis, name in enumerate(term) if axis not in ones)
+    return builder.squeeze(x, ones) if ones else x, kept
 
 
 def _downsample(operation: Operation, builder: Builder) -> Tensor:
     """Every so many elements along a dimension, from one on."""
     x, stride = operation.tensor("input"), operation.integer("stride")
     axis, first = operation.axis(x.rank), operation.integer("modulo")
-    if stride < 1 or not 0 <= first < stride:
+    if stride < 1 or first < 0:
         reason = f"'stride' is {stride} and 'modulo' {first}"
-        raise Unconvertible(reason, "'modulo' must be from 0 to below 'stride'")
+        raise Unconvertible(reason, "'stride' must be positive, and 'modulo' not negative")
     found = builder.slice(x, axis, first, x.shape[axis], stride)
     return builder.call("math.iden", x) if found is x else found
 
@@ -316,13 +286,20 @@ def _attention(operation: Operation, builder: Builder) -> Tensor:
     if not operation.is_number("mask", 0.0):
         scores = builder.binary("math.add", scores, operation.tensor("mask"))
     if operation.flag("is_causal"):
-        if rows != columns or not isinstance(rows, int):
-            reason = f"'is_causal' needs as many queries as keys, got {rows} and {columns}"
+        if not isinstance(rows, int) or not isinstance(columns, int) or rows > columns:
+            reason = f"'is_causal' needs a key for each query, got {columns} for {rows}"
             raise Unconvertible(reason, "give a mask instead", mismatch=True)
-        later = np.triu(np.full((rows, rows), -np.inf, np.float32), 1)
+        # The last query belongs to the last key.
+        later = np.triu(np.full((rows, columns), -np.inf, np.float32), 1 + columns - rows)
         scores = builder.binary("math.add", scores, builder.constant(later, scores.dtype))
     weights = builder.call("nn.softmax", scores, axes=[scores.rank - 1])
     return product(weights, v, False, False, builder)
+
+
+def _max_pool(operation: Operation, builder: Builder) -> Tensor:
+    """The maximum of those elements of the input that a window covers."""
+    border = operation.choice("border", BORDERS)
+    return max_pool(operation, builder, "ignore" if border == "constant" else border)
 
 
 _CONVOLUTIONS = {"conv": conv, "deconv": deconv}
@@ -346,13 +323,18 @@ def _convolution(function: OperatorFunction, operation: Operation, builder: Buil
 FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
     # tract rounds the number of elements up, as Python does.
     "slice": partial(section, rounded_up=True),
+    # In tract the border 'constant' of a maximum is not zeros: only elements of the input count.
+    "max_pool": _max_pool,
+    "round": partial(_standard, "math.round"),
+    "square": partial(_standard, "math.sqr"),
+    "recip": partial(_standard, "math.rcp"),
     **{name: partial(_convolution, each.function) for name, each in _CONVOLUTIONS.items()},
     "tract_core_cast": _cast,
     "tract_core_broadcast": _broadcast,
     "tract_core_erf": partial(_plain, "nn.erf"),
     "tract_onnx_erf": partial(_plain, "nn.erf"),
     "tract_core_round_even": partial(_plain, "extra.round_even"),
-    "tract_core_bitnot": partial(_plain, "extra.bitwise_not"),
+    "tract_core_bitnot": _bits_not,
     **{f"tract_core_bit{name}": partial(_bits, name) for name in ("and", "or", "xor")},
     "tract_core_is_inf": _is_inf,
     "tract_core_gelu_approx": _gelu,
@@ -366,12 +348,12 @@ FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
     "tract_core_cumsum": _cumulative_sum,
     "tract_core_topk": _top_k,
     "tract_core_trilu": _triangle,
-    "tract_core_one_hot": _one_hot,
-    "tract_core_gather": gather.function,
-    "tract_core_gather_elements": _gather_elements,
-    "tract_core_gather_nd": _gather_nd,
-    "tract_core_scatter_elements": _scatter_elements,
-    "tract_core_scatter_nd": _scatter_nd,
+    "tract_core_one_hot": tract_indexing.one_hot,
+    "tract_core_gather": _gather,
+    "tract_core_gather_elements": tract_indexing.gather_elements,
+    "tract_core_gather_nd": tract_indexing.gather_nd,
+    "tract_core_scatter_elements": tract_indexing.scatter_elements,
+    "tract_core_scatter_nd": tract_indexing.scatter_nd,
     "tract_core_einsum": _einsum,
     "tract_core_downsample": _downsample,
     "tract_transformers_sdpa": _attention,

@@ -88,6 +88,33 @@ CASES = {
         2 * np.eye(9, dtype="f")[(X**2).astype(int)][..., :3], -1, 1
     ),
     "tract_core_bitnot(tract_core_cast(x * 9.0, to = 'i64'))": ~(X * 9).astype(np.int64),
+    "tract_core_erf(input = x)": special.erf(X),
+    "tract_core_softmax(x, axes = [1], exp = 'libc')": special.softmax(X, 1),
+    "tract_core_cast(x * 1000.0, to = 'i8')": np.clip(X * 1000, -128, 127).astype(np.int8),
+    "tract_core_cast(log(x) * 100.0, to = 'u8')": np.nan_to_num(
+        np.clip(np.log(X, where=X > 0, out=np.full_like(X, np.nan)) * 100, 0, 255)
+    ).astype(np.uint8),
+    "tract_core_broadcast(x, shape = [2, N, 4, 2])": np.broadcast_to(X, (2, *X.shape)),
+    "tract_core_downsample(x, axis = 1, stride = 2, modulo = 3)": X[:, 3::2],
+    "tract_core_downsample(x, axis = 1, stride = 2)": X[:, ::2],
+    "tract_core_argmax_reduce_last(floor(x), axes = [1, 2])": 7
+    - np.floor(X).reshape(3, 8)[:, ::-1].argmax(1).reshape(3, 1, 1),
+    "tract_core_einsum([x, x], expr = 'abc,adc->', acc = 'f32')": np.einsum("abc,adc->bd", X, X),
+    "tract_core_einsum([x, sum_reduce(x, axes = [1])], expr = 'abc,abc->ac', acc = 'f32')": X.sum(1)
+    ** 2,
+    "tract_core_bitnot(gt(x, 0.0))": X <= 0,
+    "tract_core_bitxor(gt(x, 0.0), gt(x, 1.0))": (X > 0) ^ (X > 1),
+    "round(x - x + 2.5)": np.full_like(X, 3),
+    "round(x - x - 2.5)": np.full_like(X, -3),
+    "square(x)": X**2,
+    "recip(x)": 1 / X,
+    "max_pool(-sqr(x), size = [1, 3, 1], padding = [(0, 0), (1, 1), (0, 0)])": -np.minimum(
+        X**2,
+        np.minimum(
+            np.pad(X**2, ((0, 0), (1, 0), (0, 0)), constant_values=np.inf)[:, :-1],
+            np.pad(X**2, ((0, 0), (0, 1), (0, 0)), constant_values=np.inf)[:, 1:],
+        ),
+    ),
     "reshape(x, shape = [N, 8])": X.reshape(3, 8),
     "softmax(x, 1)": special.softmax(X, 1),
     "reshape(x, shape = [N * 2, 4])": X.reshape(6, 4),
@@ -108,6 +135,11 @@ def test_operations_of_tract(expression: str) -> None:
     ("expression", "expected"),
     [
         ("tract_core_gather(x, i, axis = 0)", X[I]),
+        (
+            "tract_core_gather(x, tract_core_cast(-tract_core_cast(i, to = 'f32'), to = 'i64'), "
+            "axis = 1)",
+            X[:, -I],
+        ),
         ("tract_core_gather_elements(i, i, axis = 0)", I[I]),
     ],
 )
@@ -253,6 +285,11 @@ FAULTS = {
     "operation": (("neg(x)", "tract_core_xyz(x)"), "no operation or fragment", 15),
     "complex": (("neg(x)", "tract_core_stft(x)"), "cannot be converted: .*complex numbers", 15),
     "state": (("neg(x)", "tract_core_delay(x, 0, 1, 0)"), "cannot be converted: it keeps a", 15),
+    "indices": (
+        ("neg(x)", "max_pool_with_index(x, size = [1, 1, 1])"),
+        "counts its indices over the whole input",
+        15,
+    ),
     "no registry": (
         ("neg(x)", "tract_onnx_erf(x)"),
         "not name the registry of 'tract_onnx_erf'",
@@ -377,6 +414,17 @@ def test_the_bias_of_a_convolution_is_a_vector(tmp_path: Path) -> None:
 
 
 ATTENTION = "tract_transformers_sdpa(x, x, x{}, datum_type = 'f32', acc_datum_type = 'f32'{})"
+
+
+def test_the_last_query_attends_to_the_last_key() -> None:
+    text = document(
+        "tract_transformers_sdpa(slice(x, axes = [1], begin = [0], end = [2]), x, x, "
+        "datum_type = 'f32', acc_datum_type = 'f32', is_causal = true)"
+    ).replace("tract_core;", "tract_core;\nextension tract_registry tract_transformers;", 1)
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(text, vendor="tract"), X)
+    mask = np.float32([[0, 0, 0, -np.inf], [0, 0, 0, 0]])
+    weights = special.softmax(X[:, :2] @ X.swapaxes(1, 2) * np.float32(2**-0.5) + mask, -1)
+    np.testing.assert_allclose(found, weights @ X, rtol=1e-5)
 
 
 @pytest.mark.parametrize("variant", ["plain", "causal", "scaled", "masked"])

@@ -57,6 +57,12 @@ def _pool(kind: str, operation: Operation, builder: Builder) -> Tensor:
     return pooled(kind, x, _window(operation, x), _border(operation), builder)
 
 
+def max_pool(operation: Operation, builder: Builder, border: str) -> Tensor:
+    """The maximum of each window with a border."""
+    x = operation.tensor("input")
+    return pooled("max_pool", x, _window(operation, x), border, builder)
+
+
 POOLS = table_of({kind: partial(_pool, kind) for kind in ("max_pool", "avg_pool", "rms_pool")})
 
 

@@ -39,23 +39,29 @@ def sum_reduce(operation: Operation, builder: Builder) -> Tensor:
     return _reduce("mean" if operation.flag("normalize") else "sum", operation, builder)
 
 
-def _position(name: str, operation: Operation, builder: Builder) -> Tensor:
+def position(
+    name: str, x: Tensor, dimensions: Sequence[int], dtype: str, builder: Builder
+) -> Tensor:
     """The position of the first extreme; over several dimensions, that in row-major order."""
-    x = operation.tensor("input")
-    axes = sorted(operation.axes(x.rank))
+    axes = sorted(dimensions)
     shape = _shape(x, axes)
     if not axes:
-        return builder.full(0, x.shape, "int32")
+        return builder.full(0, x.shape, dtype)
     if len(axes) == 1:
-        return builder.call(name, x, as_type="int32", as_shape=shape, axis=axes[0])
+        return builder.call(name, x, as_type=dtype, as_shape=shape, axis=axes[0])
     kept = [axis for axis in range(x.rank) if axis not in axes]
     rows = builder.transpose(x, [*kept, *axes])
     volume = product([x.shape[axis] for axis in axes])
     flat = builder.reshape(rows, (*rows.shape[: len(kept)], volume))
     found = builder.call(
-        name, flat, as_type="int32", as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
+        name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
     )
     return builder.reshape(found, shape)
+
+
+def _position(name: str, operation: Operation, builder: Builder) -> Tensor:
+    x = operation.tensor("input")
+    return position(name, x, operation.axes(x.rank), "int32", builder)
 
 
 POSITIONS = table_of(
