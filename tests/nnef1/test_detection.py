@@ -22,6 +22,7 @@ NNEF1 = f"version 1.0; {GRAPH}"
         (NNEF1, "nnef1"),
         (f"# graph G {{\n\n version 1.0 ;\n{GRAPH}", "nnef1"),
         (f"\n{GRAPH}", "nnef1"),
+        ("# a line\n" * 1000 + NNEF1, "nnef1"),
         (NNEF1.replace("y", "operator").replace("; operator =", ";\n operator ="), "nnef1"),
         ("fragment f(x: tensor<>) -> (y: tensor<scalar>);\n", "nnef1"),
         ("graph G { @input { x: real[2]; } @output { y: real[2]; } }", "skriptnd"),

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_nnef
+
 Array = np.ndarray
 NONE = ((0, 0), (0, 0))
 BORDERS = ("constant", "ignore", "replicate", "reflect", "reflect-even")
@@ -419,3 +421,13 @@ def test_desample(run: Any, name: str) -> None:
     expected = judged_desample(x, index, g)
     assert y.shape == expected.shape
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("box", 0.0), ("max_pool", -np.inf), ("avg_pool", np.nan)]
+)
+def test_windows_without_an_element(name: str, expected: float) -> None:
+    text = f"""version 1.0; graph g(x) -> (y) {{ x = external(shape = [1, 1, 2]);
+    y = {name}(x, size = [1, 1, 2], padding = [(0, 0), (0, 0), (2, 0)], border = 'ignore'); }}"""
+    (found,) = tvm_nnef.evaluate(text, np.full((1, 1, 2), -1, np.float32))
+    np.testing.assert_array_equal(found[0, 0, 0], np.float32(expected))
