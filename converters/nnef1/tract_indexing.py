@@ -22,7 +22,8 @@ def gather(operation: Operation, builder: Builder) -> Tensor:
     """The slices along a dimension that indices select."""
     x, indices = operation.tensor("input"), operation.tensor("indices")
     axis = operation.axis(x.rank)
-    size, given = x.shape[axis], indices.value
+    size = x.shape[axis]
+    given = None if indices.value is None else indices.value.astype(np.int64)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     if given is None or (not isinstance(size, int) and (given < 0).any()):
         return builder.call("extra.gather", x, indices, as_shape=shape, axis=axis)
