@@ -113,7 +113,7 @@ def _scaled(
     if name in CONVOLUTIONS:
         return _scaled_convolution(operands, found, factor)
     other = operands.array(found.args[1]) if name in ("add", "multiply") else None
-    if other is None or _grows(other, factor):
+    if other is None or _grows(other, factor) or not _in_range(other, factor):
         return None
     product = constant(_product(other, factor))
     if name == "multiply":
@@ -126,6 +126,14 @@ def _grows(array: Array, factor: Array) -> bool:
     """Whether a product has more elements than either."""
     shape = np.broadcast_shapes(array.shape, factor.shape)
     return int(np.prod(shape)) > max(array.size, factor.size)
+
+
+def _in_range(array: Array, factor: Array) -> bool:
+    """Whether no product of two constants is too large or too small for their dtype."""
+    with np.errstate(all="ignore"):
+        sizes = np.abs(_product(array, factor))
+    ordinary = np.isfinite(sizes) & (sizes >= np.finfo(array.dtype).tiny)
+    return bool(np.all(ordinary | (array == 0) | (factor == 0)))
 
 
 def _product(array: Array, factor: Array) -> Array:
@@ -141,11 +149,16 @@ def _scaled_convolution(operands: Operands, call: CALL, factor: Array) -> RelaxE
     if factor.size not in (1, weights.shape[0]) or factor.size != factor.shape[1]:
         return None
     along = factor.reshape(-1, *[1] * (weights.ndim - 1))
+    if not _in_range(weights, along):
+        return None
     return again(call, call.args[0], constant(_product(weights, along)))
 
 
 def _add(operands: Operands, call: CALL) -> RelaxExpression | None:
-    """Two constants that are added in turn are added at once."""
+    """Two constants that are added in turn are added at once, unless they cancel.
+
+    What is added and taken away again rounds: ``x + 12582912 - 12582912`` is a whole number.
+    """
     second = operands.array(call.args[1])
     inner = operands.call(call.args[0], "add")
     if inner is None or second is None:
@@ -153,7 +166,11 @@ def _add(operands: Operands, call: CALL) -> RelaxExpression | None:
     first = operands.array(inner.args[1])
     if first is None or first.size != second.size:
         return None
-    return relax.op.add(inner.args[0], constant(first + second))
+    largest = np.maximum(np.abs(first), np.abs(second))
+    total = first + second
+    if np.all(np.abs(total) < largest / 64):
+        return None
+    return relax.op.add(inner.args[0], constant(total))
 
 
 def _reshape(operands: Operands, call: CALL) -> RelaxExpression | None:

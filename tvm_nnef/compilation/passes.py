@@ -34,6 +34,7 @@ from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.attention_fusion import with_fused_attention
+from tvm_nnef.schedules.graph.cancellation import with_kept_differences
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
@@ -142,6 +143,7 @@ def passes(
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", with_fused_reductions),
+            ("keep_differences", _on_functions(with_kept_differences)),
             ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
                 not is_cpu,

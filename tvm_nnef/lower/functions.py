@@ -5,8 +5,7 @@ those of 32 and 64 bits not to overflow (``schedules.graph.wrapped_elements``,
 ``schedules.codegen.wrapping``). Integer division by zero gives 0 and traps nowhere. A minimum or
 maximum with NaN is NaN. What the functions of reals are, and how precise, says
 ``schedules.cpu.math_functions``; sums, products, quotients and square roots are within half a unit
-in the last place. TVM takes
-``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their functions
+in the last place. Knows nothing of formulas beyond the names of their functions
 (``graph.formula``).
 """
 
@@ -151,6 +150,43 @@ def _round(x: PrimExpression) -> PrimExpression:
     return select(rest >= half, whole + one, select(rest <= -half, whole - one, whole))
 
 
+def _with_hidden_zeros(x: PrimExpression) -> PrimExpression:
+    """A real that may be a constant zero, which TVM must not see.
+
+    It takes ``0 * x`` and ``0 / x`` for 0, also where x is infinite, NaN or zero, and ``x + 0`` for
+    x, also where x is -0. A choice with a constant zero may be decided later.
+    """
+    match x:
+        case tirx.FloatImm() if x.value == 0:
+            return hidden_real(x)
+        case tirx.Select() if is_real(x):
+            arms = [_with_hidden_zeros(arm) for arm in (x.true_value, x.false_value)]
+            return tirx.Select(x.condition, *arms)
+    return x
+
+
+def _sum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    if not is_real(x):
+        return added(x, y)
+    return _with_hidden_zeros(x) + _with_hidden_zeros(y)
+
+
+def uncancelled(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A difference of reals with a common term.
+
+    TVM takes ``x - x`` for 0 and ``x + y - y`` for x, and ignores that sums are rounded, and that
+    infinities do not cancel.
+    """
+    minus_one = tirx.const(-1, dtype_of(y))
+    return x + (hidden_real(y) if isinstance(y, tirx.FloatImm) else y) * minus_one
+
+
+def _product(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    if not is_real(x):
+        return multiplied(x, y)
+    return _with_hidden_zeros(x) * _with_hidden_zeros(y)
+
+
 def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A quotient of reals; TVM refuses to divide by a constant zero."""
     if isinstance(y, tirx.FloatImm) and y.value == 0:
@@ -158,7 +194,7 @@ def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
         zero, above = tirx.const(0, dtype), tirx.const(math.copysign(math.inf, y.value), dtype)
         below = tirx.Select(x < zero, -above, tirx.const(math.nan, dtype))
         return tirx.Select(x > zero, above, below)
-    return tirx.div(x, y)
+    return tirx.div(_with_hidden_zeros(x), y)
 
 
 def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -215,9 +251,9 @@ UNARY: Mapping[str, UnaryEmitter] = {
 
 BINARY: Mapping[str, BinaryEmitter] = {
     **DIVISIONS,
-    "add": added,
+    "add": _sum,
     "sub": subtracted,
-    "mul": multiplied,
+    "mul": _product,
     "min": minimum,
     "max": maximum,
     "pow": _power,

@@ -49,6 +49,9 @@ def _hidden(pattern: int, dtype: str) -> PrimExpression:
 
 def hidden_real(value: tirx.FloatImm) -> PrimExpression:
     """A constant of float32 or float64, hidden from TVM."""
+    if value.value == 0 and math.copysign(1, value.value) > 0:
+        # TVM does not generate code for reinterpreted zeros.
+        return tirx.abs(opaque(tirx.const(-0.0, dtype_of(value))))
     layout = {"float32": "fi", "float64": "dq"}[dtype_of(value)]
     (pattern,) = struct.unpack(layout[1], struct.pack(layout[0], value.value))
     return _hidden(pattern, dtype_of(value))

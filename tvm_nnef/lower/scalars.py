@@ -33,13 +33,14 @@ from tvm_nnef.graph.formula import (
     Unary,
     children,
     guards,
+    has_common_term,
     has_index,
     parts,
     walk,
 )
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import cast, guarded, select
+from tvm_nnef.lower.functions import cast, guarded, select, uncancelled
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex
 from tvm_nnef.lower.integers import (
     DIVISIONS,
@@ -116,10 +117,10 @@ class Emitter:
                     x = self._widened(scalar, operand, x)
                     x = x if function == "neg" else self._wrapped(operand, x)
                 return unary(function, x)
-            case Binary("sub", left, right) if left == right and left.type == "real":
-                # TVM takes x - x for 0, also where x is infinite or NaN.
-                x = self.value(left)
-                return x + x * literal(-1, dtype_of(x))
+            case Binary("sub", left, right) if left.type == "real" and has_common_term(
+                scalar, self.statement
+            ):
+                return uncancelled(*self._alike(left, right))
             case Binary(function, left, right):
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":

@@ -93,9 +93,10 @@ def _is_number(expression: RelaxExpression) -> bool:
 
 
 def _unless_zero(function: Function, kinds: frozenset[str]) -> LoweringFunction:
-    """Multiplication or division, unless by a constant zero.
+    """A sum, product or quotient, unless of a constant zero.
 
-    TVM takes any real times zero for zero, and refuses to divide by it.
+    TVM takes any real times zero for zero, ``x + 0`` for x, which is wrong for -0, and refuses to
+    divide by zero.
     """
     mapping = _broadcasting(function, kinds)
 
@@ -220,7 +221,6 @@ _ELEMENTWISE: Mapping[str, Function] = {
 }
 
 _BINARY: Mapping[str, tuple[Function, frozenset[str]]] = {
-    "add": (relax.op.add, _NUMBERS),
     "lt": (relax.op.less, _NUMBERS),
     "gt": (relax.op.greater, _NUMBERS),
     "le": (relax.op.less_equal, _NUMBERS),
@@ -236,6 +236,7 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
     **{f"math.{name}": _broadcasting(*row) for name, row in _BINARY.items()},
     "math.iden": _identity,
     "math.rcp": _reciprocal,
+    "math.add": _unless_zero(relax.op.add, _NUMBERS),
     "math.sub": _difference,
     "math.mul": _unless_zero(relax.op.multiply, _NUMBERS),
     "math.div": _unless_zero(relax.op.divide, _REAL),
