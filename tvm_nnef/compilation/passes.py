@@ -1,8 +1,7 @@
 """All passes of the back end in their order, from a lowered module to machine code.
 
 Input: the IRModule of a lowered model and a target. Output: machine code for its kernels, and
-instructions of TVM's virtual machine for the calls of kernels. :func:`passes` is the list;
-:func:`run_phases` runs a part of it.
+instructions of TVM's virtual machine for the calls. :func:`run_phases` runs a part of the list.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ def passes(
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
     ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
     code for CUDA.
-    Each list serves one compilation: the passes that write instructions of the virtual machine and
-    the parameter file hand them to the last one.
+    Each list serves one compilation: some passes hand what they collect to the last one.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     sites = CallSites()
