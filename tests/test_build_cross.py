@@ -170,6 +170,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
     assert contents(model.parent) == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_and_nothing_is_left(model: Path) -> None:
     limited = (
         "import resource, runpy, sys; sys.argv = sys.argv[1:]; "

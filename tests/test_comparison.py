@@ -56,7 +56,12 @@ def scaled(name: str, factor: float) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "routes", [("mapped", "reference"), ("formula", "reference"), ("mapped", "formula")]
+    "routes",
+    [
+        ("mapped", "reference"),
+        pytest.param(("formula", "reference"), marks=pytest.mark.slow),
+        pytest.param(("mapped", "formula"), marks=pytest.mark.slow),
+    ],
 )
 def test_a_model_agrees_with_itself(routes: tuple[str, str]) -> None:
     report = compared(DIGITS, routes=routes)
@@ -199,6 +204,7 @@ graph G {
 """
 
 
+@pytest.mark.slow
 def test_results_of_branches_and_loops_are_compared() -> None:
     inputs = (np.bool_(True), np.int32(3), np.ones(3, np.float32))
     report = compared(BRANCHES, *inputs)

@@ -77,6 +77,7 @@ def test_only_the_runtime_of_tvm_is_needed(library: Path, tmp_path: Path) -> Non
     assert "libtvm_compiler" not in mapped
 
 
+@pytest.mark.slow
 def test_models_are_built_after_a_library_was_loaded(library: Path) -> None:
     program = (
         f"import tvm_nnef as n\nassert n.build({MODEL!r}, progress=False)([1, 2, 3])[0][2] == 6"

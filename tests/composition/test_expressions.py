@@ -418,6 +418,7 @@ def test_slices_are_those_of_python(items: list[int], data: st.DataObject) -> No
     assert known(parse_expression(f"a[{':'.join(parts)}]"), names) == tuple(items[begin:end:step])
 
 
+@pytest.mark.slow
 def test_long_packs_are_compared_in_linear_time(value: Callable[..., Any]) -> None:
     assert value("[0:200000] != ..") is True
     assert value("([0:200000] in [0:100000]) && ..") is False

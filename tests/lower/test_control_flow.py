@@ -387,6 +387,7 @@ print(int(found[-1].min()), int(found[-1].max()), grown)
 """
 
 
+@pytest.mark.slow
 def test_100_000_steps_take_little_stack_and_memory(tmp_path):
     # In its own folder, where the installed package is found and not the checkout.
     command = [sys.executable, "-c", COSTS]

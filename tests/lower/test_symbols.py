@@ -183,6 +183,7 @@ def of_sizes(*sizes):
     return lowering
 
 
+@pytest.mark.slow
 def test_all_that_a_users_function_decides_agrees() -> None:
     def built(*sizes):
         return tvm_nnef.build(PAIR, lowerings={"main.pick": of_sizes(*sizes)}, progress=False)

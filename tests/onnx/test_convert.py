@@ -399,6 +399,7 @@ def test_no_two_operators_that_are_brought_along_have_one_name(
         library._entries.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_loop_gathers_a_data_dependent_number_of_items(make_model: Any) -> None:
     """Doubles until the sum is 100; gives each state on the way."""
     info = onnx.helper.make_tensor_value_info

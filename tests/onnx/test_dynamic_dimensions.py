@@ -178,6 +178,7 @@ def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> N
     agree(proto, [{"b": 2, "t": count} for count in (0, 1, 2, 3, 4, 8)])
 
 
+@pytest.mark.slow
 def test_bounds_of_parts_that_are_negative_for_some_sizes(make_model: Any) -> None:
     """``start`` is 5 less than the dimension, ``end`` is 2 less."""
     parts = [
@@ -204,6 +205,7 @@ def test_bounds_of_parts_that_are_negative_for_some_sizes(make_model: Any) -> No
 HUGE = 2**63 - 1
 
 
+@pytest.mark.slow
 def test_a_batch_that_a_reshape_fixes(make_model: Any) -> None:
     """The model holds for a batch of 1 alone, which its concatenation takes for granted."""
     pool = node("AveragePool", ["x"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
@@ -287,6 +289,7 @@ def test_integers_at_the_ends_of_64_bits(dtype: str, number: int, make_model: An
         np.testing.assert_array_equal(found[0], np.array([3, number], dtype))
 
 
+@pytest.mark.slow
 def test_spectra_of_dynamic_signals(make_model: Any) -> None:
     proto = make_model(
         [node("STFT", ["x", "step", "window"], ["y"])],

@@ -86,6 +86,7 @@ def test_a_grouped_convolution_of_dynamic_length(make_model: Any) -> None:
                    for n, d in ((1, 1), (2, 7), (3, 16))))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_of_a_dynamic_dimension_broadcasts(make_model: Any) -> None:
     """TopK of one element, and a slice that has at most one, are stretched by what follows."""
     proto = make_model(
@@ -143,6 +144,7 @@ def test_joined_booleans_without_a_result_of_elements(make_model: Any) -> None:
     agree(proto, [np.random.default_rng(0).random((17, 1, 2, 4, 4, 1)) < 0.5])
 
 
+@pytest.mark.slow
 def test_indices_along_dimensions_that_are_expressions(make_model: Any) -> None:
     """The kernels of ArgMin and TopK have the symbols of such dimensions as parameters."""
     proto = make_model(
@@ -162,6 +164,7 @@ def test_indices_along_dimensions_that_are_expressions(make_model: Any) -> None:
     agree(proto, *runs)
 
 
+@pytest.mark.slow
 def test_exponentials_of_dynamic_rows_in_memory_of_their_own(make_model: Any) -> None:
     """The last vectors were computed again from values that were overwritten by the first ones."""
     proto = make_model(
@@ -173,6 +176,7 @@ def test_exponentials_of_dynamic_rows_in_memory_of_their_own(make_model: Any) ->
     agree(proto, *([generator.random((n, 1, m, 39), np.float32)] for n, m in ((5, 4), (1, 7))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operator",
     ["BitwiseAnd", *(pytest.param(n, marks=pytest.mark.slow) for n in ("BitwiseOr", "BitwiseXor"))],

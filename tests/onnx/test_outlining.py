@@ -410,6 +410,7 @@ def test_many_nodes_take_little_time(make_model: Any, period: int) -> None:
     assert spent[1] < 2 * spent[0] + 2
 
 
+@pytest.mark.slow
 def test_comparing_names_the_node_inside_of_a_block(make_model: Any) -> None:
     pytest.importorskip("onnxruntime")
     nodes, arrays, last = stack(3)
@@ -446,6 +447,7 @@ def kernels(model: Any) -> list[tuple[str, str | None]]:
     return sorted((each.name.rstrip("0123456789"), each.strategy) for each in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squeezenet", pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_the_same_kernels_are_compiled(name: str) -> None:
     file = LIGHT / f"light_{name}.onnx"

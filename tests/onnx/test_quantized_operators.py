@@ -145,6 +145,7 @@ def test_one_element_is_dequantized_by_a_scale_of_one_element() -> None:
     assert tvm_nnef.evaluate(model, np.array([-5], np.int8))[0].tolist() == [-2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_quantized_convolution_in_groups_and_what_follows_agree(group: int) -> None:
     """Each sum after the convolution reads the one before it twice."""

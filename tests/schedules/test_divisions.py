@@ -68,6 +68,7 @@ def gathers(draw):
     return shape, extents, indices
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -115,6 +115,7 @@ def mean(x, size, stride, dilation, padding, ceil_mode, every):
     return found
 
 
+@pytest.mark.slow
 def test_means_of_windows(kernels):
     def means(emit, x):
         return [

@@ -176,6 +176,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_nothing_outside_of_data_of_any_height_and_width_is_multiplied(name):
     channel, weights, case = DYNAMIC[name]

@@ -58,6 +58,7 @@ def test_weights_given_once_or_each_time_or_folded_in_give_the_same(detached, we
         np.testing.assert_allclose(folded(x)[0], each, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_depends_on_weights_alone_runs_where_they_are_prepared(detached, tmp_path):
     tvm_nnef.build(detached[1], progress=False, dump_dir=tmp_path)
     (dump,) = tmp_path.glob("*_lift_work_on_weights.txt")

@@ -35,6 +35,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 def test_planes_of_awkward_sizes(kernels):
     cases = {name: (build, [shape]) for name, (build, shape) in CASES.items()}
     mod = kernels.functions(cases)

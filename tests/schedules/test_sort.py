@@ -92,7 +92,7 @@ def test_rows_of_reals(length: int, count: int) -> None:
 @pytest.mark.parametrize("dtype", [
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float64",
 ])  # fmt: skip
-@pytest.mark.parametrize(("count", "largest"), [(50, False), (523, True)])
+@pytest.mark.parametrize(("count", "largest"), [(50, False), pytest.param(523, True, marks=pytest.mark.slow)])
 def test_rows_of_other_numbers(count: int, largest: bool, dtype: str) -> None:
     kernel = compiled((KINDS, 523), count, dtype, largest=largest)
     check(kernel, rows(523, dtype), count, largest=largest)

@@ -141,6 +141,7 @@ def test_what_depends_on_a_dynamic_dimension(name: str) -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_dynamic_batch_compiled() -> None:
     given = exported(lambda x: transformer(WEIGHTS, x), "b, 5, 8")
     model = tvm_nnef.load_model(given, bounds={"b": 4})

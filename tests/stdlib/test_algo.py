@@ -149,6 +149,7 @@ def boxes_apart() -> Iterator[Case]:
         yield "algo.nonmax_suppress", given, [boxes, scores], expected
 
 
+@pytest.mark.slow
 def test_boxes_agree_with_onnx_runtime(agree: Any) -> None:
     agree(list(boxes_apart()))
 

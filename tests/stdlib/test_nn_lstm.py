@@ -134,6 +134,7 @@ def test_lstm_agrees_with_onnxruntime(steps: list[int]) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dynamic_lstm_with_steps() -> None:
     """The number of steps, the batch and the length are all known at run time only."""
     text = (

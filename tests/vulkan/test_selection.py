@@ -28,6 +28,7 @@ graph G {
 """
 
 
+@pytest.mark.slow
 def test_dynamic_rows() -> None:
     run = tvm_nnef.build(TEXT, "vulkan", progress=False)
     for shape in ((1, 1), (3, 2), (2, 300), (3, 513), (2, 7000), (0, 4), (2, 0)):

@@ -153,6 +153,7 @@ def test_static_operators(simulated_gpu: Any) -> None:
     check(executable, values_of({}, STATIC))
 
 
+@pytest.mark.slow
 def test_dynamic_operators(simulated_gpu: Any) -> None:
     simulated_gpu()
     executable = tvm_nnef.build(text(DYNAMIC), progress=False)

@@ -67,6 +67,7 @@ def test_rows_of_any_length(length: int, simulated_gpu: Any) -> None:
         np.testing.assert_array_equal(actual, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_dynamic_rows(reverse: bool, simulated_gpu: Any) -> None:
     simulated_gpu(reverse=reverse)
