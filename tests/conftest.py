@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,16 @@ def pytest_configure(config: pytest.Config) -> None:
         api.build = functools.partial(api.build, **chosen)
 
 
+@pytest.hookimpl(tryfirst=True)  # Before the tests of a mark are selected.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU on a machine without one."""
+    """Leave most cases of sampled tests to the slow run; skip what needs a GPU where none is."""
+    numbers: dict[str, Iterator[int]] = {}
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            test = item.nodeid.partition("[")[0]
+            if next(numbers.setdefault(test, itertools.count())) % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
     needing = [item for item in items if item.get_closest_marker("gpu") is not None]
     if not needing:
         return

@@ -293,6 +293,7 @@ def test_what_only_goes_wrong_as_a_whole_is_found(monkeypatch: pytest.MonkeyPatc
     assert "agree in all 4 tensors, but not mapped as a whole" in report.summary()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("wrong_fusion")
 @pytest.mark.parametrize(
     "routes",

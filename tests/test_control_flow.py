@@ -103,6 +103,7 @@ CASES: dict[str, tuple[str, str, Callable[[int, bool], Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", ["reference", "mapped"])
 @pytest.mark.parametrize("name", CASES)
 def test_control_flow(name: str, route: str) -> None:

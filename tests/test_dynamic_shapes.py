@@ -157,6 +157,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", ["mapped", pytest.param("formula", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "case",

@@ -208,6 +208,7 @@ COMPOSED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("twin", COMPOSED, ids=lambda twin: twin.name)
 def test_a_copy_of_a_composed_operator_is_as_precise(twin: Twin, tmp_path: Path) -> None:
     """The squares of some elements are too large for float16."""

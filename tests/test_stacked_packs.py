@@ -54,6 +54,7 @@ UNTIL = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "n", "m", "expected"), [
     (SUM, 3, 0, [6, 6]),
     (SUM, 0, 0, [0, 0]),
@@ -131,6 +132,7 @@ PORTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("dialect", "inputs", "outputs", "body", "rows", "expected"), PORTS)
 def test_inputs_and_outputs_are_lists(
     dialect: str, inputs: str, outputs: str, body: str, rows: Any, expected: Any, tmp_path: Any
@@ -220,6 +222,7 @@ def lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
     return np.array(found).reshape(x.shape[0], x.shape[1], r.shape[1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("inputs", "body", "given", "expected"), [
     ("x: real[s|6,3];",
      "ys..(s) = layout.unstack{axis=0}(x); z = with a: real[3] = 0.0 for y : ys do math.add(a, y);",

@@ -42,6 +42,7 @@ def check(found: Any, example: Example, given: list[Any]) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
 def test_an_example_means_what_numpy_computes(example: Example) -> None:
     model = tvm_nnef.load_model(example.text)

@@ -29,6 +29,7 @@ QUOTED = "'{{t{0}}}{{t{0}}}'"
 SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("blocks", "body", "words"), [
     ("@using { a = [0:1000000000000]; }", COPY, "longer than the limit"),
     ("@using { a = [1 ..(1000000000000)]; }", COPY, "longer than the limit"),

@@ -29,6 +29,7 @@ def rows(length, dtype):
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(("length", "count"), SIZES)

@@ -87,6 +87,7 @@ def scripted(body: Sequence[Any], results: Sequence[Any], make_model: Any, *afte
 APPEND = node("SequenceInsert", ["before", "sum"], ["after"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("axis", "new"), [(0, 1), (1, 1), (0, 0)])
 def test_a_loop_that_appends_has_a_scan_output(axis: int, new: int, make_model: Any) -> None:
     shape = [None] * (1 + new)

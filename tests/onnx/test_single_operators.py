@@ -195,6 +195,7 @@ def _model(pair: Pair) -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_conversions(name: str) -> None:
     pair = PAIRS[name]

@@ -64,6 +64,7 @@ INTEGERS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_products_of_quantized_tensors_are_exact(name: str) -> None:
     operator, left, right, order, attributes = INTEGERS[name]
@@ -98,6 +99,7 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("size", "length"), [(1, 1), (13, 13), (16, 11), (9, 32)])
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -95,6 +95,7 @@ SLOW = ("pointwise", "rank_three", "scores", "conv_of_any_size", "matmul")
 """The networks that take more than a second each and whose strategies others show as well."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NETWORKS]
 )
@@ -185,6 +186,7 @@ def test_formulas_of_symbolic_dimensions_are_raised(kernels, name):
         np.testing.assert_allclose(found, expected(*arrays), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(N, 4, 8, 9), (1, 4, N, M), (N, 4, M, 6)])
 def test_a_convolution_as_a_formula_of_symbolic_dimensions(kernels, shape):
     mod = kernels.scheduled(formula(windows, shape, (21, 4, 3, 3)))

@@ -11,6 +11,7 @@ from tvm_nnef.tvm_support.compat import runtime_tensor
 TARGETS = ["native", {"kind": "llvm", "mcpu": "x86-64-v3"}, "llvm"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", TARGETS, ids=["native", "avx2", "unknown"])
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 @pytest.mark.parametrize("extent", [1, 3, 16, 37, 64])

@@ -44,6 +44,7 @@ def arguments():
     ])  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("target", TARGETS, ids=["native", "avx2", "unknown"])
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -32,6 +32,7 @@ def product(weights, offset, turned=False):
     return build
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("depth", [2, 7, 64])
 @pytest.mark.parametrize("turned", [False, True])

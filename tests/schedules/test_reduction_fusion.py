@@ -72,6 +72,7 @@ def kernels(loaded):
     return [kernel.strategy for kernel in report]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows, columns", [("17", 1), ("1", 13), ("64", 100), ("k|40", 37)])
 @pytest.mark.parametrize("name", CASES)
 def test_a_chain_over_rows_is_one_kernel(name, rows, columns):

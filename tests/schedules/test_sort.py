@@ -82,6 +82,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("length", "count"), ROWS)
 def test_rows_of_reals(length: int, count: int) -> None:
     largest = length % 2 == 1
@@ -92,7 +93,9 @@ def test_rows_of_reals(length: int, count: int) -> None:
 @pytest.mark.parametrize("dtype", [
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float64",
 ])  # fmt: skip
-@pytest.mark.parametrize(("count", "largest"), [(50, False), pytest.param(523, True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "largest"), [(50, False), pytest.param(523, True, marks=pytest.mark.slow)]
+)
 def test_rows_of_other_numbers(count: int, largest: bool, dtype: str) -> None:
     kernel = compiled((KINDS, 523), count, dtype, largest=largest)
     check(kernel, rows(523, dtype), count, largest=largest)
@@ -154,6 +157,7 @@ graph Main {
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("shape", "axis", "dynamic", "dtype"), [
     ((5, 90), 1, False, "bfloat16"), ((90, 5), 0, False, "float32"),
     ((3, 20, 1), 1, True, "float32"), ((2, 90, 4, 3), -3, True, "float16"),

@@ -43,6 +43,7 @@ operator op {
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|\.+|\s+|'[^']*'|.")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_texts_with_misplaced_words_never_crash(seed: int, check) -> None:
     chance = random.Random(seed)

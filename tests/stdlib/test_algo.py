@@ -68,6 +68,7 @@ def empty() -> Iterator[Case]:
 FAMILIES = {"ranks": list(ranks()), "lengths": list(lengths()), "empty": list(empty())}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "family", [pytest.param("ranks", marks=pytest.mark.slow), "lengths", "empty"]
 )

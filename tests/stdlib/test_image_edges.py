@@ -97,10 +97,12 @@ def test_dimensions_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
 
 
+@pytest.mark.slow
 def test_aligned_to_one_element(agree: Any) -> None:
     agree(list(aligned_to_one()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["LINEAR", "CUBIC"])
 def test_aligned_to_a_dynamic_size_of_one(mode: str) -> None:
     text = (

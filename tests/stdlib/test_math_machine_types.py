@@ -57,6 +57,7 @@ HALF_CASES: list[tuple[str, dict[str, Any], list[Any], Callable[..., Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_halves_are_rounded_once(dtype: str, agree: Any) -> None:
     """One unit in the last place: a sum in float32 may lie on the other side of a middle."""
@@ -110,6 +111,7 @@ def wrapped(value: int, dtype: str) -> int:
     return (value - least) % count + least
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", INTS)
 def test_ints_wrap_where_they_are_stored(dtype: str, agree: Any) -> None:
     x, y = (side.ravel().copy() for side in np.meshgrid(np.array(INTS[dtype], dtype), INTS[dtype]))

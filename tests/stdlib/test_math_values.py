@@ -143,6 +143,7 @@ def test_comparisons_of_different_types(agree: Any) -> None:
     agree(cases)
 
 
+@pytest.mark.slow
 def test_select_clamp_and_packs_of_reals(agree: Any) -> None:
     x, y = pairs(SPECIAL)
     z = np.roll(SPECIAL, 5)

@@ -55,6 +55,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", [b"", b"\x80\x05", b"no pickle", b"\x80\x05}q\x00."])
 def test_damaged_tables_are_made_anew(tables: Path, cache_folder: Path, damage: bytes) -> None:
     whole = tables.read_bytes()

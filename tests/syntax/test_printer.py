@@ -280,6 +280,7 @@ def with_modifiers(value: Any, source: random.Random) -> Any:
     return replace(value, **fields)
 
 
+@pytest.mark.sampled(2)
 @IN_DIALECTS
 @settings(max_examples=100, deadline=None)
 @given(module=MODULES, source=st.randoms(use_true_random=False))

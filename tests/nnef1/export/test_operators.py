@@ -35,6 +35,7 @@ def test_every_operator_has_an_example() -> None:
     assert not PAGE.missing()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", PAGE.EXPORTED)
 def test_the_exported_operator_computes_the_same(row: str, exported: Exported) -> None:
     text = PAGE.exported_model(row)
@@ -129,6 +130,7 @@ def _inputs(text: str) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", MORE)
 def test_attributes(row: str, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     text = _model(row, monkeypatch)

@@ -133,6 +133,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in CASES]
 )

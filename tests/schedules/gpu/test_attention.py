@@ -74,6 +74,7 @@ def strategies_of(model: str, target: Any = None, **options: Any) -> list[str]:
     return [str(f.attrs[STRATEGY]) for f in prim_functions(scheduled).values()]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mask", ["", "added", "chosen"])
 @pytest.mark.parametrize(("rows", "keys"), [(50, 50), (1, 70), (33, 129), (64, 64)])
 def test_static_sizes(rows: int, keys: int, mask: str, simulated_gpu: Any) -> None:
@@ -299,6 +300,7 @@ def layers() -> Any:
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_80"}, "vulkan"])
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_layers_of_transformers_store_no_scores(name: str, target: Any, layers: Any) -> None:

@@ -57,6 +57,7 @@ def whole(*shape: int) -> Any:
 LENGTHS = (1, 2, 63, 64, 65, 512, 513, 2049)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_rows_of_any_length(length: int, simulated_gpu: Any) -> None:
     simulated_gpu(reverse=bool(length % 2))
