@@ -142,6 +142,7 @@ def test_the_suite_on_a_gpu(
 
 @pytest.mark.slow
 def test_light_models_compiled(suite: Any, expected_failures: Any) -> None:
-    cases = [case for name, case in suite.items() if name.startswith("light_")]
+    """As they are shipped; ``test_light_models`` has others with random weights."""
+    cases = [suite[f"light_{name}"] for name in ("shufflenet", "squeezenet")]
     lines = _unexpected(cases, {_mapped: expected_failures})
     assert not lines, "\n".join(lines)

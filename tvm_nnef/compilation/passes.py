@@ -61,6 +61,7 @@ from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     device_functions,
+    is_tangled,
     keeping_buffers,
     names_values,
     on_host,
@@ -241,9 +242,9 @@ def _lowering(
         ("reuse_memory", _unless(KEEPS_BUFFERS, tir.StorageRewrite())),
         ("unroll_loops", tir.UnrollLoop()),
         ("make_new_divisors_positive", _on_functions(with_positive_divisors)),
-        ("normalize_divisions", stir.RenormalizeSplitPattern()),
-        ("simplify_again", tir.StmtSimplify()),
-        ("remove_empty_statements", tir.RemoveNoOp()),
+        ("normalize_divisions", _unless(is_tangled, stir.RenormalizeSplitPattern())),
+        ("simplify_again", _unless(is_tangled, tir.StmtSimplify())),
+        ("remove_empty_statements", _unless(is_tangled, tir.RemoveNoOp())),
         ("make_selects_safe", stir.RewriteUnsafeSelect()),
         ("make_last_divisors_positive", _on_functions(with_positive_divisors)),
         # The generator of CUDA takes an index for aligned, and loads a vector, only if it sees all
@@ -319,8 +320,7 @@ def compile_kernel(
     with the function after TVM's passes, and may raise an exception.
     """
     mod = build.module_of(function, "main")
-    lowering = _lowering(target, scheduled=scheduled, checked=checked, inspect=inspect)
-    for _, run in lowering:
+    for _, run in _lowering(target, scheduled=scheduled, checked=checked, inspect=inspect):
         mod = _in_target(run, target, mod)
     return build.machine_code(mod, target, "main")
 

@@ -27,6 +27,11 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.traversal import walk
 
+_CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
+
+_MANY_CHOICES = 5_000
+"""The choices and quotients of a function that TVM simplifies in some seconds (measured)."""
+
 
 def with_target(target: Target) -> Any:
     """A pass that says in each PrimFunc which machine it is for, and which calls it."""
@@ -110,6 +115,13 @@ def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
     read: list[Buffer] = []
     walk(store.value, (BUFFER_LOAD, lambda load: read.append(load.source)))
     return store.buffer in buffers and bool(buffers.intersection(read) - {store.buffer})
+
+
+def is_tangled(function: PrimFunction) -> bool:
+    """Whether TVM takes minutes to simplify what a function makes of indices, and gains little."""
+    found: list[tirx.Expr] = []
+    tvm_ffi.structural_walk(function.body, (_CHOICES, found.append))
+    return len(found) > _MANY_CHOICES
 
 
 def names_values(function: PrimFunction) -> bool:

@@ -94,7 +94,7 @@ def _light() -> Any:
 
 
 LIGHT = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
-         "squeezenet", "vgg19", "zfnet512")  # fmt: skip
+         "squeezenet", "zfnet512")  # fmt: skip
 
 
 @pytest.mark.slow
