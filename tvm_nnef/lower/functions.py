@@ -153,8 +153,8 @@ def _round(x: PrimExpression) -> PrimExpression:
 def _with_hidden_zeros(x: PrimExpression) -> PrimExpression:
     """A real that may be a constant zero, which TVM must not see.
 
-    It takes ``0 * x`` and ``0 / x`` for 0, also where x is infinite, NaN or zero, and ``x + 0`` for
-    x, also where x is -0. A choice with a constant zero may be decided later.
+    It takes ``0 * x`` and ``0 / x`` for 0, also where x is infinite, NaN or zero. A choice with a
+    constant zero may be decided later.
     """
     match x:
         case tirx.FloatImm() if x.value == 0:
@@ -168,7 +168,11 @@ def _with_hidden_zeros(x: PrimExpression) -> PrimExpression:
 def _sum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if not is_real(x):
         return added(x, y)
-    return _with_hidden_zeros(x) + _with_hidden_zeros(y)
+    # TVM takes x + 0 for x, also where x is -0.
+    x, y = (
+        _with_hidden_zeros(each) if isinstance(each, tirx.FloatImm) else each for each in (x, y)
+    )
+    return x + y
 
 
 def uncancelled(x: PrimExpression, y: PrimExpression) -> PrimExpression:
