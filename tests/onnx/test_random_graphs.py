@@ -21,7 +21,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-GRAPHS, PARTS, NODES = 96, 8, 30
+GRAPHS, PARTS, NODES = 200, 8, 30
 FIRST = int(os.environ.get("TVM_NNEF_SEED") or secrets.randbits(31))
 
 
