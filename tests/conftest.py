@@ -7,6 +7,7 @@ devices.
 
 from __future__ import annotations
 
+import collections
 import functools
 import importlib.util
 import itertools
@@ -53,16 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
         api.build = functools.partial(api.build, **chosen)
 
 
+ROTATION = 3
+"""With ``TVM_NNEF_SEED``, one in this many slow cases of a sampled or rotated test runs."""
+
+
 @pytest.hookimpl(tryfirst=True)  # Before the tests of a mark are selected.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave most cases of sampled tests to the slow run; skip what needs a GPU where none is."""
-    numbers: dict[str, Iterator[int]] = {}
-    for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None:
-            test = item.nodeid.partition("[")[0]
-            if next(numbers.setdefault(test, itertools.count())) % sampled.args[0]:
-                item.add_marker(pytest.mark.slow)
+    _sample(config, items)
     needing = [item for item in items if item.get_closest_marker("gpu") is not None]
     if not needing:
         return
@@ -72,6 +71,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = runtime.missing_library("cuda") or "no device"
         for item in needing:
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU for CUDA: {reason}"))
+
+
+def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = int(os.environ.get("TVM_NNEF_SEED") or 0)
+    cases: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
+    slow: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
+    left_out = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None and next(cases[test]) % sampled.args[0]:
+            item.add_marker(pytest.mark.slow)
+        rotated = sampled is not None or item.get_closest_marker("rotated") is not None
+        turns = seed and rotated and item.get_closest_marker("slow") is not None
+        if turns and (next(slow[test]) + seed) % ROTATION:
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ def run(
     return tvm_nnef.build(text, route=route, dialect=dialect, progress=False)(*data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", [None, "mapped"])
 @pytest.mark.parametrize("operators", [DRAFT, TOOLS], ids=["draft", "tools"])
 def test_what_is_written_is_counted(operators: str, route: Any) -> None:

@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["mapped", pytest.param("formula", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "case",

@@ -9,6 +9,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.sampled(3)
+
 N = 100_000
 X = np.arange(N, dtype="float32")
 K = np.array([3, 100_000, -70_000, 2**31 - 1], "int32")

@@ -270,6 +270,7 @@ assert "tvm" not in sys.modules, "the compiler was imported"
 """
 
 
+@pytest.mark.slow
 def test_later_runs_of_a_model_do_not_load_the_compiler(
     entries: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

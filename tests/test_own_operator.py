@@ -20,6 +20,8 @@ from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph import dump
 
+pytestmark = pytest.mark.sampled(3)
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "adding-an-operator.md").read_text(encoding="utf-8")
 STDLIB = ROOT / "tvm_nnef" / "stdlib"

@@ -57,6 +57,7 @@ def test_models_of_seeds_do_not_depend_on_the_order(fuzz: ModuleType) -> None:
     assert len(set(texts)) == 20
 
 
+@pytest.mark.slow
 def test_a_formula_beyond_the_limit_is_a_finding(
     fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

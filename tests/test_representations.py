@@ -60,6 +60,7 @@ def rows(shown: Any) -> list[list[str]]:
     return [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
 
 
+@pytest.mark.slow
 def test_notebooks_show_tables(model: tvm_nnef.Model) -> None:
     assert rows(model)[1:] == [
         ["input", "image", "real[batch, 1, 8, 8]"],

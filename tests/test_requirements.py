@@ -181,6 +181,7 @@ def test_what_needs_another_package_says_how_to_install_it(
     run(MISSING, tmp_path, alone, "-S")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("file", ["torch/data.txt", "torch/__init__.py", "torch.py"])
 def test_a_user_s_own_torch_is_not_taken_for_pytorch(tmp_path: Path, file: str) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -15,6 +15,8 @@ from tvm_nnef import NnefError
 from tvm_nnef.cli import main
 from tvm_nnef.converters.antares import einstein_v2
 
+pytestmark = pytest.mark.sampled(3)
+
 F = np.array([-2.5, -1.0, -0.5, 0.0, 0.5, 1.75, 2.0, 300.0], np.float32)
 I = np.array([-130, -7, -1, 0, 1, 5, 127, 300], np.int32)  # noqa: E741
 B = np.array([0, 1, 2, 0, 1, 3, 0, 1], np.int8)

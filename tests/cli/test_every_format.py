@@ -13,6 +13,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.cli import main
 
+pytestmark = pytest.mark.sampled(3)
+
 onnx = pytest.importorskip("onnx")
 
 X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import tvm
 import tvm_nnef
 import tvm_nnef.cli.check
 from tvm_nnef.loading import load
+from tvm_nnef.lower.walk import Walk
 from tvm_nnef.runtime import Executable
 
 SECONDS = 60
@@ -63,6 +65,7 @@ def interrupted_soon(handler: Any = signal.default_int_handler) -> Iterator[None
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LOOPS)
 def test_an_endless_loop_can_be_interrupted_and_the_next_call_runs(
     name: str, tmp_path: Path
@@ -134,6 +137,20 @@ def test_an_interrupted_build_says_so_in_one_line(delay: float, tmp_path: Path) 
     lines = [line for line in run.stderr.splitlines() if not line.startswith("building: ")]
     assert (run.returncode, lines) == (130, ["interrupted"])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_tvm_prints_nothing_if_lowering_is_interrupted(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Walk, "value", interrupt)
+    with pytest.raises(error):
+        built("y = with v = x do..(2) math.mul(v, 0.5);")
+    gc.collect()
+    assert capfd.readouterr().err == ""
 
 
 def test_an_interrupt_that_a_library_turns_into_another_error_stays_one(

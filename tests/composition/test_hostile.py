@@ -18,6 +18,8 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model_check import check
 from tvm_nnef.syntax import parse_expression
 
+pytestmark = pytest.mark.sampled(3)
+
 SECONDS = 10.0
 
 OPERATOR = "operator op {{ {blocks} @input {{ x: real[n]; }} @output {{ y: real[n]; }} {body} }}"
@@ -127,6 +129,7 @@ def test_chains_of_elif(count: int, words: str | None) -> None:
     assert [words in each.message for each in found] == ([True] if words else [])
 
 
+@pytest.mark.slow
 def test_nesting_beyond_the_stack_is_a_diagnostic() -> None:
     chain = CHAIN.format("elif c then f{0}(x, c) " * 90)
     levels = "\n".join(
@@ -289,6 +292,7 @@ EXPRESSIONS = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(EXPRESSIONS)
 def test_no_expression_crashes(text: str) -> None:

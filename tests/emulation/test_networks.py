@@ -97,6 +97,7 @@ def test_a_network_of_convolutions_is_right(machine: str, emulator: Any) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any) -> None:
@@ -104,6 +105,7 @@ def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any
 
 
 @pytest.mark.slow
+@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("machine", "linker"),
     [("aarch64", "ld.lld"), ("riscv64", "ld.lld"), ("armv7", "ziglang"), ("riscv64", "ziglang")],
@@ -151,6 +153,7 @@ def check_operators(library: Any, chosen: Any, real: str, run: Callable[..., Any
 
 
 @pytest.mark.slow
+@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("machine", "real"),
     [("aarch64", "float32"), ("armv7", "float32"), ("riscv64", "float32"),
@@ -182,6 +185,7 @@ def test_a_network_of_convolutions_is_right_with_older_instructions(target: str)
 
 
 @pytest.mark.slow
+@pytest.mark.rotated
 @pytest.mark.parametrize("target", OLDER)
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_of_networks_are_right_with_older_instructions(name: str, target: str) -> None:
@@ -189,6 +193,7 @@ def test_kernels_of_networks_are_right_with_older_instructions(name: str, target
 
 
 @pytest.mark.slow
+@pytest.mark.rotated
 @pytest.mark.parametrize("target", OLDER)
 def test_the_standard_library_is_right_with_older_instructions(target: str, library: Any) -> None:
     def run(model: Any, given: Any, types: Any) -> Any:

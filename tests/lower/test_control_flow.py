@@ -20,6 +20,8 @@ from tvm_nnef.graph.nodes import If, Scan, Tensor
 from tvm_nnef.loading import load
 from tvm_nnef.lower import lower
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def powers(m, count, **options):
     """x, i -> (x * factor + i, x * x), so often; the factor comes from outside."""
@@ -114,6 +116,7 @@ def test_a_tensor_of_steps(m, make, shape):
         np.testing.assert_allclose(found, powers_expected(X, F, max(0, steps))[0], rtol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("items", [0, 1, 5, 20, 50])
 @pytest.mark.parametrize("shape", [(), (2, 3)])
 def test_a_fold_over_a_pack(m, make, shape, items):

@@ -84,6 +84,7 @@ def test_other_formulas_keep_their_numbers(name: str) -> None:
     agrees(source, operands(source))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_missing_taps_are_not_multiplied(size: int) -> None:
     """Infinite data and weights reach only those elements of which they are terms."""

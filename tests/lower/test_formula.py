@@ -29,6 +29,8 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import is_plain
 
+pytestmark = pytest.mark.sampled(3)
+
 RNG = np.random.default_rng(7)
 
 

@@ -59,6 +59,7 @@ QUICK = ("RNN", "forward", True)
 """The other layers are compiled in the slow run."""
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("operator", "direction", "lengths"),
     [
@@ -162,6 +163,7 @@ PARTS = [
 """Start, end and step of parts that are shorter, or empty, along a short dimension."""
 
 
+@pytest.mark.slow
 def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> None:
     names = [f"y{number}" for number in range(len(PARTS))]
     bounds = {

@@ -193,6 +193,7 @@ def test_bits_of_int32(make_model: Any, operator: str) -> None:
     agree(proto, [generator.integers(-(2**31), 2**31, (3, 5)).astype(np.int32) for _ in range(2)])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("height", [1, "h"])
 @pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
 def test_windows_in_the_padding(make_model: Any, operator: str, height: int | str) -> None:

@@ -65,6 +65,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_weights_are_read_in_a_few_times_what_onnx_takes_to_read_them(heavy: Path) -> None:
     """Measured: 1.1 to 1.3 times."""
 

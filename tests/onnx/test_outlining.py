@@ -300,6 +300,7 @@ def test_numbers_of_elements_may_differ(make_model: Any, both: Any) -> None:
     assert "e: real[2, d];" in text(model)
 
 
+@pytest.mark.slow
 def test_dynamic_dimensions_are_inferred_from_inputs_or_given(make_model: Any, both: Any) -> None:
     """Layers reshape to [n, 2, 2] and back; if no input has n, it is an attribute."""
     nodes = [

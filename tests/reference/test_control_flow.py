@@ -326,6 +326,7 @@ def test_what_a_loop_scans_is_converted():
     assert found == [300 - 256, 400 - 512]
 
 
+@pytest.mark.slow
 def test_ten_thousand_steps_in_a_second_or_so():
     (found,) = run(fold(10_000, index=True), 0, 0, 0)
     assert found == 10_000 * 9_999 // 2

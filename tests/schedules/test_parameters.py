@@ -45,6 +45,7 @@ def detached(weights):
     return model, relax.frontend.detach_params(mod)[0]
 
 
+@pytest.mark.slow
 def test_weights_given_once_or_each_time_or_folded_in_give_the_same(detached, weights):
     model, mod = detached
     executable = tvm_nnef.build(mod, progress=False)

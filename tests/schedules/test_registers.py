@@ -18,6 +18,8 @@ from tvm_nnef.schedules.codegen import stack, strided_loads
 from tvm_nnef.schedules.machine import GENERIC, cpu_model
 from tvm_nnef.tvm_support.compat import opaque_function
 
+pytestmark = pytest.mark.sampled(3)
+
 KERNELS = {
     "softmax": (lambda x: relax.op.nn.softmax(x, -1), (64, 96)),
     "sum": (lambda x: relax.op.sum(x, -1), (64, 96)),

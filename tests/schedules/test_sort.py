@@ -18,6 +18,8 @@ from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.machine.model import CpuModel
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
+pytestmark = pytest.mark.sampled(3)
+
 KINDS = 7
 
 

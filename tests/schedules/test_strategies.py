@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
+pytestmark = pytest.mark.sampled(3)
+
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
 
 

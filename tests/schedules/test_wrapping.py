@@ -104,6 +104,7 @@ def test_integers_of_64_bits_wrap_around() -> None:
     np.testing.assert_array_equal(np.asarray(r), np.maximum(a + low, a))
 
 
+@pytest.mark.slow
 def test_bfloat16_scalars_that_are_read_twice() -> None:
     """Without axes, TVM took a bfloat16 value that has a name for an integer."""
     text = """

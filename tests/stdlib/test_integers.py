@@ -158,10 +158,12 @@ UNSIGNED: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ints_without_a_sign_are_greater_than_those_with_one(agree: Any) -> None:
     agree(UNSIGNED, dtypes={"int": "uint64"})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
 def test_ints_of_other_sizes_wrap_where_they_are_stored(dtype: str, agree: Any) -> None:
     image = RANDOM.integers(0, 100, (1, 2, 5, 5)).astype(dtype)

@@ -134,6 +134,7 @@ def test_a_layer_is_the_operator_with_its_variables(name: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-6, err_msg=route)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["linear", "conv", "deconv", "batch_norm"])
 def test_halves_are_rounded_once(name: str) -> None:
     x, layer, plain, shapes = CASES[name]

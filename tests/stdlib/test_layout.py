@@ -432,7 +432,7 @@ INDEXING = {
 FAMILIES = CREATION | VIEWS | JOINING | EXPANDING | REORDERING | INDEXING
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:

@@ -417,7 +417,7 @@ REDUCTIONS = {
 FAMILIES = UNARY | BINARY | N_ARY | WEIGHTED | REDUCTIONS
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:

@@ -95,6 +95,7 @@ BINARY: dict[str, Callable[..., Any]] = {
 COMPARISONS = ("lt", "gt", "le", "ge", "eq", "ne")
 
 
+@pytest.mark.slow
 def test_functions_of_two_reals(agree: Any) -> None:
     x, y = pairs(SPECIAL)
     cases: list[Any] = [
@@ -119,6 +120,7 @@ def test_functions_of_two_reals(agree: Any) -> None:
     agree(cases, tolerance=PRECISE)
 
 
+@pytest.mark.slow
 def test_comparisons_of_different_types(agree: Any) -> None:
     """Truth values are 0 and 1, and an integer is compared with a real as a real."""
     values: dict[str, Any] = {
@@ -223,6 +225,7 @@ DIVISIONS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("head", DIVISIONS, ids=["draft", "tools"])
 def test_functions_of_ints(head: str, agree: Any) -> None:
     x, y = pairs(INTS)

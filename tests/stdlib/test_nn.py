@@ -528,7 +528,7 @@ NORMALIZATION = {
 FAMILIES = CONVOLUTION | OTHER_RANKS | DECONVOLUTION | POOLING | ACTIVATIONS | NORMALIZATION
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:

@@ -377,6 +377,7 @@ def test_every_window_of_pooling(agree: Any) -> None:
     agree([*poolings(), *norms_of_windows(), *norms_of_windows_of_every_rank()])
 
 
+@pytest.mark.slow
 def test_pooling_of_what_is_not_finite(agree: Any) -> None:
     agree(list(special_windows()))
 

@@ -76,6 +76,7 @@ def windows() -> Iterator[Case]:
 FAMILIES = {"reductions": reductions, "products": sums_of_products, "windows": windows}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nan_is_where_numpy_has_it(family: str, agree: Any) -> None:
     with np.errstate(all="ignore"):

@@ -9,6 +9,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.sampled(3)
+
 RANDOM = np.random.default_rng(8)
 
 # in steps of 1 / 8, so that codes are exact, and beyond the range of every type below

@@ -156,6 +156,7 @@ def test_refuses(invocation: str, words: str, result: Any, rejected: Any) -> Non
 HALVES = ["rand.uniform{shape=[3, 5], min=-1.0}()", "rand.normal{shape=[64], std=2.0}()"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_are_those_numbers_rounded(dtype: str) -> None:
     body = " ".join(f"y{n} = {each};" for n, each in enumerate(HALVES))

@@ -14,6 +14,8 @@ from tvm_nnef.semantics.check import check_program
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.parser import parse
 
+pytestmark = pytest.mark.sampled(3)
+
 FOLDER = Path(tvm_nnef.__file__).parent / "stdlib"
 MODULES = ["layout", "math", "linalg", "nn", "image", "quant", "algo", "layer", "misc", "rand"]
 

@@ -12,6 +12,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.standard_library import tools_names
 
+pytestmark = pytest.mark.sampled(3)
+
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 MODELS = sorted(path.parent for path in CORPUS.glob("**/ref_nnef2/main.sknd"))
 OVERLAY = Path(tvm_nnef.__file__).parent / "stdlib" / "tools"

@@ -110,6 +110,7 @@ def test_names_that_only_one_library_has_decide() -> None:
 HOSTILE = ["'", '"\\', "import a,", "@lower{", "static ", "a[", "{a[", "[:", "is "]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", HOSTILE)
 def test_time_grows_with_the_length_of_a_text(part: str) -> None:
     def seconds(length: int) -> float:
@@ -123,6 +124,7 @@ def test_time_grows_with_the_length_of_a_text(part: str) -> None:
     assert any(seconds(100_000) < 8 * seconds(25_000) + 0.1 for _ in range(5))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("file", STDLIB, ids=lambda file: file.stem)
 def test_the_library_can_be_said_in_both_dialects(file: Path) -> None:
     module = parse(file.read_text("utf-8"))

@@ -272,6 +272,7 @@ def test_no_row_of_words_crashes_the_parser(text: str) -> None:
     survives(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
 def test_no_damage_to_a_valid_text_crashes_the_parser(source: random.Random, edits: int) -> None:

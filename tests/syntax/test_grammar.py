@@ -67,6 +67,7 @@ def test_damaged_tables_are_made_anew(tables: Path, cache_folder: Path, damage: 
     assert len(file.read_bytes()) > len(whole) // 2 + 1
 
 
+@pytest.mark.slow
 def test_a_cache_folder_that_cannot_be_made_is_done_without(cache_folder: Path) -> None:
     cache_folder.write_text("a file where the folder should be")
     assert parse("operator f { }").definitions[0].name.name == "f"

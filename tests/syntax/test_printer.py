@@ -149,6 +149,7 @@ def in_words_of(dialect: str, tree: Any) -> Any:
     return for_tools(tree) if dialect == "tools" else tree
 
 
+@pytest.mark.sampled(2)
 @IN_DIALECTS
 @settings(max_examples=300, deadline=None)
 @given(expression=EXPRESSIONS)

@@ -158,6 +158,7 @@ RANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs")
 def test_functions_are_precise_and_right_for_special_numbers() -> None:
     """To some units of the last place, where SPIR-V's own functions may be wrong by thousands."""

@@ -28,12 +28,14 @@ If there is a state, a function ``initial_state`` returns the values that it sta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from tvm import relax
+from tvm.error import InternalError
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.function_attributes import INITIAL_STATE
@@ -98,7 +100,7 @@ def lower(
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
     pure = is_pure(inner, walk.known)
-    with builder.function("main", list(values.values()), attrs=attributes, pure=pure):
+    with _closed(builder), builder.function("main", [*values.values()], attributes, pure):
         with block(builder, pure=pure) as emit_output:
             walk.run(inner)
             tensors = flatten(tuple(port.operand for port in graph.outputs))
@@ -111,6 +113,18 @@ def lower(
             builder.emit_func_output(relax.Tuple([*map(compat.constant, state.values())]))
     mod = builder.get()
     return separated(mod, graph.bounds) if graph.bounds else mod
+
+
+@contextmanager
+def _closed(builder: compat.BlockBuilder) -> Iterator[None]:
+    """A block whose exceptions end the builder's open blocks, of which TVM would warn."""
+    try:
+        yield
+    except BaseException:
+        with suppress(InternalError):  # It says that no block is open.
+            while True:
+                builder._end_block()
+        raise
 
 
 def _weights(

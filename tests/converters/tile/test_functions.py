@@ -16,6 +16,8 @@ from tvm_nnef.converters import tile
 from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.converters.tile import TensorDims, TensorIndexes, TensorOutput, convert
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.array([[0.5, 1.5, 2.0], [3.0, 0.25, 1.0]], np.float32)
 Y = np.array([1.5, 1.5, 0.5], np.float32)
 

@@ -23,6 +23,8 @@ from tvm_nnef.converters.tile import (
 )
 from tvm_nnef.diagnostics import NnefError
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def two_writers(I):
     i, j = TensorIndexes(2)

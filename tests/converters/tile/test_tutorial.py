@@ -13,6 +13,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.converters.tile import TensorDim, TensorDims, TensorIndexes, TensorOutput
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def sum_over_axis(I):
     M, N = TensorDims(2)

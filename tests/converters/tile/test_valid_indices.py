@@ -13,6 +13,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.converters.tile import TensorIndexes, TensorOutput, convert
 
+pytestmark = pytest.mark.sampled(3)
+
 START = {"+=": 0.0, "*=": 1.0, ">=": -np.inf, "<=": np.inf}
 MERGE = {"+=": np.add, "*=": np.multiply, ">=": np.maximum, "<=": np.minimum}
 

@@ -14,6 +14,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.random_inputs import random_inputs
 
+pytestmark = pytest.mark.sampled(3)
+
 SCRIPT = Path(__file__).parents[3] / "scripts" / "write_nnef1.py"
 Exported = Callable[..., tuple[str, tvm_nnef.Model]]
 

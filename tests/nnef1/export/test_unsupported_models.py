@@ -11,6 +11,8 @@ import tvm_nnef
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
 
+pytestmark = pytest.mark.sampled(3)
+
 GOOD = """import math;
 graph G { @input { x: real[2]; } @output { y: real; } @compose { y = math.neg(x); } }"""
 

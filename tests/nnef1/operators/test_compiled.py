@@ -9,6 +9,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.sampled(3)
+
 RANDOM = np.random.default_rng(7)
 
 

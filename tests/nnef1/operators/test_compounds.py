@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+pytestmark = pytest.mark.sampled(3)
+
 Array = np.ndarray
 X = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype("f")
 AXES = [(1,), (0, 2, 3), (2, 3), (3, 1), (0, 1, 2, 3), ()]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
+pytestmark = pytest.mark.sampled(3)
+
 Array = np.ndarray
 X = np.array([[-2.5, -1.5, -0.75, -0.5], [0.0, 0.25, 0.5, 0.49999997], [1.0, 1.5, 2.5, 3.25]], "f")
 UNIT = np.linspace(-0.95, 0.95, 12, dtype="f").reshape(3, 4)

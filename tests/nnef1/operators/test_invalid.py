@@ -9,6 +9,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.zeros((1, 4, 6, 5), np.float32)
 ROW, TWO = np.zeros((1, 5), np.float32), np.zeros((2, 2), np.float32)
 WEIGHT, INDEX = np.zeros((6, 4, 3, 3), np.float32), np.zeros((1, 4, 3, 3), np.int32)

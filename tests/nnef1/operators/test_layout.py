@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.arange(120, dtype="f").reshape(2, 3, 4, 5)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.sampled(3)
+
 Array = np.ndarray
 
 

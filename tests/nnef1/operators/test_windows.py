@@ -13,6 +13,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.sampled(3)
+
 Array = np.ndarray
 NONE = ((0, 0), (0, 0))
 BORDERS = ("constant", "ignore", "replicate", "reflect", "reflect-even")

@@ -18,6 +18,8 @@ onnx = pytest.importorskip("onnx")
 from tvm_nnef.converters.onnx.export import export, write  # noqa: E402
 from tvm_nnef.converters.onnx.export import exported as whole  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 F = np.float32
 XS = [np.arange(3, dtype=F) + i for i in range(4)]
 INPUTS = "p: int[]; c: bool[]; xs: real[3]..(4); x: real[3];"
@@ -62,6 +64,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_control_flow(name: str, exported: Callable[..., Any]) -> None:
     components, kind = CASES[name]

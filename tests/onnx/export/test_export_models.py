@@ -17,6 +17,8 @@ pytest.importorskip("onnx")
 
 from tvm_nnef.converters.onnx.export import export
 
+pytestmark = pytest.mark.sampled(3)
+
 ROOT = Path(__file__).resolve().parents[3]
 CORPUS = ROOT.parent / "shared" / "corpus"
 MODELS = sorted(

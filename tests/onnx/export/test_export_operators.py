@@ -13,6 +13,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
 
+pytestmark = pytest.mark.sampled(3)
+
 RANDOM = np.random.default_rng(5)
 
 
@@ -343,6 +345,7 @@ def model(rows: list[str]) -> tuple[str, list[Any]]:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_onnx_runtime_agrees(family: str, exported: Callable[..., Any]) -> None:
     runtime = pytest.importorskip("onnxruntime")

@@ -19,6 +19,8 @@ pytest.importorskip("onnxruntime")
 
 from tvm_nnef.converters.onnx.export import export  # noqa: E402
 
+pytestmark = pytest.mark.sampled(3)
+
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared" / "corpus" / "onnx"
 NAMES = sorted(folder.name for folder in CORPUS.iterdir()) if CORPUS.is_dir() else []
 REFUSED: dict[str, str] = {}

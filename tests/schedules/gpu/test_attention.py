@@ -20,6 +20,8 @@ from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.compat import buffers_of, prim_functions
 
+pytestmark = pytest.mark.sampled(3)
+
 HEADS, DEPTH = 3, 24
 
 

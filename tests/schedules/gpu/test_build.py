@@ -21,6 +21,8 @@ from tvm_nnef.schedules.machine import cuda, gpu_model
 from tvm_nnef.tvm_support import cuda as compiler
 from tvm_nnef.tvm_support.build import cuda_arch
 
+pytestmark = pytest.mark.sampled(3)
+
 NETWORK = """
 import nn;
 graph G {

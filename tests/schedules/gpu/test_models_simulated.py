@@ -17,6 +17,8 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import STRATEGY
 from tvm_nnef.tvm_support.compat import prim_functions
 
+pytestmark = pytest.mark.sampled(3)
+
 Row = tuple[str, str, Callable[[Mapping[str, Any]], Any]]
 """An operation, the type and the rank of its result, and what NumPy computes of the inputs."""
 
@@ -147,6 +149,7 @@ def values_of(sizes: Mapping[str, int], shapes: Mapping[str, tuple[int | str, ..
     return {**found, "indices": indices.astype("int32")}
 
 
+@pytest.mark.slow
 def test_static_operators(simulated_gpu: Any) -> None:
     simulated_gpu(reverse=True)
     executable = tvm_nnef.build(text(STATIC), progress=False)

@@ -13,6 +13,8 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
+pytestmark = pytest.mark.sampled(3)
+
 TARGETS = ({"kind": "cuda", "arch": "sm_80"}, {"kind": "vulkan"})
 
 

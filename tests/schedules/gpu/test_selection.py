@@ -13,6 +13,8 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support.compat import prim_functions
 
+pytestmark = pytest.mark.sampled(3)
+
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 

@@ -18,6 +18,8 @@ from tvm_nnef.schedules.gpu import contraction, strategies, tensor_cores
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 
+pytestmark = pytest.mark.sampled(3)
+
 TARGET = {"kind": "cuda", "arch": "sm_80"}
 
 

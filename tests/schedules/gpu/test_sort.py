@@ -16,6 +16,8 @@ from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 
+pytestmark = pytest.mark.sampled(3)
+
 CUDA, VULKAN = {"kind": "cuda", "arch": "sm_80"}, {"kind": "vulkan"}
 
 LIMITS = {
