@@ -23,6 +23,8 @@ import tvm_nnef.cli.check
 from tvm_nnef.loading import load
 from tvm_nnef.lower.walk import Walk
 from tvm_nnef.runtime import Executable
+from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS
+from tvm_nnef.tvm_support.interrupts import interrupts_deferred
 
 SECONDS = 60
 """How long a test waits for something that would never come to an end."""
@@ -137,6 +139,48 @@ def test_an_interrupted_build_says_so_in_one_line(delay: float, tmp_path: Path) 
     lines = [line for line in run.stderr.splitlines() if not line.startswith("building: ")]
     assert (run.returncode, lines) == (130, ["interrupted"])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_the_first_interrupt_waits_for_the_end_of_a_pass_and_the_second_does_not(
+    interrupts: int,
+) -> None:
+    ended = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+            for _ in range(interrupts):
+                signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == [True] * (interrupts == 1)
+
+
+def test_an_interrupt_within_a_rewriting_pass_prints_nothing_of_tvm(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A function that LegalizeOps calls while its builder has a block open."""
+    legalize = LEGALIZATIONS["relax.maximum"]
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return legalize(*arguments)
+
+    monkeypatch.setitem(LEGALIZATIONS, "relax.maximum", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tvm_nnef.build(
+                "import math; graph G { @input { x: real[3]; } @output { y: real[3]; }"
+                " @compose { y = math.max(x, 1.0); } }",
+                progress=False,
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    gc.collect()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -58,6 +58,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
 )
 from tvm_nnef.tvm_support.flattening import flattened
+from tvm_nnef.tvm_support.interrupts import interrupts_deferred
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     device_functions,
@@ -185,9 +186,10 @@ def passes(
         ],
     }
     return [
-        Pass(name, phase, functools.partial(_in_target, run, target))
+        Pass(name, phase, functools.partial(_in_target, run if is_long else _whole(run), target))
         for phase, entries in phases.items()
         for name, run in entries
+        for is_long in [phase in ("lower", "code") or name == "schedule_kernels"]
     ]
 
 
@@ -200,14 +202,12 @@ def _lowering(
 ) -> list[tuple[str, Callable[[Module], Module]]]:
     """The passes over kernels, from schedules to what code is generated from.
 
-    Three passes of TVM's own list for CPUs are not here. HoistIfThenElse lifts conditions out of
-    loops after what the loop makes certain was dropped from them, so that a guard of a division by
-    a dimension is gone if the loop would not have run; LLVM lifts safely. Compaction and the reuse
-    of memory skip the kernels that they would make wrong.
+    HoistIfThenElse of TVM's list for CPUs is not here: it lifts conditions after what the loop
+    makes certain was dropped from them, so that a guard of a division by a dimension is gone if the
+    loop would not have run. Compaction and the reuse of memory skip kernels that they make wrong.
 
     Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
-    the shapes of what it was given, and made everything else. Code for these checks would be most
-    of the code of a small kernel, and take most of the time to make it.
+    the shapes. Such checks would be most of the code of a small kernel.
     """
     stir, tir = s_tir.transform, tirx.transform
     is_cpu, is_vulkan = (str(target.kind.name) == kind for kind in ("llvm", "vulkan"))
@@ -330,6 +330,11 @@ Entry: TypeAlias = "tuple[str, Callable[[Any], Any]]"
 
 def _if(condition: bool, *entries: Entry) -> Iterable[Entry]:
     return entries if condition else ()
+
+
+def _whole(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A pass of Relax, after which interrupts are handled: TVM warns of blocks that are open."""
+    return lambda mod: interrupts_deferred()(run)(mod)
 
 
 def _in_target(run: Callable[[Any], Any], target: Target, mod: Any) -> Any:
