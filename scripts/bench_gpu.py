@@ -3,10 +3,10 @@
 ``prepare`` needs nvcc and no GPU. It builds the cases of ``bench_gpu_cases.py`` for CUDA, computes
 some elements of their outputs on the CPU, and puts them, and the part of TVM that runs them, into
 one folder of some tens of MiB. ``run`` needs this repository, that folder, a GPU with its driver,
-and NumPy; PyTorch and ONNX Runtime are measured where they are installed. Each case is measured
-alone in a process, its outputs are compared with the expected ones, and kernels with what the
-bandwidth and the arithmetic of the GPU allow (``roof``). What was measured is kept after each case,
-so that ``run`` can be interrupted and called again with the same ``--json``.
+and NumPy; PyTorch and ONNX Runtime are measured where they are installed. Each runtime has a
+process of its own, one at a time; the outputs of ours are compared with the expected ones, and
+kernels with what the bandwidth and the arithmetic of the GPU allow (``roof``). What was measured is
+kept after each case, so that ``run`` can be interrupted and called again with the same ``--json``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import functools
 import importlib.util
 import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import Failed, in_process
+from bench import Failed
 from bench_gpu_cases import (
     DTYPES,
     TOLERANCES,
@@ -185,8 +187,9 @@ def run(options: argparse.Namespace) -> int:
     use_site(Path(options.folder) / "site")
     kept = Path(options.json)
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    worker = Worker(options.limit)
     try:
-        found["device"] = found.get("device") or in_process("device", script=SCRIPT, limit=120)
+        found["device"] = found.get("device") or worker.result("device")
     except Failed as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
@@ -198,6 +201,7 @@ def run(options: argparse.Namespace) -> int:
     end = time.perf_counter() + options.budget
     left = 0
     for runtime in options.runtimes:
+        worker.stop()
         for case in cases:
             name = f"{case['key']} {runtime}"
             if name in found or not applies(runtime, case):
@@ -205,9 +209,10 @@ def run(options: argparse.Namespace) -> int:
             if time.perf_counter() > end:
                 left += 1
                 continue
-            found[name] = measured(runtime, case, options)
+            found[name] = measured(worker, runtime, case, options)
             print(f"{name:40} {line(found[name])}", flush=True)
             kept.write_text(json.dumps(found, indent=1))
+    worker.stop()
     print(*table(cases, found), sep="\n")
     if left:
         print(f"{left} measurements are left; call it again with the same --json")
@@ -243,20 +248,70 @@ def applies(runtime: str, case: Mapping[str, Any]) -> bool:
     return not case["elements"] or runtime not in ("graphs", "compiled")
 
 
-def measured(runtime: str, case: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+class Worker:
+    """A process that does tasks of ``bench_gpu_runtimes.py``; a new one after each that failed."""
+
+    def __init__(self, limit: float) -> None:
+        """Takes the seconds that a task may last."""
+        self._limit = limit
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+
+    def result(self, task: str, **arguments: object) -> dict[str, Any]:
+        """What a task returns."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None and self._process.stdin is not None
+        print(json.dumps({"task": task, **arguments}), file=self._process.stdin, flush=True)
+        try:
+            line = self._lines.get(timeout=self._limit)
+            found: dict[str, Any] = json.loads(line or '{"failed": "the process has ended"}')
+        except queue.Empty:
+            found = {"failed": f"it took longer than {self._limit:.0f} s"}
+        if "failed" in found:
+            self.stop()
+            raise Failed(found["failed"])
+        return found
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name(SCRIPT))]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        lines: queue.Queue[str | None] = queue.Queue()
+
+        def read() -> None:
+            assert process.stdout is not None
+            for each in process.stdout:
+                if each.startswith("{"):
+                    lines.put(each)
+            lines.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        self._process, self._lines = process, lines
+
+
+def measured(
+    worker: Worker, runtime: str, case: Mapping[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
     """The times of a case in a runtime, or why there are none."""
-    common = {"script": SCRIPT, "specs": case["specs"], "seconds": options.seconds}
-    common["limit"] = options.limit
+    common = {"specs": case["specs"], "seconds": options.seconds}
     named = {"name": case["name"], "dtype": case["dtype"]}
     try:
         if runtime in OURS:
             suffix = "-graphs" if OURS[runtime] else ""
             library = case["file"].with_name(f"{case['key']}{suffix}.so")
             expected = case["file"].with_suffix(".npz")
-            return in_process("ours", library=str(library), expected=str(expected), **common)
+            return worker.result("ours", library=str(library), expected=str(expected), **common)
         if runtime == "onnxruntime":
-            return in_process("onnxruntime", batch=case["batch"], **named, **common)
-        return in_process("pytorch", compiled=runtime == "compiled", **named, **common)
+            return worker.result("onnxruntime", batch=case["batch"], **named, **common)
+        return worker.result("pytorch", compiled=runtime == "compiled", **named, **common)
     except Failed as problem:
         return {"failed": str(problem)[:300]}
 
@@ -324,7 +379,7 @@ def make_parser() -> argparse.ArgumentParser:
     second.add_argument("--runtimes", nargs="+", default=RUNTIMES, choices=RUNTIMES)
     second.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES)
     second.add_argument("--seconds", type=float, default=0.6, help="of one measurement")
-    second.add_argument("--limit", type=float, default=120.0, help="seconds of one process")
+    second.add_argument("--limit", type=float, default=120.0, help="seconds of one case")
     second.add_argument("--budget", type=float, default=540.0, help="seconds in all, about")
     for command in (first, second):
         command.add_argument("folder", help="what is carried to the machine with the GPU")

@@ -1,4 +1,4 @@
-"""One case on a GPU in one runtime, alone in its process: a task as JSON in, times as JSON out.
+"""Cases on a GPU in one runtime: for each task, a line of JSON, the times as a line of JSON.
 
 ``bench_gpu.py`` starts this file. Times are those of calls back to back, of which the last is
 waited for (``busy``), and of calls that are waited for one by one (``single``).
@@ -20,7 +20,7 @@ from bench_runtimes import timed
 
 Work = Callable[[], object]
 
-_WARM = 0.3
+_WARM = 0.15
 """Seconds of calls that are not timed."""
 
 _TOGETHER = 0.005
@@ -226,6 +226,18 @@ _TASKS: Mapping[str, Callable[..., dict[str, Any]]] = {
 }
 
 
+def main() -> int:
+    """Do tasks until one fails: an error of CUDA stays until the process ends."""
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            print(json.dumps(_TASKS[task.pop("task")](**task)), flush=True)
+        except (Exception, SystemExit) as problem:
+            lines = str(problem).strip().splitlines() or [type(problem).__name__]
+            print(json.dumps({"failed": lines[-1]}), flush=True)
+            return 1
+    return 0
+
+
 if __name__ == "__main__":
-    task = json.loads(sys.argv[1])
-    print(json.dumps(_TASKS[task.pop("task")](**task)))
+    sys.exit(main())

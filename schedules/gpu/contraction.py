@@ -26,6 +26,7 @@ from tvm_nnef.schedules.gpu.operands import (
     MatrixProduct,
     inlined_reduction,
     read_product,
+    runs_along,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.sides import (
@@ -34,8 +35,10 @@ from tvm_nnef.schedules.gpu.sides import (
     Side,
     Steps,
     multiplied,
+    number_like,
     own_elements,
     unrolled,
+    vector_of,
 )
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel
@@ -86,7 +89,10 @@ class ContractionPlan(GpuPlan):
 
 
 class Block(ABC):
-    """Writes what one block computes: a tile of a batch."""
+    """Writes what one block computes: a tile of a batch.
+
+    While a block multiplies what is in shared memory, it loads what follows into registers.
+    """
 
     def __init__(self, plan: ContractionPlan, batch: Index, row: Index, column: Index) -> None:
         """Takes the plan, the batch, and the position of the tile in tiles."""
@@ -98,6 +104,11 @@ class Block(ABC):
         self._sides: tuple[Side, Side] = (rows, columns)
         own = tile.thread_rows * tile.thread_columns
         self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
+
+    @property
+    def _staged_sides(self) -> Sequence[Side]:
+        """All that is staged."""
+        return self._sides
 
     def statement(self) -> tirx.Stmt:
         """The phases: zeros, then staging and products in turns, then the results."""
@@ -118,15 +129,79 @@ class Block(ABC):
     @property
     @abstractmethod
     def _buffers(self) -> list[tirx.Buffer]:
-        """The buffers of the block."""
+        """The buffers of the block, but for what is staged next."""
 
     @abstractmethod
-    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
-        """What adds all products, ``count`` times the steps that are staged."""
+    def _multiplied(self) -> tirx.Stmt:
+        """What adds the products of what is in shared memory."""
 
     @abstractmethod
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
+
+    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
+        """Staging and products in turns; what a turn stages was loaded in the one before."""
+        threads, zero = self._tile.threads, tirx.const(0, self._dtype)
+        registers = [
+            launch.local(
+                -(-side.length * self._tile.steps // side.vector // threads) * side.vector,
+                dtype_of(side.factor),
+                f"next_{side.buffer.name}",
+            )
+            for side in self._staged_sides
+        ]
+
+        def loads(turn: Index, limits: Sequence[launch.Limit]) -> tirx.Stmt:
+            return self._threads(
+                lambda thread: launch.guarded(limits, self._loaded(registers, turn, thread))
+            )
+
+        def turn(number: Index) -> tirx.Stmt:
+            following = number + tirx.const(1, self._dtype)
+            return emit.sequence(
+                [
+                    self._threads(lambda thread: self._staged(registers, thread)),
+                    *self._barriers(),
+                    loads(following, [(following, count)]),
+                    self._multiplied(),
+                    *self._barriers(),
+                ]
+            )
+
+        first = loads(zero, [] if sizes.is_known(count) else [(zero, count)])
+        turns = emit.loop(count, turn, name="turn", dtype=self._dtype)
+        return [*map(tirx.AllocBuffer, registers), first, turns]
+
+    def _barriers(self) -> list[tirx.Stmt]:
+        """Barriers that TVM does not insert by itself."""
+        return []
+
+    def _loaded(self, registers: Sequence[tirx.Buffer], turn: Index, thread: Index) -> tirx.Stmt:
+        """What a thread loads for a turn; zeros if there are no elements."""
+        count, threads = self._tile.steps, self._tile.threads
+        steps = Steps(self._product.steps, turn * number_like(count, turn), count)
+
+        def load(side: Side, held: tirx.Buffer) -> tirx.Stmt:
+            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
+                return side.filled((held, own), position, step, steps, self._batch)
+
+            return side.pieces(count, thread, threads, piece)
+
+        return emit.sequence([*map(load, self._staged_sides, registers)])
+
+    def _staged(self, registers: Sequence[tirx.Buffer], thread: Index) -> tirx.Stmt:
+        """What a thread has loaded, into shared memory."""
+
+        def stage(side: Side, held: tirx.Buffer) -> tirx.Stmt:
+            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
+                return side.stored(held, own, position, step)
+
+            return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
+
+        return emit.sequence([*map(stage, self._staged_sides, registers)])
+
+    def _threads(self, body: emit.Body) -> tirx.Stmt:
+        return launch.threads(self._tile.threads, body, self._dtype)
 
     def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
         return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
@@ -163,42 +238,41 @@ class _CoreBlock(Block):
         columns, guard = self._sides[1], plan.product.guard
         self._guards: list[Side] = []
         if guard is not None:
-            guards = launch.shared(self._tile.steps * columns.length, "bool", "guards")
-            self._guards.append(replace(columns, factor=guard, buffer=guards))
+            guards = launch.shared(self._tile.steps * columns.stride, "bool", "guards")
+            self._guards.append(replace(columns, factor=guard, buffer=guards, vector=1))
 
     def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
-        shape = self._tile
+        shape, product = self._tile, self._product
         length, own = (
             (shape.rows, shape.thread_rows)
             if name == "left"
             else (shape.columns, shape.thread_columns)
         )
-        buffer = launch.shared(shape.steps * length, dtype_of(factor), name)
-        return Side(factor, buffer, axes, tile, length, own, length)
+        stride = length + tiles.CORE_PADDING
+        buffer = launch.shared(shape.steps * stride, dtype_of(factor), name)
+        by_step = runs_along(factor, product.steps, axes)
+        along = product.steps if by_step else axes
+        vector = vector_of(factor, along, (*product.batches, *axes, *product.steps))
+        run = min(own, tiles.CORE_PADDING)
+        return Side(
+            factor, buffer, axes, tile, length, own, stride, length // own, run, by_step, vector
+        )
+
+    @property
+    def _staged_sides(self) -> Sequence[Side]:
+        return (*self._sides, *self._guards)
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
-        staged = [side.buffer for side in (*self._sides, *self._guards)]
-        return [*staged, self._accumulators]
+        return [*(side.buffer for side in self._staged_sides), self._accumulators]
 
-    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
-        return [emit.loop(count, self._turn, name="turn", dtype=self._dtype)]
-
-    def _turn(self, number: PrimExpression) -> tirx.Stmt:
-        """A turn stages some steps of the product, and adds their products."""
-        count, threads = self._tile.steps, self._tile.threads
-        staged = Steps(self._product.steps, number * tirx.const(count, self._dtype), count)
-        own = Steps(self._product.steps, tirx.const(0, self._dtype), count)
-
-        def stage(thread: PrimExpression) -> tirx.Stmt:
-            sides = (*self._sides, *self._guards)
-            return emit.sequence([s.staged(staged, self._batch, thread, threads) for s in sides])
+    def _multiplied(self) -> tirx.Stmt:
+        own = Steps(self._product.steps, tirx.const(0, self._dtype), self._tile.steps)
 
         def multiply(row: Index, column: Index) -> tirx.Stmt:
             return multiplied(self._sides, (row, column), own, self._accumulators, self._guards)
 
-        stages = launch.threads(threads, stage, self._dtype)
-        return emit.sequence([stages, self._phase(multiply)])
+        return self._phase(multiply)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for the position of each thread in its block; neighbours are in one row."""

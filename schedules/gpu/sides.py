@@ -5,21 +5,30 @@ What a side stages and how its products are added is the same for every kernel t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import runs_along
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
 Index: TypeAlias = PrimExpression
+
+_VECTOR_BYTES = 16
+"""The bytes that a thread loads at once."""
+
+_UNROLLED = 8
+"""Steps of products that are written one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +53,27 @@ class Steps:
     count: int
 
 
+Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
+"""Returns the statement for a vector: its number in the elements of a thread, position and step."""
+
+_COPY = """
+__device__ __forceinline__ void copy_vector(void* to, const void* from) {
+  *(uint4*)to = *(const uint4*)from;
+}
+"""
+_CLEAR = """
+__device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
+"""
+"""The generator of CUDA loads vectors only at indices that it finds to be aligned itself."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
     """The rows or columns of a tile: their axes, the index of the tile, and its length.
 
-    Each thread has ``own`` of them. Their ``factor`` is staged in a ``buffer``, where steps are
-    ``stride`` apart.
+    Each of ``lanes`` threads has ``run`` neighbours of every ``lanes * run``, ``own`` in all. Their
+    ``factor`` is staged in a ``buffer``, where steps are ``stride`` apart; ``vector`` neighbours in
+    memory, which lie ``along_steps`` or along positions, are loaded at once.
     """
 
     factor: PrimExpression
@@ -59,6 +83,10 @@ class Side:
     length: int
     own: int
     stride: int
+    lanes: int
+    run: int
+    along_steps: bool
+    vector: int
 
     def index(self, position: PrimExpression) -> PrimExpression:
         """The row or column at a position in the tile."""
@@ -73,35 +101,125 @@ class Side:
         return launch.point(self.axes, self.index(position))
 
     def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
-        """The positions of a thread lie apart, so that the threads of a warp read neighbours."""
-        return number * number_like(self.length // self.own, number) + thread
+        """The positions of a thread: the threads of a warp load neighbours together."""
+        run, every = number_like(self.run, number), number_like(self.lanes * self.run, number)
+        first, lane = tirx.const(0, dtype_of(number)), thread
+        if self.length > self.lanes * self.own:
+            lane = tirx.floormod(thread, self.lanes)
+            first = tirx.floordiv(thread, self.lanes) * number_like(self.lanes * self.own, number)
+        return first + tirx.floordiv(number, run) * every + lane * run + tirx.floormod(number, run)
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in the buffer."""
         return step * number_like(self.stride, step) + position
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages of the factor; zeros if there are no elements.
+        """What one of some threads stages; zeros if there are no elements."""
 
-        Neighbouring threads load neighbours in memory.
-        """
-        by_step, dtype = runs_along(self.factor, steps.axes, self.axes), dtype_of(thread)
+        def piece(_: Index, position: Index, step: Index) -> tirx.Stmt:
+            to = self.buffer, self.offset(position, step)
+            return self.filled(to, position, step, steps, batch)
 
-        def element(number: PrimExpression) -> tirx.Stmt:
-            extents = [self.length, steps.count] if by_step else [steps.count, self.length]
-            outer, inner = emit.decoded(number, extents, dtype)
-            position, step = (outer, inner) if by_step else (inner, outer)
-            at = steps.first + step
-            end = (at, launch.size(steps.axes), steps.count)
-            limits = launch.limits(batch.limit, self.limit(position), end)
-            point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
-            value = substituted(self.factor, point)
-            if limits:
-                zero = tirx.const(0, dtype_of(value))
-                value = tirx.if_then_else(launch.within(limits), value, zero)
-            return tirx.BufferStore(self.buffer, value, [self.offset(position, step)])
+        return self.pieces(steps.count, thread, threads, piece)
 
-        return launch.strided(steps.count * self.length, threads, thread, element)
+    def pieces(self, steps: int, thread: PrimExpression, threads: int, body: Piece) -> tirx.Stmt:
+        """The body for each vector that a thread stages; neighbouring threads have neighbours."""
+        total, dtype = self.length * steps // self.vector, dtype_of(thread)
+
+        def piece(number: PrimExpression) -> tirx.Stmt:
+            index = number * number_like(threads, number) + thread
+            extents = [self.length, steps] if self.along_steps else [steps, self.length]
+            extents[1] //= self.vector
+            outer, inner = emit.decoded(index, extents, dtype)
+            inner = inner * number_like(self.vector, inner)
+            at = (outer, inner) if self.along_steps else (inner, outer)
+            limits = launch.limits((index, total, threads))
+            own = number * number_like(self.vector, number)
+            return launch.guarded(limits, body(own, *at))
+
+        return unrolled(-(-total // threads), piece, dtype)
+
+    def filled(
+        self,
+        to: tuple[tirx.Buffer, Index],
+        position: Index,
+        step: Index,
+        steps: Steps,
+        batch: Batch,
+    ) -> tirx.Stmt:
+        """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
+        buffer, index = to
+        at = steps.first + step
+        ends = (at, launch.size(steps.axes), steps.count)
+        limits = launch.limits(batch.limit, self.limit(position), ends)
+        point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
+        value, zero = substituted(self.factor, point), tirx.const(0, dtype_of(self.factor))
+        if self.vector == 1:
+            inside = launch.within(limits) if limits else None
+            stored = value if inside is None else tirx.if_then_else(inside, value, zero)
+            return tirx.BufferStore(buffer, stored, [index])
+        first = buffer[(index,)]
+        if not limits:
+            return copied(first, value)
+        return tirx.IfThenElse(launch.within(limits), copied(first, value), _cleared(first))
+
+    def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
+        """A vector that a thread holds, into the buffer, whose neighbours are positions."""
+
+        def element(lane: int) -> tirx.Stmt:
+            number = number_like(lane, position)
+            at = (position, step + number) if self.along_steps else (position + number, step)
+            value = held[(own + number_like(lane, own),)]
+            return tirx.BufferStore(self.buffer, value, [self.offset(*at)])
+
+        return emit.sequence([*map(element, range(self.vector))])
+
+
+def copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
+    """A vector is copied, given its first element."""
+    return cuda_call("copy_vector", _COPY, tirx.address_of(to), tirx.address_of(value))
+
+
+def _cleared(to: PrimExpression) -> tirx.Stmt:
+    return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
+
+
+def vector_of(factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis]) -> int:
+    """How many neighbours of a factor along some axes can be loaded at once; ``axes`` are all."""
+    lanes = _VECTOR_BYTES // max(1, bits_of(dtype_of(factor)) // 8)
+    return lanes if _is_aligned(factor, along, axes, lanes) else 1
+
+
+def _is_aligned(
+    factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis], lanes: int
+) -> bool:
+    """Whether vectors of a factor along some axes are neighbours in memory, and aligned."""
+    if not isinstance(factor, TensorLoad):
+        return False
+    strides = {axis: stride_of(factor, axis.var) for axis in axes}
+    zeros = {axis.var: tirx.const(0, dtype_of(axis.var)) for axis in strides}
+    first = [sizes.extent(substituted(index, zeros)) for index in factor.indices]
+    run: sizes.Extent = 1
+    for axis in reversed(along):
+        if strides[axis] == run:
+            del strides[axis]
+            run = sizes.product([run, axis.extent])
+    return (
+        sizes.is_divisible(run, lanes)
+        and all(_moves_by_vectors(factor, axis.var, lanes) for axis in strides)
+        and all(sizes.is_known(index) and index == 0 for index in first)
+    )
+
+
+def _moves_by_vectors(load: TensorLoad, var: tirx.Var, lanes: int) -> bool:
+    """Whether a load certainly moves by whole vectors if a variable grows; sizes may be dynamic."""
+    inner: list[sizes.Extent] = []
+    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
+        growth = slope(index, var)
+        if growth is None or not sizes.is_divisible(sizes.product([growth, *inner]), lanes):
+            return False
+        inner.append(sizes.extent(extent))
+    return True
 
 
 def multiplied(
@@ -142,8 +260,14 @@ def multiplied(
         loads = [load(rows, lefts), load(columns, rights)]
         return emit.sequence([*loads, own_elements(rows.own, columns.own, multiply, dtype)])
 
-    # The compiler for CUDA unrolls this loop.
-    loop = emit.loop(steps.count, step, name="step", dtype=dtype)
+    # The next operands are loaded while products are added.
+    together = math.gcd(steps.count, _UNROLLED)
+
+    def several(number: PrimExpression) -> tirx.Stmt:
+        first = number * number_like(together, number)
+        return unrolled(together, lambda n: step(first + n), dtype)
+
+    loop = emit.loop(steps.count // together, several, name="step", dtype=dtype)
     return emit.sequence([tirx.AllocBuffer(lefts), tirx.AllocBuffer(rights), loop])
 
 

@@ -49,18 +49,6 @@ class _Block(Block):
 
     _sides: tuple[TensorSide, TensorSide]
 
-    def __init__(self, plan: ContractionPlan, *position: PrimExpression) -> None:
-        super().__init__(plan, *position)
-        threads, steps = self._tile.threads, self._tile.steps
-        self._next = [
-            launch.local(
-                -(-side.length * steps // side.vector // threads) * side.vector,
-                dtype_of(side.factor),
-                f"next_{side.buffer.name}",
-            )
-            for side in self._sides
-        ]
-
     def _side(
         self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index
     ) -> TensorSide:
@@ -80,59 +68,16 @@ class _Block(Block):
     @property
     def _buffers(self) -> list[tirx.Buffer]:
         found = [b for side in self._sides for b in (side.buffer, side.fragments)]
-        return [*found, *self._next, self._accumulators]
+        return [*found, self._accumulators]
 
-    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
-        """Staging and products in turns; what a turn stages was loaded in the one before."""
+    def _barriers(self) -> list[tirx.Stmt]:
+        """TVM does not see that fragments are loaded from shared memory."""
+        return [self._threads(lambda _: launch.barrier())]
 
-        def turn(number: PrimExpression) -> tirx.Stmt:
-            following = number + tirx.const(1, self._dtype)
-            more = [(following, count)]
-            return emit.sequence(
-                [
-                    self._threads(lambda thread: after_barrier(self._staged(thread))),
-                    self._threads(
-                        lambda thread: after_barrier(
-                            launch.guarded(more, self._loaded(following, thread))
-                        )
-                    ),
-                    emit.loop(self._tile.steps // FRAGMENT, self._multiplied, dtype=self._dtype),
-                ]
-            )
+    def _multiplied(self) -> tirx.Stmt:
+        return emit.loop(self._tile.steps // FRAGMENT, self._fragments, dtype=self._dtype)
 
-        zero = tirx.const(0, self._dtype)
-        first = [(zero, count)] if not sizes.is_known(count) else []
-        loads = self._threads(lambda thread: launch.guarded(first, self._loaded(zero, thread)))
-        return [loads, emit.loop(count, turn, name="turn", dtype=self._dtype)]
-
-    def _loaded(self, turn: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
-        """What a thread loads for a turn; zeros if there are no elements."""
-        count, threads = self._tile.steps, self._tile.threads
-        steps = Steps(self._product.steps, turn * number_like(count, turn), count)
-
-        def load(side: TensorSide, registers: tirx.Buffer) -> tirx.Stmt:
-            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-                return side.filled((registers, own), position, step, steps, self._batch)
-
-            return side.pieces(count, thread, threads, piece)
-
-        return emit.sequence([*map(load, self._sides, self._next)])
-
-    def _staged(self, thread: PrimExpression) -> tirx.Stmt:
-        """What a thread has loaded, into shared memory."""
-
-        def stage(side: TensorSide, registers: tirx.Buffer) -> tirx.Stmt:
-            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-                offset, value = side.offset(position, step), registers[(own,)]
-                if side.vector == 1:
-                    return tirx.BufferStore(side.buffer, value, [offset])
-                return copied(side.buffer[(offset,)], value)
-
-            return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
-
-        return emit.sequence([*map(stage, self._sides, self._next)])
-
-    def _multiplied(self, number: PrimExpression) -> tirx.Stmt:
+    def _fragments(self, number: PrimExpression) -> tirx.Stmt:
         """The products of 16 steps: fragments are loaded, then multiplied."""
         step, (rows, columns) = number * number_like(FRAGMENT, number), self._sides
 
@@ -143,9 +88,6 @@ class _Block(Block):
             return multiplied_fragments(rows, columns, self._accumulators, self._dtype)
 
         return emit.sequence([self._phase(load), self._phase(multiply)])
-
-    def _threads(self, body: emit.Body) -> tirx.Stmt:
-        return launch.threads(self._tile.threads, body, self._dtype)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         tile = self._tile

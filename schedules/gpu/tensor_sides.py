@@ -10,22 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
-from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import slope, stride_of
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import runs_along
-from tvm_nnef.schedules.gpu.sides import Batch, Index, Side, Steps, number_like, unrolled
+from tvm_nnef.schedules.gpu.sides import Index, Side, copied, number_like, unrolled, vector_of
 from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
-
-_LANES = 8
-"""Neighbours of 16 bits that a thread loads at once."""
 
 _LOAD = """
 __device__ __forceinline__ void {name}(void* fragment, const void* tile, int stride) {{
@@ -44,16 +37,6 @@ _ALONG_POSITIONS = _LOAD.format(
     name="load_along_positions", row="(near + step) * stride + position", form=".trans"
 )
 """The fragment of a warp: 16 positions, 16 steps, in shared memory along steps or positions."""
-
-_COPY = """
-__device__ __forceinline__ void copy_vector(void* to, const void* from) {
-  *(uint4*)to = *(const uint4*)from;
-}
-"""
-_CLEAR = """
-__device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
-"""
-"""The generator of CUDA loads vectors only at indices that it finds to be aligned itself."""
 
 _MULTIPLY = """
 __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const void* left,
@@ -77,21 +60,13 @@ __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const 
 _KINDS = {"float16": "f16", "bfloat16": "bf16"}
 
 
-_Piece = Callable[[Index, Index, Index], tirx.Stmt]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorSide(Side):
-    """The rows or columns of a tile, which are staged along steps or along positions.
+    """The rows or columns of a tile, which lie in shared memory as they lie in memory.
 
-    Each of ``lanes`` threads of a warp has ``run`` neighbours of every ``lanes * run``. In shared
-    memory rows are ``stride`` apart; ``vector`` neighbours are loaded at once.
+    ``stride`` is that of steps or of positions. The threads of a warp share ``fragments``.
     """
 
-    lanes: int
-    run: int
-    along_steps: bool
-    vector: int
     fragments: tirx.Buffer
 
     @classmethod
@@ -113,7 +88,7 @@ class TensorSide(Side):
         lanes, run = (8, 1) if is_left else (4, 2)
         along_steps, width = runs_along(factor, steps[0], axes), steps[1]
         along = steps[0] if along_steps else axes
-        vector = _LANES if _is_aligned(factor, along, (*others, *axes, *steps[0])) else 1
+        vector = vector_of(factor, along, (*others, *axes, *steps[0]))
         stride = (width if along_steps else length) + PADDING
         name = "left" if is_left else "right"
         fragments = launch.local(own * lanes // FRAGMENT * 8, dtype_of(factor), f"{name}_fragments")
@@ -122,68 +97,17 @@ class TensorSide(Side):
             fragments,
         )  # fmt: skip
 
-    def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
-        """The positions of a thread, as the instructions have them."""
-        run, every = number_like(self.run, number), number_like(self.lanes * self.run, number)
-        warp, lane = tirx.floordiv(thread, self.lanes), tirx.floormod(thread, self.lanes)
-        near = lane * run + tirx.floormod(number, run)
-        first = warp * number_like(self.lanes * self.own, number)
-        return first + tirx.floordiv(number, run) * every + near
-
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in shared memory."""
         outer, inner = (position, step) if self.along_steps else (step, position)
         return outer * number_like(self.stride, outer) + inner
 
-    def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages; zeros if there are no elements."""
-
-        def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-            to = self.buffer, self.offset(position, step)
-            return self.filled(to, position, step, steps, batch)
-
-        return self.pieces(steps.count, thread, threads, piece)
-
-    def pieces(self, steps: int, thread: PrimExpression, threads: int, body: _Piece) -> tirx.Stmt:
-        """The body for each vector that a thread stages: its number, position and step."""
-        total, dtype = self.length * steps // self.vector, dtype_of(thread)
-
-        def piece(number: PrimExpression) -> tirx.Stmt:
-            index = number * number_like(threads, number) + thread
-            extents = [self.length, steps] if self.along_steps else [steps, self.length]
-            extents[1] //= self.vector
-            outer, inner = emit.decoded(index, extents, dtype)
-            inner = inner * number_like(self.vector, inner)
-            at = (outer, inner) if self.along_steps else (inner, outer)
-            limits = launch.limits((index, total, threads))
-            own = number * number_like(self.vector, number)
-            return launch.guarded(limits, body(own, *at))
-
-        return unrolled(-(-total // threads), piece, dtype)
-
-    def filled(
-        self,
-        to: tuple[tirx.Buffer, Index],
-        position: Index,
-        step: Index,
-        steps: Steps,
-        batch: Batch,
-    ) -> tirx.Stmt:
-        """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
-        buffer, index = to
-        at = steps.first + step
-        ends = (at, launch.size(steps.axes), steps.count)
-        limits = launch.limits(batch.limit, self.limit(position), ends)
-        point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
-        value, zero = substituted(self.factor, point), tirx.const(0, dtype_of(self.factor))
+    def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
+        """A vector that a thread holds, into shared memory."""
+        to, value = self.buffer[(self.offset(position, step),)], held[(own,)]
         if self.vector == 1:
-            inside = launch.within(limits) if limits else None
-            stored = value if inside is None else tirx.if_then_else(inside, value, zero)
-            return tirx.BufferStore(buffer, stored, [index])
-        first = buffer[(index,)]
-        if not limits:
-            return copied(first, value)
-        return tirx.IfThenElse(launch.within(limits), copied(first, value), _cleared(first))
+            return tirx.BufferStore(to.source, value, [*to.indices])
+        return copied(to, value)
 
     def loaded(self, thread: PrimExpression, step: PrimExpression) -> tirx.Stmt:
         """The fragments of a warp for 16 steps from one on."""
@@ -254,45 +178,6 @@ def half_precision(factors: Sequence[PrimExpression], machine: GpuModel) -> str 
     kind = kinds.pop()
     known = not kinds and kind in _KINDS and machine.tensor_multiply_adds
     return kind if known and (kind != "bfloat16" or machine.has_bfloat16) else None
-
-
-def _is_aligned(factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis]) -> bool:
-    """Whether vectors of a factor along some axes are neighbours in memory, and aligned."""
-    if not isinstance(factor, TensorLoad):
-        return False
-    strides = {axis: stride_of(factor, axis.var) for axis in axes}
-    zeros = {axis.var: tirx.const(0, dtype_of(axis.var)) for axis in strides}
-    first = [sizes.extent(substituted(index, zeros)) for index in factor.indices]
-    run: sizes.Extent = 1
-    for axis in reversed(along):
-        if strides[axis] == run:
-            del strides[axis]
-            run = sizes.product([run, axis.extent])
-    return (
-        sizes.is_divisible(run, _LANES)
-        and all(_moves_by_vectors(factor, axis.var) for axis in strides)
-        and all(sizes.is_known(index) and index == 0 for index in first)
-    )
-
-
-def _moves_by_vectors(load: TensorLoad, var: tirx.Var) -> bool:
-    """Whether a load certainly moves by whole vectors if a variable grows; sizes may be dynamic."""
-    inner: list[sizes.Extent] = []
-    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-        growth = slope(index, var)
-        if growth is None or not sizes.is_divisible(sizes.product([growth, *inner]), _LANES):
-            return False
-        inner.append(sizes.extent(extent))
-    return True
-
-
-def copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
-    """A vector is copied, given its first element."""
-    return cuda_call("copy_vector", _COPY, tirx.address_of(to), tirx.address_of(value))
-
-
-def _cleared(to: PrimExpression) -> tirx.Stmt:
-    return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
 
 
 def after_barrier(body: tirx.Stmt) -> tirx.Stmt:

@@ -24,6 +24,9 @@ FRAGMENT = 16
 PADDING = 8
 """Elements between rows in shared memory for tensor cores, which then lie in different banks."""
 
+CORE_PADDING = 4
+"""The same without tensor cores: vectors of so many elements stay aligned."""
+
 _DECODING = 6
 """Instructions that find the address of an element that is staged, in multiply-adds."""
 
@@ -60,9 +63,10 @@ class Tile:
 
     def shared_bytes(self, sizes: Sizes) -> int:
         """The bytes in shared memory: both matrices, and a guard for each element of the right."""
-        guards = self.steps * self.columns if sizes.is_guarded else 0
-        elements = self.steps * (self.rows + self.columns)
+        guards = self.steps * (self.columns + CORE_PADDING) if sizes.is_guarded else 0
+        elements = self.steps * (self.rows + self.columns + 2 * CORE_PADDING)
         if self.is_tensor:
+            elements = self.steps * (self.rows + self.columns)
             elements += PADDING * (max(self.steps, self.rows) + max(self.steps, self.columns))
         return elements * sizes.bytes + guards
 
@@ -75,8 +79,10 @@ class Tile:
     def registers(self) -> int:
         """The registers of a thread, about."""
         sides = self.thread_rows + self.thread_columns
-        if self.is_tensor:  # Fragments of two elements in a register, and what is staged next.
+        if self.is_tensor:  # Two elements in a register.
             sides += self.thread_rows + self.staged // 2
+        else:
+            sides += self.staged
         return self.thread_rows * self.thread_columns + sides + _OTHER_REGISTERS
 
 
@@ -103,7 +109,8 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
         for thread_rows, thread_columns in itertools.product(thread, thread):
             for steps in (8, 16, 32):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns)
-                if thread_rows <= rows and thread_columns <= columns and fits(tile, machine, sizes):
+                whole = thread_rows <= rows and thread_columns <= columns
+                if whole and tile.staged <= _STAGED // 2 and fits(tile, machine, sizes):
                     yield tile
 
 

@@ -179,9 +179,10 @@ def _instruction(call: Any, thread: Any) -> Any:
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
 
     if name in ("copy_vector", "clear_vector"):
-        zero = tirx.const(0, str(pointers[0].source.dtype))
-        values = [element(pointers[1], n) if pointers[1:] else zero for n in range(8)]
-        positions = [at(pointers[0], n) for n in range(8)]
+        dtype = str(pointers[0].source.dtype)
+        zero, count = tirx.const(0, dtype), 128 // bits_of(dtype)
+        values = [element(pointers[1], n) if pointers[1:] else zero for n in range(count)]
+        positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)
         return tirx.SeqStmt(
             [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
