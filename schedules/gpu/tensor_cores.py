@@ -14,16 +14,13 @@ from typing import ClassVar
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.contraction import Block, ContractionPlan, product_of
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
-from tvm_nnef.schedules.gpu.sides import Index, Steps, number_like
+from tvm_nnef.schedules.gpu.sides import Index, number_like
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
-    after_barrier,
-    copied,
     half_precision,
     multiplied_fragments,
     warp_phase,
