@@ -135,8 +135,9 @@ class CoreBlock:
         axes, tile, length, own = position
         by_step = runs_along(factor, steps[0], axes)
         return Side(
-            factor, buffer, axes, tile, length, own, length + 1, length // own, 1, by_step, 1
-        )
+            factor, buffer, axes, tile, length, own, length + 1, length // own, 1, by_step, 1,
+            self._number(0),
+        )  # fmt: skip
 
     def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
         """The weights as a side: its rows are those of the queries."""

@@ -118,9 +118,13 @@ def strided(total: sizes.Extent, count: int, first: PrimExpression, body: emit.B
     return emit.loop(sizes.quotient_above(total, count), step, name="step", dtype=dtype)
 
 
-def shared(elements: int, dtype: str, name: str) -> tirx.Buffer:
-    """A buffer that the threads of a block share."""
-    return tirx.decl_buffer((elements,), dtype, name, scope="shared")
+def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> tirx.Buffer:
+    """A buffer that the threads of a block share; ``at_launch`` it may be larger.
+
+    TVM inserts barriers for other buffers alone.
+    """
+    scope = "shared.dyn" if at_launch else "shared"
+    return tirx.decl_buffer((elements,), dtype, name, scope=scope)
 
 
 def local(elements: int, dtype: str, name: str) -> tirx.Buffer:

@@ -56,10 +56,35 @@ class Steps:
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
 """Returns the statement for a vector: its number in the elements of a thread, position and step."""
 
+Copy: TypeAlias = "Callable[[PrimExpression, PrimExpression], tirx.Stmt]"
+"""Returns the statement that copies a vector, given two first elements: to, from."""
+
 _COPY = """
 __device__ __forceinline__ void copy_vector(void* to, const void* from) {
   *(uint4*)to = *(const uint4*)from;
 }
+"""
+_COPY_ASYNC = """
+__device__ __forceinline__ void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+"""
+_COPY_ELEMENT_ASYNC = """
+__device__ __forceinline__ void copy_element_async(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+"""
+_COMMIT = """
+__device__ __forceinline__ void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+"""
+_WAIT = """
+__device__ __forceinline__ void wait_for_copies_{count}() {{
+  asm volatile("cp.async.wait_group {count};" ::: "memory");
+}}
 """
 _CLEAR = """
 __device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
@@ -72,8 +97,9 @@ class Side:
     """The rows or columns of a tile: their axes, the index of the tile, and its length.
 
     Each of ``lanes`` threads has ``run`` neighbours of every ``lanes * run``, ``own`` in all. Their
-    ``factor`` is staged in a ``buffer``, where steps are ``stride`` apart; ``vector`` neighbours in
-    memory, which lie ``along_steps`` or along positions, are loaded at once.
+    ``factor`` is staged in a ``buffer``, from an element on, with steps ``stride`` apart.
+    ``vector`` neighbours in memory, which lie ``along_steps`` or along positions, are loaded at
+    once.
     """
 
     factor: PrimExpression
@@ -87,6 +113,7 @@ class Side:
     run: int
     along_steps: bool
     vector: int
+    first: PrimExpression
 
     def index(self, position: PrimExpression) -> PrimExpression:
         """The row or column at a position in the tile."""
@@ -111,7 +138,7 @@ class Side:
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in the buffer."""
-        return step * number_like(self.stride, step) + position
+        return self.first + step * number_like(self.stride, step) + position
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
         """What one of some threads stages; zeros if there are no elements."""
@@ -146,6 +173,7 @@ class Side:
         step: Index,
         steps: Steps,
         batch: Batch,
+        copy: Copy | None = None,
     ) -> tirx.Stmt:
         """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
         buffer, index = to
@@ -154,14 +182,17 @@ class Side:
         limits = launch.limits(batch.limit, self.limit(position), ends)
         point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
         value, zero = substituted(self.factor, point), tirx.const(0, dtype_of(self.factor))
+        inside = launch.within(limits) if limits else None
+        if self.vector == 1 and copy is not None:
+            clear = tirx.BufferStore(buffer, zero, [index])
+            copies = copy(buffer[(index,)], value)
+            return copies if inside is None else tirx.IfThenElse(inside, copies, clear)
         if self.vector == 1:
-            inside = launch.within(limits) if limits else None
             stored = value if inside is None else tirx.if_then_else(inside, value, zero)
             return tirx.BufferStore(buffer, stored, [index])
         first = buffer[(index,)]
-        if not limits:
-            return copied(first, value)
-        return tirx.IfThenElse(launch.within(limits), copied(first, value), _cleared(first))
+        copies = (copy or copied)(first, value)
+        return copies if inside is None else tirx.IfThenElse(inside, copies, _cleared(first))
 
     def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
         """A vector that a thread holds, into the buffer, whose neighbours are positions."""
@@ -178,6 +209,27 @@ class Side:
 def copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
     """A vector is copied, given its first element."""
     return cuda_call("copy_vector", _COPY, tirx.address_of(to), tirx.address_of(value))
+
+
+def copied_async(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
+    """A vector begins to be copied to shared memory, given its first element."""
+    return cuda_call("copy_async", _COPY_ASYNC, tirx.address_of(to), tirx.address_of(value))
+
+
+def element_copied_async(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
+    """An element of 4 bytes begins to be copied to shared memory."""
+    name, source = "copy_element_async", _COPY_ELEMENT_ASYNC
+    return cuda_call(name, source, tirx.address_of(to), tirx.address_of(value))
+
+
+def end_copies() -> tirx.Stmt:
+    """Makes what a thread has begun to copy one group."""
+    return cuda_call("end_copies", _COMMIT)
+
+
+def wait_for_copies(count: int) -> tirx.Stmt:
+    """Waits until at most ``count`` groups are not copied."""
+    return cuda_call(f"wait_for_copies_{count}", _WAIT.format(count=count))
 
 
 def _cleared(to: PrimExpression) -> tirx.Stmt:

@@ -1,8 +1,7 @@
 """The strategy for products of float16 or bfloat16 that are added in float32: on tensor cores.
 
 As on other cores a block computes a tile (:mod:`~tvm_nnef.schedules.gpu.contraction`), here each
-warp a part of it by instructions that multiply 16 x 16 with 16 x 8 elements. While a block
-multiplies what is in shared memory, it loads what follows into registers.
+warp a part of it by instructions that multiply 16 x 16 with 16 x 8 elements.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
-from tvm_nnef.schedules.gpu import launch, tiles
+from tvm_nnef.schedules.gpu import tiles
 from tvm_nnef.schedules.gpu.contraction import Block, ContractionPlan, product_of
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
-from tvm_nnef.schedules.gpu.sides import Index, number_like
+from tvm_nnef.schedules.gpu.sides import Index, Side, number_like
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     half_precision,
@@ -44,8 +43,6 @@ class TensorCorePlan(ContractionPlan):
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    _sides: tuple[TensorSide, TensorSide]
-
     def _side(
         self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index
     ) -> TensorSide:
@@ -56,7 +53,7 @@ class _Block(Block):
         )
         along_steps = runs_along(factor, product.steps, axes)
         outer, inner = (length, shape.steps) if along_steps else (shape.steps, length)
-        buffer = launch.shared(outer * (inner + PADDING), dtype_of(factor), name)
+        buffer = self._shared(outer * (inner + PADDING), dtype_of(factor), name)
         steps, others = (product.steps, shape.steps), product.batches
         return TensorSide.of(
             factor, buffer, (axes, tile, length, own), steps, others, is_left=is_left
@@ -64,27 +61,26 @@ class _Block(Block):
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
-        found = [b for side in self._sides for b in (side.buffer, side.fragments)]
-        return [*found, self._accumulators]
+        fragments = [side.fragments for side in self._sides if isinstance(side, TensorSide)]
+        return [*super()._buffers, *fragments]
 
-    def _barriers(self) -> list[tirx.Stmt]:
-        """TVM does not see that fragments are loaded from shared memory."""
-        return [self._threads(lambda _: launch.barrier())]
+    def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
+        rows, columns = sides
+        assert isinstance(rows, TensorSide) and isinstance(columns, TensorSide)
 
-    def _multiplied(self) -> tirx.Stmt:
-        return emit.loop(self._tile.steps // FRAGMENT, self._fragments, dtype=self._dtype)
+        def fragments(number: PrimExpression) -> tirx.Stmt:
+            """The products of 16 steps: fragments are loaded, then multiplied."""
+            step = number * number_like(FRAGMENT, number)
 
-    def _fragments(self, number: PrimExpression) -> tirx.Stmt:
-        """The products of 16 steps: fragments are loaded, then multiplied."""
-        step, (rows, columns) = number * number_like(FRAGMENT, number), self._sides
+            def load(row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
+                return emit.sequence([rows.loaded(row, step), columns.loaded(column, step)])
 
-        def load(row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
-            return emit.sequence([rows.loaded(row, step), columns.loaded(column, step)])
+            def multiply(*_: PrimExpression) -> tirx.Stmt:
+                return multiplied_fragments(rows, columns, self._accumulators, self._dtype)
 
-        def multiply(*_: PrimExpression) -> tirx.Stmt:
-            return multiplied_fragments(rows, columns, self._accumulators, self._dtype)
+            return emit.sequence([self._phase(load), self._phase(multiply)])
 
-        return emit.sequence([self._phase(load), self._phase(multiply)])
+        return emit.loop(self._tile.steps // FRAGMENT, fragments, dtype=self._dtype)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         tile = self._tile

@@ -94,13 +94,13 @@ class TensorSide(Side):
         fragments = launch.local(own * lanes // FRAGMENT * 8, dtype_of(factor), f"{name}_fragments")
         return cls(
             factor, buffer, axes, tile, length, own, stride, lanes, run, along_steps, vector,
-            fragments,
+            number_like(0, tile), fragments,
         )  # fmt: skip
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in shared memory."""
         outer, inner = (position, step) if self.along_steps else (step, position)
-        return outer * number_like(self.stride, outer) + inner
+        return self.first + outer * number_like(self.stride, outer) + inner
 
     def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
         """A vector that a thread holds, into shared memory."""

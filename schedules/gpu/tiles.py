@@ -27,6 +27,9 @@ PADDING = 8
 CORE_PADDING = 4
 """The same without tensor cores: vectors of so many elements stay aligned."""
 
+COPYING_STAGES = 3
+"""The turns in shared memory if what is staged is copied while others compute."""
+
 _DECODING = 6
 """Instructions that find the address of an element that is staged, in multiply-adds."""
 
@@ -36,7 +39,8 @@ class Tile:
     """A block computes ``rows x columns`` elements, a thread ``thread_rows x thread_columns``.
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
-    shared memory. On tensor cores (``is_tensor``) a warp is 8 x 4 threads.
+    shared memory, which holds those of ``stages`` turns, and is allocated ``at_launch`` if it may
+    be large. On tensor cores (``is_tensor``) a warp is 8 x 4 threads.
     """
 
     rows: int
@@ -45,6 +49,8 @@ class Tile:
     thread_rows: int
     thread_columns: int
     is_tensor: bool = False
+    stages: int = 1
+    at_launch: bool = False
 
     @property
     def row_threads(self) -> int:
@@ -68,7 +74,7 @@ class Tile:
         if self.is_tensor:
             elements = self.steps * (self.rows + self.columns)
             elements += PADDING * (max(self.steps, self.rows) + max(self.steps, self.columns))
-        return elements * sizes.bytes + guards
+        return (elements * sizes.bytes + guards) * self.stages
 
     @property
     def staged(self) -> int:
@@ -81,7 +87,7 @@ class Tile:
         sides = self.thread_rows + self.thread_columns
         if self.is_tensor:  # Two elements in a register.
             sides += self.thread_rows + self.staged // 2
-        else:
+        elif self.stages < COPYING_STAGES:
             sides += self.staged
         return self.thread_rows * self.thread_columns + sides + _OTHER_REGISTERS
 
@@ -90,7 +96,8 @@ class Tile:
 class Sizes:
     """The sizes of a product of matrices, dynamic ones estimated, and bytes of an element.
 
-    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers.
+    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers. What is staged has
+    one dtype (``is_uniform``), or several.
     """
 
     batches: int
@@ -100,15 +107,17 @@ class Sizes:
     bytes: int
     dynamic: bool = False
     is_guarded: bool = False
+    is_uniform: bool = True
 
 
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """All tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
+    staging = _staging(machine, sizes)
     for rows, columns in itertools.product((1, *block), block):
         for thread_rows, thread_columns in itertools.product(thread, thread):
             for steps in (8, 16, 32):
-                tile = Tile(rows, columns, steps, thread_rows, thread_columns)
+                tile = Tile(rows, columns, steps, thread_rows, thread_columns, False, *staging)
                 whole = thread_rows <= rows and thread_columns <= columns
                 if whole and tile.staged <= _STAGED // 2 and fits(tile, machine, sizes):
                     yield tile
@@ -116,24 +125,32 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
 
 def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """All tiles for tensor cores that fit a GPU."""
+    staging = _staging(machine, sizes)
     for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
         for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
             for steps in (16, 32, 64):
-                tile = Tile(rows, columns, steps, thread_rows, thread_columns, is_tensor=True)
+                tile = Tile(rows, columns, steps, thread_rows, thread_columns, True, *staging)
                 whole = rows % (8 * thread_rows) == columns % (4 * thread_columns) == 0
                 if whole and tile.staged <= _STAGED and fits(tile, machine, sizes):
                     yield tile
 
 
+def _staging(machine: GpuModel, sizes: Sizes) -> tuple[int, bool]:
+    """The turns that are in shared memory at a time, and whether it is allocated at the launch."""
+    stages = COPYING_STAGES if machine.has_async_copies else 2
+    return stages, machine.has_functions and sizes.is_uniform and not sizes.is_guarded
+
+
 def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
+    limit = machine.tile_shared_bytes if tile.at_launch else machine.block_shared_bytes
     accumulators = tile.thread_rows * tile.thread_columns * max(1, sizes.bytes // 4)
-    available = machine.tile_registers // (2 if sizes.dynamic else 1)
+    available = machine.tile_registers * (2 if tile.is_tensor else 1) // (2 if sizes.dynamic else 1)
     return (
         machine.warp <= tile.threads <= machine.block_threads
         and tile.threads % machine.warp == 0
         and accumulators <= available
-        and tile.shared_bytes(sizes) <= machine.block_shared_bytes
+        and tile.shared_bytes(sizes) <= limit
         and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes)) > 0
     )
 
@@ -165,10 +182,11 @@ def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> f
         loads = tile.threads / machine.warp * tile.steps * warp_sides * sizes.bytes / 4
         multiplied = products / machine.tensor_multiply_adds
     else:
-        # Threads of a warp that load the same element load it once.
+        # Threads of a warp that load the same elements load them once, as vectors.
         loaded = products / tile.thread_rows / tile.thread_columns
-        loads = loaded * (tile.thread_rows / min(machine.warp, tile.column_threads))
-        loads += loaded * tile.thread_columns
+        across = min(machine.warp, tile.column_threads)
+        loads = loaded * tile.thread_rows / min(across, CORE_PADDING)
+        loads += loaded * tile.thread_columns * across / machine.warp
         multiplied = products / min(machine.multiply_adds, tile.threads)
     staged = tile.steps * (tile.rows + tile.columns)
     decoded = staged * _DECODING / min(machine.multiply_adds, tile.threads)
@@ -176,7 +194,10 @@ def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> f
     busiest = max(
         arithmetic, loads / machine.shared_loads, staged * sizes.bytes / machine.memory_bytes
     )
-    return max(busiest * together, busiest + machine.load_cycles)
+    if tile.stages == 1:
+        return max(busiest * together, busiest + machine.load_cycles)
+    arriving = machine.load_cycles / (tile.stages - 1)
+    return max(busiest * together, arriving) + machine.barrier_cycles / together
 
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:
@@ -200,8 +221,10 @@ def sizes_of(reduction: Reduction, product: MatrixProduct) -> Sizes:
     groups = (product.batches, product.rows, product.columns, product.steps)
     dynamic = not all(axis.is_known for group in groups for axis in group)
     batches, rows, columns, steps = map(extent_product, groups)
-    width, is_guarded = bits_of(dtype_of(product.left)) // 8, product.guard is not None
-    return Sizes(batches, rows, columns, steps, width, dynamic, is_guarded)
+    dtypes = [dtype_of(each) for each in (product.left, product.right)]
+    width, is_guarded = max(map(bits_of, dtypes)) // 8, product.guard is not None
+    is_uniform = dtypes[0] == dtypes[1]
+    return Sizes(batches, rows, columns, steps, width, dynamic, is_guarded, is_uniform)
 
 
 def _turns(size: int, part: int) -> int:

@@ -14,10 +14,12 @@ class GpuModel:
 
     Its number of multiprocessors, and for each of them threads, blocks, registers and bytes of
     shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
-    block, ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
+    block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
+    ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
     loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
     multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
-    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive. Kernels may call functions in CUDA C
+    (``has_functions``), and copy to shared memory while they compute (``has_async_copies``).
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
     block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
@@ -33,9 +35,12 @@ class GpuModel:
     tensor_multiply_adds: int = 0
     has_bfloat16: bool = True
     has_float64: bool = True
+    has_functions: bool = True
+    has_async_copies: bool = True
     registers: int = 64 * KIB
     block_threads: int = 1024
     block_shared_bytes: int = 48 * KIB
+    tile_shared_bytes: int = 48 * KIB
     thread_registers: int = 255
     warp: int = 32
     vector_bytes: int = 16
@@ -76,21 +81,57 @@ MODELS: Mapping[int, GpuModel] = {
         memory_bytes=5,
         tensor_multiply_adds=512,
         has_bfloat16=False,
+        has_async_copies=False,
     ),
     80: GpuModel(
-        108, 2048, 32, 164 * KIB, multiply_adds=64, memory_bytes=10, tensor_multiply_adds=1024
+        108,
+        2048,
+        32,
+        164 * KIB,
+        multiply_adds=64,
+        memory_bytes=10,
+        tensor_multiply_adds=1024,
+        tile_shared_bytes=163 * KIB,
     ),
     86: GpuModel(
-        84, 1536, 16, 100 * KIB, multiply_adds=128, memory_bytes=6, tensor_multiply_adds=512
+        84,
+        1536,
+        16,
+        100 * KIB,
+        multiply_adds=128,
+        memory_bytes=6,
+        tensor_multiply_adds=512,
+        tile_shared_bytes=99 * KIB,
     ),
     89: GpuModel(
-        128, 1536, 24, 100 * KIB, multiply_adds=128, memory_bytes=3, tensor_multiply_adds=512
+        128,
+        1536,
+        24,
+        100 * KIB,
+        multiply_adds=128,
+        memory_bytes=3,
+        tensor_multiply_adds=512,
+        tile_shared_bytes=99 * KIB,
     ),
     90: GpuModel(
-        132, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=14, tensor_multiply_adds=1024
+        132,
+        2048,
+        32,
+        228 * KIB,
+        multiply_adds=128,
+        memory_bytes=14,
+        tensor_multiply_adds=1024,
+        tile_shared_bytes=227 * KIB,
     ),
     100: GpuModel(
-        148, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=29, tensor_multiply_adds=1024
+        148,
+        2048,
+        32,
+        228 * KIB,
+        multiply_adds=128,
+        memory_bytes=29,
+        tensor_multiply_adds=1024,
+        tile_shared_bytes=227 * KIB,
     ),
 }
 """Models by version: of each the GPU for data centres, if there is one."""

@@ -25,6 +25,9 @@ def model_of(target: Target) -> GpuModel:
         multiply_adds=64,
         memory_bytes=8,
         has_float64=False,
+        has_functions=False,
+        has_async_copies=False,
         block_threads=option("max_threads_per_block", _THREADS),
         block_shared_bytes=option("max_shared_memory_per_block", _SHARED_BYTES),
+        tile_shared_bytes=option("max_shared_memory_per_block", _SHARED_BYTES),
     )

@@ -258,7 +258,7 @@ def _lowering(
         *_if(
             not is_cpu,
             ("insert_barriers", stir.ThreadSync("shared")),
-            ("merge_shared_memory", stir.MergeSharedMemoryAllocations()),
+            ("merge_shared_memory", _unless(EXACT_BUFFERS, stir.MergeSharedMemoryAllocations())),
             ("split_device_code", tir.SplitHostDevice()),
             ("allow_all_registers", _on_functions(with_all_registers)),
             ("write_infinities", _on_functions(with_written_infinities)),

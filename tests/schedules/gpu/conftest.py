@@ -26,6 +26,7 @@ from tvm.ir import Call, StringImm
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
 from tvm_nnef.schedules.machine import GpuModel, bits_of
@@ -92,7 +93,7 @@ def simulated(function: Any, *, reverse: bool = False) -> Any:
     def collect(allocation: Any) -> None:
         buffer = allocation.buffer
         name, size = str(buffer.name), [int(extent) for extent in buffer.shape]
-        if str(buffer.scope()) == "shared":
+        if is_shared(buffer):
             buffers[buffer] = tirx.decl_buffer(size, buffer.dtype, name)
         elif buffer not in private:
             buffers[buffer] = tirx.decl_buffer([_most_threads(function), *size], buffer.dtype, name)
@@ -104,6 +105,11 @@ def simulated(function: Any, *, reverse: bool = False) -> Any:
         (tirx.For, lambda loop: _serial(loop, buffers, reverse)),
         (tirx.AllocBuffer, lambda each: _allocated(each, buffers)),
     )
+
+
+def is_shared(buffer: Any) -> bool:
+    """Whether the threads of a block share a buffer."""
+    return str(buffer.scope()).startswith("shared")
 
 
 def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
@@ -128,7 +134,7 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
     """A statement with the elements of one thread in buffers for all of them."""
 
     def indices(buffer: Any, own: list[Any]) -> list[Any]:
-        return own if str(buffer.scope()) == "shared" else [thread, *own]
+        return own if is_shared(buffer) else [thread, *own]
 
     def load(each: Any) -> Any:
         found = buffers.get(each.source)
@@ -155,6 +161,8 @@ def _instruction(call: Any, thread: Any) -> Any:
     """
     if not isinstance(call, Call) or not str(call.op.name).endswith("cuda.func_call"):
         return tirx.Evaluate(0)
+    if str(call.args[0].value) in ("end_copies", "wait_for_copies_0", "wait_for_copies_1"):
+        return tirx.Evaluate(0)
     name, *arguments = [each.value if isinstance(each, StringImm) else each for each in call.args]
     pointers = [each.args[0] for each in arguments if isinstance(each, Call)]
     warp = thread - tirx.floormod(thread, tirx.const(32, dtype_of(thread)))
@@ -178,13 +186,14 @@ def _instruction(call: Any, thread: Any) -> Any:
         buffer, indices = at(pointers[0], number)
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
 
-    if name in ("copy_vector", "clear_vector"):
+    if name in ("copy_vector", "copy_async", "copy_element_async", "clear_vector"):
         dtype = str(pointers[0].source.dtype)
         zero, count = tirx.const(0, dtype), 128 // bits_of(dtype)
+        count = 1 if name == "copy_element_async" else count
         values = [element(pointers[1], n) if pointers[1:] else zero for n in range(count)]
         positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)
-        return tirx.SeqStmt(
+        return emit.sequence(
             [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
         )
     if name.startswith("load_along"):
@@ -242,6 +251,7 @@ class Launch:
     blocks: int | None
     threads: int
     shared_bytes: int
+    bytes_at_launch: int
 
 
 def launches(function: Any) -> list[Launch]:
@@ -260,6 +270,8 @@ def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
         for launch in found:
             assert 1 <= launch.threads <= machine.block_threads, name
             assert launch.shared_bytes <= machine.block_shared_bytes, name
+            together = launch.shared_bytes + launch.bytes_at_launch
+            assert together <= machine.tile_shared_bytes, name
 
 
 def check_compiled(function: Any, target: Any) -> None:
@@ -367,6 +379,7 @@ def _parts(node: Any) -> list[Any]:
 def _launch(loop: Any) -> Launch:
     threads: list[int] = []
     shared: list[int] = []
+    at_launch: list[int] = []
 
     def phase(inner: Any) -> None:
         if inner.thread_binding is None:
@@ -379,16 +392,18 @@ def _launch(loop: Any) -> Launch:
         assert all(each.thread_binding is None for each in nested), "phases inside of each other"
 
     def allocation(node: Any) -> None:
-        if str(node.buffer.scope()) == "shared":
+        if is_shared(node.buffer):
             elements = math.prod(map(int, node.buffer.shape))
-            shared.append(elements * bits_of(str(node.buffer.dtype)) // 8)
+            bytes_of = at_launch if str(node.buffer.scope()).endswith(".dyn") else shared
+            bytes_of.append(elements * bits_of(str(node.buffer.dtype)) // 8)
 
     tvm_ffi.structural_walk(loop.body, (tirx.For, phase))
     tvm_ffi.structural_walk(loop.body, (tirx.AllocBuffer, allocation))
     assert len(set(threads)) == 1, "phases of different threads"
+    assert len(at_launch) <= 1, "several buffers that are allocated at the launch"
     _check_stores(loop.body, inside=False)
     blocks = int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else None
-    return Launch(blocks, threads[0], sum(shared))
+    return Launch(blocks, threads[0], sum(shared), sum(at_launch))
 
 
 def _check_stores(node: Any, *, inside: bool) -> None:
