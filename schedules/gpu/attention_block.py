@@ -16,7 +16,6 @@ from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.attention_tiles import AttentionTile
-from tvm_nnef.schedules.gpu.operands import runs_along
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
     Index,
@@ -132,12 +131,7 @@ class CoreBlock:
         self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
     ) -> Side:
         """A side of a product whose steps are staged in a buffer."""
-        axes, tile, length, own = position
-        by_step = runs_along(factor, steps[0], axes)
-        return Side(
-            factor, buffer, axes, tile, length, own, length + 1, length // own, 1, by_step, 1,
-            self._number(0),
-        )  # fmt: skip
+        return Side.plain(factor, buffer, position, steps[0])
 
     def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
         """The weights as a side: its rows are those of the queries."""

@@ -19,6 +19,7 @@ from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.gpu.operands import runs_along
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
@@ -60,10 +61,12 @@ Copy: TypeAlias = "Callable[[PrimExpression, PrimExpression], tirx.Stmt]"
 """Returns the statement that copies a vector, given two first elements: to, from."""
 
 _COPY = """
-__device__ __forceinline__ void copy_vector(void* to, const void* from) {
-  *(uint4*)to = *(const uint4*)from;
-}
+__device__ __forceinline__ void copy_{size}_bytes(void* to, const void* from) {{
+  *({word}*)to = *(const {word}*)from;
+}}
 """
+_WORDS = {4: "unsigned", 8: "uint2", 16: "uint4"}
+
 _COPY_ASYNC = """
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
@@ -114,6 +117,20 @@ class Side:
     along_steps: bool
     vector: int
     first: PrimExpression
+
+    @classmethod
+    def plain(
+        cls,
+        factor: PrimExpression,
+        buffer: tirx.Buffer,
+        position: tuple[Sequence[Axis], PrimExpression, int, int],
+        steps: Sequence[Axis],
+    ) -> Side:
+        """A side that is staged element by element, at a position in tiles."""
+        axes, tile, length, own = position
+        by_step, first = runs_along(factor, steps, axes), number_like(0, tile)
+        stride, lanes = length + 1, length // own
+        return cls(factor, buffer, axes, tile, length, own, stride, lanes, 1, by_step, 1, first)
 
     def index(self, position: PrimExpression) -> PrimExpression:
         """The row or column at a position in the tile."""
@@ -206,9 +223,17 @@ class Side:
         return emit.sequence([*map(element, range(self.vector))])
 
 
-def copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
-    """A vector is copied, given its first element."""
-    return cuda_call("copy_vector", _COPY, tirx.address_of(to), tirx.address_of(value))
+def copied(to: PrimExpression, value: PrimExpression, size: int = _VECTOR_BYTES) -> tirx.Stmt:
+    """A vector of so many bytes is copied, given its first element."""
+    source = _COPY.format(size=size, word=_WORDS[size])
+    return cuda_call(f"copy_{size}_bytes", source, tirx.address_of(to), tirx.address_of(value))
+
+
+def stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -> int:
+    """The bytes of a run of a side that can be stored at once, at an element; 0 if none can."""
+    size = side.run * bits_of(dtype_of(load)) // 8
+    even = size in _WORDS and sizes.is_divisible(launch.size(side.axes[-1:]), side.run)
+    return size if even and _is_aligned(load, side.axes, axes, side.run) else 0
 
 
 def copied_async(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:

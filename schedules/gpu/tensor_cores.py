@@ -15,8 +15,10 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.gpu import tiles
-from tvm_nnef.schedules.gpu.contraction import Block, ContractionPlan, product_of
+from tvm_nnef.schedules.gpu.contraction import product_of
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
+from tvm_nnef.schedules.gpu.product_block import Block
+from tvm_nnef.schedules.gpu.product_plan import ProductPlan, partials
 from tvm_nnef.schedules.gpu.sides import Index, Side, number_like
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
@@ -30,7 +32,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorCorePlan(ContractionPlan):
+class TensorCorePlan(ProductPlan):
     """A product of matrices on tensor cores, in tiles."""
 
     strategy: ClassVar[str] = "gpu.tensor_core"
@@ -99,7 +101,8 @@ def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
         return None
     sides = _without_casts(product)
     tile = tiles.best_on_tensor_cores(tiles.sizes_of(reduction, sides), machine)
-    return TensorCorePlan(kernel, machine, reduction, sides, tile)
+    sums = partials(reduction, sides, tile)
+    return TensorCorePlan(kernel, machine, reduction, sides, tile, sums)
 
 
 def _without_casts(product: MatrixProduct) -> MatrixProduct:

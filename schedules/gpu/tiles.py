@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_nnef.schedules.analysis.kernel import extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
@@ -27,6 +27,9 @@ PADDING = 8
 CORE_PADDING = 4
 """The same without tensor cores: vectors of so many elements stay aligned."""
 
+_CHUNKS = (2, 4, 8, 16)
+"""Into how many parts the steps of a product are divided if its result has few elements."""
+
 COPYING_STAGES = 3
 """The turns in shared memory if what is staged is copied while others compute."""
 
@@ -40,7 +43,8 @@ class Tile:
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
     shared memory, which holds those of ``stages`` turns, and is allocated ``at_launch`` if it may
-    be large. On tensor cores (``is_tensor``) a warp is 8 x 4 threads.
+    be large. On tensor cores (``is_tensor``) a warp is 8 x 4 threads. All steps are divided into
+    ``chunks``, each for a block of its own.
     """
 
     rows: int
@@ -51,6 +55,7 @@ class Tile:
     is_tensor: bool = False
     stages: int = 1
     at_launch: bool = False
+    chunks: int = 1
 
     @property
     def row_threads(self) -> int:
@@ -163,9 +168,14 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     """
     blocks = sizes.batches * _turns(sizes.rows, tile.rows) * _turns(sizes.columns, tile.columns)
     resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes))
-    turns = _turns(sizes.steps, tile.steps)
-    together, waves = waves_of(blocks, resident, machine)
-    return machine.launch_cycles + waves * turns * turn_cycles(tile, sizes, together, machine)
+    turns = _turns(sizes.steps, tile.steps) // tile.chunks
+    together, waves = waves_of(blocks * tile.chunks, resident, machine)
+    cycles = machine.launch_cycles + waves * turns * turn_cycles(tile, sizes, together, machine)
+    if tile.chunks == 1:
+        return cycles
+    joined = 4 * sizes.batches * sizes.rows * sizes.columns * tile.chunks
+    moved = 2 * joined / (machine.memory_bytes * machine.multiprocessors)
+    return cycles + machine.launch_cycles + moved
 
 
 def waves_of(blocks: int, resident: int, machine: GpuModel) -> tuple[int, int]:
@@ -211,9 +221,21 @@ def best_on_tensor_cores(sizes: Sizes, machine: GpuModel) -> Tile:
 
 
 def _best(found: Iterable[Tile], sizes: Sizes, machine: GpuModel) -> Tile:
-    return min(
-        found, key=lambda tile: (cost(tile, sizes, machine), tile.shared_bytes(sizes), tile.threads)
+    def key(tile: Tile) -> tuple[float, int, int]:
+        return cost(tile, sizes, machine), tile.shared_bytes(sizes), tile.threads
+
+    candidates = [*found]
+    best = min(candidates, key=key)
+    blocks = sizes.batches * _turns(sizes.rows, best.rows) * _turns(sizes.columns, best.columns)
+    if sizes.dynamic or blocks > 2 * machine.multiprocessors:
+        return best
+    divided = (
+        replace(tile, chunks=chunks)
+        for tile in candidates
+        for chunks in _CHUNKS
+        if _turns(sizes.steps, tile.steps) % chunks == 0
     )
+    return min((best, *divided), key=key)
 
 
 def sizes_of(reduction: Reduction, product: MatrixProduct) -> Sizes:

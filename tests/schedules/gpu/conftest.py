@@ -154,6 +154,13 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
     return tvm_ffi.structural_map(body, rewrites, order="post")
 
 
+COPIES = {
+    **{f"copy_{size}_bytes": size for size in (4, 8, 16)},
+    **{"copy_async": 16, "copy_element_async": 4, "clear_vector": 16},
+}
+"""The bytes that functions of CUDA copy or clear."""
+
+
 def _instruction(call: Any, thread: Any) -> Any:
     """What one thread does by an instruction of its warp, as loops; barriers do nothing.
 
@@ -186,10 +193,9 @@ def _instruction(call: Any, thread: Any) -> Any:
         buffer, indices = at(pointers[0], number)
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
 
-    if name in ("copy_vector", "copy_async", "copy_element_async", "clear_vector"):
+    if name in COPIES:
         dtype = str(pointers[0].source.dtype)
-        zero, count = tirx.const(0, dtype), 128 // bits_of(dtype)
-        count = 1 if name == "copy_element_async" else count
+        zero, count = tirx.const(0, dtype), 8 * COPIES[name] // bits_of(dtype)
         values = [element(pointers[1], n) if pointers[1:] else zero for n in range(count)]
         positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)

@@ -332,7 +332,7 @@ def test_dynamic_sizes_of_half_precision_are_loaded_as_vectors() -> None:
     code = run_phases(module, resolve({"kind": "cuda", "arch": "sm_80"}), "bind", "code")
     source = code.mod.imports[0].imports[0].inspect_source()
     for name in "qkv":
-        assert re.search(rf"copy_vector\(.*&\({name}_ptr", source)
+        assert re.search(rf"copy_16_bytes\(.*&\({name}_ptr", source)
 
 
 SPILLS = [

@@ -1,0 +1,332 @@
+"""What a block of threads computes of a product of matrices: a tile, in turns.
+
+The two matrices go through shared memory a few steps at a time. While a block multiplies what is
+there, what follows is copied. At the edges of the result, and after the last step, zeros are
+staged, and what does not exist is not stored. What follows a product element by element is applied
+to the registers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from tvm import tirx
+from tvm.ir import TensorLoad
+
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.gpu.product_plan import ProductPlan
+from tvm_nnef.schedules.gpu.sides import (
+    Batch,
+    Copy,
+    Index,
+    Side,
+    Steps,
+    copied,
+    copied_async,
+    element_copied_async,
+    end_copies,
+    number_like,
+    own_elements,
+    stored_together,
+    unrolled,
+    wait_for_copies,
+)
+from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+Held: TypeAlias = "tuple[Side, tirx.Buffer]"
+"""A side, and the registers of a thread for what it stages next."""
+
+
+_Result: TypeAlias = "tuple[PrimExpression, list[PrimExpression], list[launch.Limit]]"
+"""A value, the indices that it is stored at, and what these have to be below."""
+
+
+class Block(ABC):
+    """Writes what one block computes: a tile of a batch.
+
+    While a block multiplies what is in shared memory, what follows is loaded.
+    """
+
+    def __init__(
+        self, plan: ProductPlan, chunk: Index, batch: Index, row: Index, column: Index
+    ) -> None:
+        """Takes the plan, the chunk of the steps, the batch, and the position in tiles."""
+        product, tile = plan.product, plan.tile
+        self._plan, self._reduction, self._product, self._tile = plan, plan.reduction, product, tile
+        self._machine, self._chunk = plan.machine, chunk
+        self._dtype, self._batch = plan.kernel.index_type, Batch.of(product.batches, batch)
+        rows = self._side(product.left, "left", product.rows, row)
+        columns = self._side(product.right, "right", product.columns, column)
+        self._sides = [rows, columns]
+        if plan.tile.at_launch:
+            self._sides = _in_one_buffer(self._sides, tile.stages)
+        own = tile.thread_rows * tile.thread_columns
+        self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
+
+    def statement(self) -> tirx.Stmt:
+        """The phases: zeros, then staging and products in turns, then the results."""
+        turns = sizes.quotient_above(launch.size(self._product.steps), self._tile.steps)
+        count = sizes.quotient(turns, self._tile.chunks)
+        self._first_turn = self._chunk * sizes.number(count, self._dtype)
+        return emit.sequence(
+            [
+                *map(tirx.AllocBuffer, self._buffers),
+                self._phase(lambda row, column: self._elements(self._initialized)),
+                *self._products(count),
+                self._phase(self._stored),
+            ]
+        )
+
+    @abstractmethod
+    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
+        """The rows (``left``) or columns of the tile."""
+
+    @property
+    def _buffers(self) -> list[tirx.Buffer]:
+        """The buffers of the block, but for what is staged next."""
+        return [*dict.fromkeys(side.buffer for side in self._sides), self._accumulators]
+
+    @abstractmethod
+    def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
+        """What adds the products of sides in shared memory."""
+
+    @abstractmethod
+    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for the position of each thread in its block."""
+
+    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
+        """Staging and products in turns, of which each stages what later ones multiply.
+
+        What is copied as it is arrives while some turns pass; other elements are loaded into
+        registers before the products of a turn, and stored after them.
+        """
+        ahead, zero = self._tile.stages - 1, tirx.const(0, self._dtype)
+        held = [
+            (
+                side,
+                launch.local(
+                    -(-side.length * self._tile.steps // side.vector // self._tile.threads)
+                    * side.vector,
+                    dtype_of(side.factor),
+                    f"next_{side.buffer.name}",
+                ),
+            )
+            for side in self._sides
+            if self._copy(side) is None
+        ]
+        copied = [side for side in self._sides if self._copy(side) is not None]
+
+        def begin(turn: Index) -> list[tirx.Stmt]:
+            return self._begun(copied, turn, count) if copied else []
+
+        def load(turn: Index) -> list[tirx.Stmt]:
+            def loads(thread: Index) -> tirx.Stmt:
+                return self._loaded(held, turn, thread)
+
+            return self._before(count, turn, loads) if held else []
+
+        def store(turn: Index) -> list[tirx.Stmt]:
+            def stores(thread: Index) -> tirx.Stmt:
+                return self._stored_next(held, turn, thread)
+
+            return self._before(count, turn, stores) if held else []
+
+        def turn(number: Index) -> tirx.Stmt:
+            following = number + tirx.const(1, self._dtype)
+            return emit.sequence(
+                [
+                    *([self._threads(lambda _: wait_for_copies(ahead - 1))] if copied else []),
+                    self._threads(lambda _: launch.barrier()),
+                    *begin(number + tirx.const(ahead, self._dtype)),
+                    *load(following),
+                    self._multiplied(self._at_stage(number)),
+                    *store(following),
+                ]
+            )
+
+        first = [begin(tirx.const(each, self._dtype)) for each in range(ahead)]
+        return [
+            *(tirx.AllocBuffer(registers) for _, registers in held),
+            *itertools.chain(*first),
+            *load(zero),
+            *store(zero),
+            emit.loop(count, turn, name="turn", dtype=self._dtype),
+        ]
+
+    def _copy(self, side: Side) -> Copy | None:
+        """What begins to copy the pieces of a side; None if they are not copied as they are."""
+        if not self._machine.has_async_copies or not isinstance(side.factor, TensorLoad):
+            return None
+        if side.vector > 1:
+            return copied_async
+        return element_copied_async if bits_of(dtype_of(side.factor)) == 32 else None
+
+    def _before(self, count: sizes.Extent, turn: Index, body: emit.Body) -> list[tirx.Stmt]:
+        """A phase if there is such a turn."""
+        if sizes.is_known(count) and isinstance(turn, tirx.IntImm):
+            return [self._threads(body)] if turn.value < count else []
+        return [self._threads(lambda thread: launch.guarded([(turn, count)], body(thread)))]
+
+    def _begun(self, sides: Sequence[Side], turn: Index, count: sizes.Extent) -> list[tirx.Stmt]:
+        """The copies of a turn begin; they are a group even if there are none."""
+
+        def begin(thread: Index) -> tirx.Stmt:
+            return emit.sequence(
+                [self._filled(side, self._next_at(side, turn), turn, thread) for side in sides]
+            )
+
+        ended = self._threads(lambda _: end_copies())
+        return [*self._before(count, turn, begin), ended]
+
+    def _next_at(self, side: Side, turn: Index) -> Callable[..., tuple[tirx.Buffer, Index]]:
+        """Returns where an element of a turn is staged."""
+        (staged,) = self._at_stage(turn, [side])
+        return lambda own, position, step: (side.buffer, staged.offset(position, step))
+
+    def _filled(
+        self,
+        side: Side,
+        place: Callable[[Index, Index, Index], tuple[tirx.Buffer, Index]],
+        turn: Index,
+        thread: Index,
+    ) -> tirx.Stmt:
+        """What a thread loads of a side for a turn; zeros if there are no elements."""
+        count, threads = self._tile.steps, self._tile.threads
+        first = (self._first_turn + turn) * number_like(count, turn)
+        steps = Steps(self._product.steps, first, count)
+
+        def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
+            to = place(own, position, step)
+            return side.filled(to, position, step, steps, self._batch, self._copy(side))
+
+        return side.pieces(count, thread, threads, piece)
+
+    def _loaded(self, held: Sequence[Held], turn: Index, thread: Index) -> tirx.Stmt:
+        """What a thread loads for a turn into registers."""
+
+        def load(side: Side, registers: tirx.Buffer) -> tirx.Stmt:
+            return self._filled(side, lambda own, *_: (registers, own), turn, thread)
+
+        return emit.sequence([load(*each) for each in held])
+
+    def _stored_next(self, held: Sequence[Held], turn: Index, thread: Index) -> tirx.Stmt:
+        """What a thread has loaded for a turn, into shared memory."""
+
+        def store(side: Side, registers: tirx.Buffer) -> tirx.Stmt:
+            (staged,) = self._at_stage(turn, [side])
+
+            def piece(*at: Index) -> tirx.Stmt:
+                return staged.stored(registers, *at)
+
+            return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
+
+        return emit.sequence([store(*each) for each in held])
+
+    def _at_stage(self, turn: Index, sides: Sequence[Side] | None = None) -> list[Side]:
+        """The sides as they are staged for a turn."""
+        stages = self._tile.stages
+
+        def staged(side: Side) -> Side:
+            size = int(side.buffer.shape[0]) // stages
+            stage = tirx.floormod(turn, number_like(stages, turn))
+            return replace(side, first=side.first + stage * number_like(size, turn))
+
+        return [*map(staged, self._sides if sides is None else sides)]
+
+    def _shared(self, elements: int, dtype: str, name: str) -> tirx.Buffer:
+        """Shared memory for all stages, given the elements of one."""
+        return launch.shared(elements * self._tile.stages, dtype, name)
+
+    def _threads(self, body: emit.Body) -> tirx.Stmt:
+        return launch.threads(self._tile.threads, body, self._dtype)
+
+    def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
+        return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
+
+    def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
+        """The results of one thread, with what follows the product."""
+        (rows, columns, *_), count = self._sides, self._tile.thread_columns
+        run, size = columns.run, self._stored_bytes()
+        target = self._plan.partials if self._tile.chunks > 1 else self._reduction.target
+        results = launch.local(run, str(target.dtype), "results")
+
+        def result(own: Index, i: Index, j: Index) -> _Result:
+            return self._result(own, rows.nth(row, i), columns.nth(column, j))
+
+        def element(own: Index, i: Index, j: Index) -> tirx.Stmt:
+            value, indices, limits = result(own, i, j)
+            return launch.guarded(limits, tirx.BufferStore(target, value, indices))
+
+        def together(number: Index) -> tirx.Stmt:
+            """A run of columns: computed one by one, stored at once."""
+            first = number * number_like(run, number)
+            i, j = emit.decoded(first, [self._tile.thread_rows, count], dtype_of(number))
+            lanes = [number_like(lane, number) for lane in range(run)]
+            found = [result(first + lane, i, j + lane) for lane in lanes]
+            computed = [
+                tirx.BufferStore(results, value, [lane])
+                for lane, (value, *_) in zip(lanes, found, strict=True)
+            ]
+            _, indices, limits = found[0]
+            copy = copied(target[tuple(indices)], results[(lanes[0],)], size)
+            return launch.guarded(limits, emit.sequence([*computed, copy]))
+
+        if not size:
+            return self._elements(element)
+        runs = self._unrolled(self._tile.thread_rows * count // run, together)
+        return emit.sequence([tirx.AllocBuffer(results), runs])
+
+    def _stored_bytes(self) -> int:
+        """The bytes of a run of columns that are stored at once; 0 if each element is stored."""
+        if not self._machine.has_functions:
+            return 0
+        stored = self._reduction.target[self._reduction.indices]
+        if self._tile.chunks > 1:
+            stored = self._plan.partials[(self._number_of([axis.var for axis in self._plan.axes]),)]
+        return stored_together(stored, self._sides[1], self._plan.axes)
+
+    def _number_of(self, indices: Sequence[PrimExpression]) -> PrimExpression:
+        """The number of an element of the result."""
+        number = tirx.const(0, self._dtype)
+        for axis, index in zip(self._plan.axes, indices, strict=True):
+            number = number * sizes.number(axis.extent, self._dtype) + index
+        return number
+
+    def _result(self, own: Index, row: Index, column: Index) -> _Result:
+        """An element of the result, its indices, and what they have to be below."""
+        rows, columns, *_ = self._sides
+        point = {**self._batch.point, **rows.point(row), **columns.point(column)}
+        value: PrimExpression = self._accumulators[(own,)]
+        limits = launch.limits(self._batch.limit, rows.limit(row), columns.limit(column))
+        if self._tile.chunks == 1:
+            return *self._plan.stored(value, point), limits
+        total = sizes.number(launch.size(self._plan.axes), self._dtype)
+        number = self._number_of([point[axis.var] for axis in self._plan.axes])
+        return value, [self._chunk * total + number], limits
+
+    def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for each element of a thread, unrolled: its number, its row, its column."""
+        return own_elements(self._tile.thread_rows, self._tile.thread_columns, body, self._dtype)
+
+    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
+        return unrolled(count, body, self._dtype)
+
+
+def _in_one_buffer(sides: Sequence[Side], stages: int) -> list[Side]:
+    """The sides in a buffer that is allocated at the launch, of which a block has one."""
+    counts = [int(side.buffer.shape[0]) // stages for side in sides]
+    total, dtype = sum(counts) * stages, str(sides[0].buffer.dtype)
+    buffer = launch.shared(total, dtype, "staged", at_launch=True)
+    firsts = itertools.accumulate(counts, initial=0)
+    return [
+        replace(side, buffer=buffer, first=number_like(first, side.first))
+        for side, first in zip(sides, firsts, strict=False)
+    ]

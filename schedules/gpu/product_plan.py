@@ -1,0 +1,120 @@
+"""Plans of products of matrices: tiles for blocks of threads, and chunks of long sums."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.reduction import Reduction
+from tvm_nnef.schedules.gpu import launch, tiles
+from tvm_nnef.schedules.gpu.operands import MatrixProduct
+from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.tiles import Tile
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductPlan(GpuPlan):
+    """A product of matrices in tiles.
+
+    The steps of an element may be divided into chunks for blocks of their own, whose sums,
+    ``partials``, a second launch adds.
+    """
+
+    reduction: Reduction
+    product: MatrixProduct
+    tile: Tile
+    partials: tirx.Buffer
+
+    @property
+    def cost(self) -> float:
+        """The estimated time in cycles."""
+        return tiles.cost(self.tile, tiles.sizes_of(self.reduction, self.product), self.machine)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The tile of a block, and that of a thread."""
+        tile = self.tile
+        return {
+            "block tile": f"{tile.rows}x{tile.columns}x{tile.steps}",
+            "thread tile": f"{tile.thread_rows}x{tile.thread_columns}",
+            "stages": tile.stages,
+            "chunks": tile.chunks,
+        }
+
+    @property
+    def allocated(self) -> Sequence[tirx.Buffer]:
+        """The sums of chunks, in the memory of the GPU."""
+        return [self.partials] if self.tile.chunks > 1 else []
+
+    def statement(self) -> tirx.Stmt:
+        """The launch, or the two launches."""
+        product, tile, dtype = self.product, self.tile, self.kernel.index_type
+        counts = [
+            tile.chunks,
+            launch.size(product.batches),
+            sizes.quotient_above(launch.size(product.rows), tile.rows),
+            sizes.quotient_above(launch.size(product.columns), tile.columns),
+        ]
+
+        def block(number: PrimExpression) -> tirx.Stmt:
+            return self.block(*emit.decoded(number, counts, dtype))
+
+        found = [*self.reduction.views, launch.blocks(sizes.product(counts), block, dtype)]
+        if tile.chunks > 1:
+            elements = Axis(tirx.Var("element", dtype), launch.size(self.axes))
+            threads = self.machine.usual_threads
+            found.append(
+                launch.elements(
+                    [elements], threads, lambda at: self._joined(at[elements.var]), dtype
+                )
+            )
+        return emit.sequence(found)
+
+    @abstractmethod
+    def block(
+        self,
+        chunk: PrimExpression,
+        batch: PrimExpression,
+        row: PrimExpression,
+        column: PrimExpression,
+    ) -> tirx.Stmt:
+        """What a block computes, given its chunk, its batch, and its position in tiles."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of the result."""
+        product = self.product
+        return (*product.batches, *product.rows, *product.columns)
+
+    def stored(
+        self, value: PrimExpression, point: launch.Point
+    ) -> tuple[PrimExpression, list[PrimExpression]]:
+        """What is stored at a point of the result, and where, given the sum of products."""
+        found = self.reduction
+        result = substituted(found.epilogue, {**point, found.accumulator: value})
+        return result, [substituted(index, point) for index in found.indices]
+
+    def _joined(self, number: PrimExpression) -> tirx.Stmt:
+        """The element of the result that has a number, from the sums of chunks."""
+        total, dtype = launch.size(self.axes), dtype_of(number)
+        offsets = [sizes.number(sizes.product([n, total]), dtype) for n in range(self.tile.chunks)]
+        value = self.partials[(number,)]
+        for offset in offsets[1:]:
+            value = value + self.partials[(offset + number,)]
+        return tirx.BufferStore(
+            self.reduction.target, *self.stored(value, launch.point(self.axes, number))
+        )
+
+
+def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> tirx.Buffer:
+    """The buffer for the sums of chunks."""
+    axes = (*product.batches, *product.rows, *product.columns)
+    count = sizes.product([tile.chunks, launch.size(axes)])
+    return tirx.decl_buffer((count,), reduction.dtype, "partials")
