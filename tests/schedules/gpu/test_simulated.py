@@ -136,6 +136,7 @@ def conv_case(*arguments: Any) -> tuple[Any, Any]:
 CASES = {
     "product": (lambda: product(37, 29, 19), product_of_numpy),
     "product of whole tiles": (lambda: product(64, 128, 64), product_of_numpy),
+    "product of long sums": (lambda: product(24, 40, 1024), product_of_numpy),
     "product of a row": (lambda: product(1, 130, 77), product_of_numpy),
     "product with a column": (lambda: product(130, 1, 77), product_of_numpy),
     "product of dynamic rows": (lambda: product(N, 40, 33), product_of_numpy),
@@ -192,6 +193,7 @@ HALVES = {
         ((64, 64, 64), "float16", "TN"),
         ((128, 256, 96), "float16", "NN"),
         ((37, 29, 43), "float16", "TT"),
+        ((24, 40, 2048), "float16", "NN"),
         ((40, 72, 100), "bfloat16", "NN"),
         ((N, 64, 64), "float16", "NN"),
         ((N, N, N), "float16", "NT"),
