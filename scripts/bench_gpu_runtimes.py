@@ -151,7 +151,7 @@ def _bert(torch: Any) -> Any:
 
 def _gpt2(torch: Any) -> Any:
     package = _imported("transformers", "the package transformers")
-    return package.GPT2LMHeadModel(package.GPT2Config(use_cache=False, return_dict=False))
+    return package.GPT2LMHeadModel(package.GPT2Config(use_cache=False))
 
 
 def _vision(name: str) -> Callable[[Any], Any]:

@@ -324,7 +324,8 @@ def _in_one_buffer(sides: Sequence[Side], stages: int) -> list[Side]:
     """The sides in a buffer that is allocated at the launch, of which a block has one."""
     counts = [int(side.buffer.shape[0]) // stages for side in sides]
     total, dtype = sum(counts) * stages, str(sides[0].buffer.dtype)
-    buffer = launch.shared(total, dtype, "staged", at_launch=True)
+    # All kernels of a file that name such a buffer the same must give it the same dtype.
+    buffer = launch.shared(total, dtype, f"staged_{dtype}", at_launch=True)
     firsts = itertools.accumulate(counts, initial=0)
     return [
         replace(side, buffer=buffer, first=number_like(first, side.first))
