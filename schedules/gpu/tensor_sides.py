@@ -22,7 +22,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
 _LOAD = """
 __device__ __forceinline__ void {name}(void* fragment, const void* tile, int stride) {{
-  int lane = threadIdx.x & 31, near = lane & 7, position = lane & 8, step = (lane & 16) >> 1;
+  int lane = threadIdx.x & 31, near = lane & 7, {inner} = lane & 8, {outer} = (lane & 16) >> 1;
   const unsigned short* row = (const unsigned short*)tile + {row};
   unsigned* words = (unsigned*)fragment;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{form}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
@@ -30,13 +30,19 @@ __device__ __forceinline__ void {name}(void* fragment, const void* tile, int str
                : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
 }}
 """
-_ALONG_STEPS = _LOAD.format(
-    name="load_along_steps", row="(near + position) * stride + step", form=""
-)
-_ALONG_POSITIONS = _LOAD.format(
-    name="load_along_positions", row="(near + step) * stride + position", form=".trans"
-)
-"""The fragment of a warp: 16 positions, 16 steps, in shared memory along steps or positions."""
+_ROWS = {
+    "steps": {"row": "(near + position) * stride + step", "form": ""},
+    "positions": {"row": "(near + step) * stride + position", "form": ".trans"},
+}
+_ORDERS = {
+    "left": {"inner": "position", "outer": "step"},
+    "right": {"inner": "step", "outer": "position"},
+}
+"""The fragment of a warp: 16 positions, 16 steps, in shared memory along steps or positions.
+
+It has four parts of 8 x 8, in the order in which the instructions have them: neighbours in their
+operands are neighbouring registers.
+"""
 
 _MULTIPLY = """
 __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const void* left,
@@ -46,13 +52,13 @@ __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const 
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
                "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
                : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[2]));
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
   for (int half = 0; half < 4; half += 2)
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.{kind}.{kind}.f32 "
                  "{{%0, %1, %2, %3}}, {{%4, %5}}, {{%6}}, {{%0, %1, %2, %3}};"
                  : "+f"(low[0]), "+f"(low[1]), "+f"(high[0]), "+f"(high[1])
-                 : "r"(a[half]), "r"(a[half + 1]), "r"(b[half]));
+                 : "r"(a[half]), "r"(a[half + 1]), "r"(b[half / 2]));
 #endif
 }}
 """
@@ -112,11 +118,12 @@ class TensorSide(Side):
     def loaded(self, thread: PrimExpression, step: PrimExpression) -> tirx.Stmt:
         """The fragments of a warp for 16 steps from one on."""
         warp, dtype = tirx.floordiv(thread, self.lanes), dtype_of(thread)
-        name, source = (
-            ("load_along_steps", _ALONG_STEPS)
-            if self.along_steps
-            else ("load_along_positions", _ALONG_POSITIONS)
+        side, along = (
+            "left" if self.run == 1 else "right",
+            "steps" if self.along_steps else "positions",
         )
+        name = f"load_{side}_along_{along}"
+        source = _LOAD.format(name=name, **_ROWS[along], **_ORDERS[side])
 
         def fragment(number: PrimExpression) -> tirx.Stmt:
             position = warp * number_like(self.lanes * self.own, number)
@@ -144,7 +151,7 @@ def multiplied_fragments(
             two, eight = number_like(2, i), number_like(8, i)
             low = i * two * number_like(columns.own, i) + j * two
             high = low + number_like(columns.own, i)
-            right = tirx.floordiv(j, two) * eight + tirx.floormod(j, two) * two
+            right = j * number_like(4, i)
             return cuda_call(
                 f"multiply_{kind}",
                 source,

@@ -186,9 +186,11 @@ def _instruction(call: Any, thread: Any) -> Any:
 
     def fragment(number: int) -> Any:
         word, half = divmod(number, 2)
-        position, step = word % 2 * 8 + group, word // 2 * 8 + member * 2 + half
+        inner, outer = word % 2 * 8, word // 2 * 8
+        first = (inner, outer) if name.startswith("load_left") else (outer, inner)
+        position, step = first[0] + group, first[1] + member * 2 + half
         stride = arguments[2]
-        steps = name == "load_along_steps"
+        steps = name.endswith("along_steps")
         offset = position * stride + step if steps else step * stride + position
         buffer, indices = at(pointers[0], number)
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
@@ -202,7 +204,7 @@ def _instruction(call: Any, thread: Any) -> Any:
         return emit.sequence(
             [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
         )
-    if name.startswith("load_along"):
+    if "_along_" in name:
         return tirx.SeqStmt([fragment(number) for number in range(8)])
     low, high, left, right = pointers
 
@@ -212,7 +214,7 @@ def _instruction(call: Any, thread: Any) -> Any:
         for k in range(16):
             owner, half = k % 8 // 2, k % 2
             a = element(left, 2 * (row + 2 * (k // 8)) + half, warp + group * 4 + owner)
-            b = element(right, 4 * (k // 8) + half, warp + (member * 2 + column) * 4 + owner)
+            b = element(right, 2 * (k // 8) + half, warp + (member * 2 + column) * 4 + owner)
             total += tirx.Cast("float32", a) * tirx.Cast("float32", b)
         return tirx.BufferStore(buffer, total, indices)
 
