@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tvm import tirx
-from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
@@ -24,14 +23,12 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
-    Copy,
     Index,
     Side,
     Steps,
     copied,
-    copied_async,
-    element_copied_async,
     end_copies,
+    is_load,
     number_like,
     own_elements,
     stored_together,
@@ -120,9 +117,9 @@ class Block(ABC):
                 ),
             )
             for side in self._sides
-            if self._copy(side) is None
+            if not self._is_async(side)
         ]
-        copied = [side for side in self._sides if self._copy(side) is not None]
+        copied = [side for side in self._sides if self._is_async(side)]
 
         def begin(turn: Index) -> list[tirx.Stmt]:
             return self._begun(copied, turn, count) if copied else []
@@ -161,13 +158,10 @@ class Block(ABC):
             emit.loop(count, turn, name="turn", dtype=self._dtype),
         ]
 
-    def _copy(self, side: Side) -> Copy | None:
-        """What begins to copy the pieces of a side; None if they are not copied as they are."""
-        if not self._machine.has_async_copies or not isinstance(side.factor, TensorLoad):
-            return None
-        if side.vector > 1:
-            return copied_async
-        return element_copied_async if bits_of(dtype_of(side.factor)) == 32 else None
+    def _is_async(self, side: Side) -> bool:
+        """Whether the pieces of a side are copied as they are."""
+        size = side.vector * bits_of(dtype_of(side.factor)) // 8
+        return self._machine.has_async_copies and is_load(side.factor) and size in (4, 8, 16)
 
     def _before(self, count: sizes.Extent, turn: Index, body: emit.Body) -> list[tirx.Stmt]:
         """A phase if there is such a turn."""
@@ -205,7 +199,9 @@ class Block(ABC):
 
         def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
             to = place(own, position, step)
-            return side.filled(to, position, step, steps, self._batch, self._copy(side))
+            return side.filled(
+                to, position, step, steps, self._batch, is_async=self._is_async(side)
+            )
 
         return side.pieces(count, thread, threads, piece)
 

@@ -18,10 +18,11 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import runs_along
 from tvm_nnef.schedules.machine import bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, cuda_call, dtype_of
 
 Index: TypeAlias = PrimExpression
 
@@ -57,9 +58,6 @@ class Steps:
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
 """Returns the statement for a vector: its number in the elements of a thread, position and step."""
 
-Copy: TypeAlias = "Callable[[PrimExpression, PrimExpression], tirx.Stmt]"
-"""Returns the statement that copies a vector, given two first elements: to, from."""
-
 _COPY = """
 __device__ __forceinline__ void copy_{size}_bytes(void* to, const void* from) {{
   *({word}*)to = *(const {word}*)from;
@@ -68,17 +66,14 @@ __device__ __forceinline__ void copy_{size}_bytes(void* to, const void* from) {{
 _WORDS = {4: "unsigned", 8: "uint2", 16: "uint4"}
 
 _COPY_ASYNC = """
-__device__ __forceinline__ void copy_async(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-}
+__device__ __forceinline__ void copy_{size}_bytes_async(void* to, const void* from, int inside) {{
+  asm volatile("cp.async.{cached}.shared.global [%0], [%1], {size}, %2;"
+               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? {size} : 0)
+               : "memory");
+}}
 """
-_COPY_ELEMENT_ASYNC = """
-__device__ __forceinline__ void copy_element_async(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-}
-"""
+"""Zeros are copied, and nothing is read, from what is not inside."""
+
 _COMMIT = """
 __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -190,7 +185,8 @@ class Side:
         step: Index,
         steps: Steps,
         batch: Batch,
-        copy: Copy | None = None,
+        *,
+        is_async: bool = False,
     ) -> tirx.Stmt:
         """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
         buffer, index = to
@@ -200,15 +196,15 @@ class Side:
         point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
         value, zero = substituted(self.factor, point), tirx.const(0, dtype_of(self.factor))
         inside = launch.within(limits) if limits else None
-        if self.vector == 1 and copy is not None:
-            clear = tirx.BufferStore(buffer, zero, [index])
-            copies = copy(buffer[(index,)], value)
-            return copies if inside is None else tirx.IfThenElse(inside, copies, clear)
+        first = buffer[(index,)]
+        if is_async:
+            guard, load = _guarded_load(value)
+            tests = [test for test in (inside, guard) if test is not None]
+            return _copied_async(first, load, self.vector, tirx.all(*tests) if tests else None)
         if self.vector == 1:
             stored = value if inside is None else tirx.if_then_else(inside, value, zero)
             return tirx.BufferStore(buffer, stored, [index])
-        first = buffer[(index,)]
-        copies = (copy or copied)(first, value)
+        copies = copied(first, value)
         return copies if inside is None else tirx.IfThenElse(inside, copies, _cleared(first))
 
     def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
@@ -221,6 +217,17 @@ class Side:
             return tirx.BufferStore(self.buffer, value, [self.offset(*at)])
 
         return emit.sequence([*map(element, range(self.vector))])
+
+
+def is_load(factor: PrimExpression) -> bool:
+    """Whether a factor is an element of a tensor, or zero."""
+    return isinstance(_guarded_load(factor)[1], TensorLoad)
+
+
+def _guarded_load(factor: PrimExpression) -> tuple[PrimExpression | None, PrimExpression]:
+    """A factor that is zero unless a condition holds, as that condition and the factor."""
+    choice = choice_of(factor)
+    return choice[:2] if choice is not None and is_zero(choice[2]) else (None, factor)
 
 
 def copied(to: PrimExpression, value: PrimExpression, size: int = _VECTOR_BYTES) -> tirx.Stmt:
@@ -236,15 +243,15 @@ def stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -> i
     return size if even and _is_aligned(load, side.axes, axes, side.run) else 0
 
 
-def copied_async(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
-    """A vector begins to be copied to shared memory, given its first element."""
-    return cuda_call("copy_async", _COPY_ASYNC, tirx.address_of(to), tirx.address_of(value))
-
-
-def element_copied_async(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
-    """An element of 4 bytes begins to be copied to shared memory."""
-    name, source = "copy_element_async", _COPY_ELEMENT_ASYNC
-    return cuda_call(name, source, tirx.address_of(to), tirx.address_of(value))
+def _copied_async(
+    to: PrimExpression, load: PrimExpression, lanes: int, inside: PrimExpression | None
+) -> tirx.Stmt:
+    """A vector begins to be copied to shared memory, given its first element; or zeros."""
+    size = lanes * bits_of(dtype_of(load)) // 8
+    source = _COPY_ASYNC.format(size=size, cached="cg" if size == _VECTOR_BYTES else "ca")
+    flag = tirx.const(1, "int32") if inside is None else tirx.Cast("int32", inside)
+    addresses = tirx.address_of(to), tirx.address_of(load)
+    return cuda_call(f"copy_{size}_bytes_async", source, *addresses, flag)
 
 
 def end_copies() -> tirx.Stmt:

@@ -156,7 +156,8 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
 
 COPIES = {
     **{f"copy_{size}_bytes": size for size in (4, 8, 16)},
-    **{"copy_async": 16, "copy_element_async": 4, "clear_vector": 16},
+    **{f"copy_{size}_bytes_async": size for size in (4, 8, 16)},
+    "clear_vector": 16,
 }
 """The bytes that functions of CUDA copy or clear."""
 
@@ -198,7 +199,11 @@ def _instruction(call: Any, thread: Any) -> Any:
     if name in COPIES:
         dtype = str(pointers[0].source.dtype)
         zero, count = tirx.const(0, dtype), 8 * COPIES[name] // bits_of(dtype)
-        values = [element(pointers[1], n) if pointers[1:] else zero for n in range(count)]
+        inside = arguments[2] if name.endswith("_async") else tirx.const(1, "int32")
+        values = [
+            tirx.if_then_else(inside > 0, element(pointers[1], n), zero) if pointers[1:] else zero
+            for n in range(count)
+        ]
         positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)
         return emit.sequence(
