@@ -17,7 +17,8 @@ class GpuModel:
     block, ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
     loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
     multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
-    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive. ``copies_vectors`` says whether there
+    are functions of CUDA that copy vectors of any dtype.
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
     block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
@@ -33,6 +34,7 @@ class GpuModel:
     tensor_multiply_adds: int = 0
     has_bfloat16: bool = True
     has_float64: bool = True
+    copies_vectors: bool = True
     registers: int = 64 * KIB
     block_threads: int = 1024
     block_shared_bytes: int = 48 * KIB

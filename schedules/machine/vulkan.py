@@ -25,6 +25,7 @@ def model_of(target: Target) -> GpuModel:
         multiply_adds=64,
         memory_bytes=8,
         has_float64=False,
+        copies_vectors=False,
         block_threads=option("max_threads_per_block", _THREADS),
         block_shared_bytes=option("max_shared_memory_per_block", _SHARED_BYTES),
     )

@@ -178,9 +178,9 @@ def _instruction(call: Any, thread: Any) -> Any:
         buffer, indices = at(pointers[0], number)
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
 
-    if name in ("copy_vector", "clear_vector"):
-        dtype = str(pointers[0].source.dtype)
-        zero, count = tirx.const(0, dtype), 128 // bits_of(dtype)
+    if name in ("copy_vector", "clear_vector") or name.startswith("copy_"):
+        dtype, size = str(pointers[0].source.dtype), re.search(r"\d+", name)
+        zero, count = tirx.const(0, dtype), (int(size[0]) if size else 16) * 8 // bits_of(dtype)
         values = [element(pointers[1], n) if pointers[1:] else zero for n in range(count)]
         positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)
