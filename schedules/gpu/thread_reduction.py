@@ -21,7 +21,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
+from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along, stored
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression
@@ -106,13 +106,6 @@ class ThreadReductionPlan(GpuPlan):
             )
         return emit.sequence(found)
 
-    def stored(self, value: PrimExpression, point: launch.Point) -> tirx.Stmt:
-        """What stores the element at a point, given the combined value."""
-        found = self.reduction
-        indices = [substituted(index, point) for index in found.indices]
-        result = substituted(found.epilogue, {**point, found.accumulator: value})
-        return tirx.BufferStore(found.target, result, indices)
-
     def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
         """What combines values with a first one, and the result."""
         accumulator = launch.local(1, self.reduction.dtype, "accumulator")
@@ -138,7 +131,7 @@ class ThreadReductionPlan(GpuPlan):
                 found.reduced, lambda at: combine(substituted(found.term, at)), point
             ),
         )
-        return emit.sequence([body, self.stored(value, point)])
+        return emit.sequence([body, stored(self.reduction, value, point)])
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
         """The element of the result that has a number, from the results of chunks."""
@@ -152,7 +145,7 @@ class ThreadReductionPlan(GpuPlan):
             return emit.loop(self.chunks - 1, chunk, name="chunk", dtype=dtype, start=1)
 
         body, value = self.combined(self.partials[(number,)], each)
-        return emit.sequence([body, self.stored(value, launch.point(axes, number))])
+        return emit.sequence([body, stored(self.reduction, value, launch.point(axes, number))])
 
 
 _Combine = Callable[[PrimExpression], tirx.Stmt]
@@ -237,7 +230,7 @@ class _Block:
             offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
             store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
         else:
-            store = plan.stored(own[(zero,)], launch.point(axes, number))
+            store = stored(plan.reduction, own[(zero,)], launch.point(axes, number))
         body = emit.sequence([tirx.AllocBuffer(own), load, store])
         return launch.guarded([(lane, 1), *self._limits(element)], body)
 
