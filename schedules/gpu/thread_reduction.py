@@ -23,7 +23,7 @@ from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along, stored
 from tvm_nnef.schedules.gpu.plan import GpuPlan
-from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _MOST_CHUNKS = 256
@@ -32,8 +32,11 @@ _MOST_CHUNKS = 256
 _DECODING = 12
 """Instructions that compute the index along an axis from the number of a step, about."""
 
-_SECTOR = 8
-"""Elements that memory is read in: a thread that reads one alone wastes the others."""
+_SECTOR = 32
+"""Bytes that memory is read in: a thread that reads one element alone wastes the others."""
+
+_LOADED_AHEAD = 8
+"""Steps of a thread that are written one after the other, so that their loads overlap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +62,8 @@ class ThreadReductionPlan(GpuPlan):
         shared, own = self.sharing * self.chunks, -(-steps // (self.sharing * self.chunks))
         waves = -(-elements * shared // (machine.multiprocessors * machine.threads))
         neighbours = self.sharing if self.along_steps else self._block_elements
-        wasted = max(1, _SECTOR // neighbours)
+        widths = [bits_of(str(load.source.dtype)) for load in loads(self.reduction.term)]
+        wasted = max(1, _SECTOR * 8 // (neighbours * max(widths, default=8)))
         loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:
@@ -201,7 +205,7 @@ class _Block:
                 inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
                 return launch.guarded(inside, combine(substituted(found.term, at)))
 
-            return launch.strided(part, self._sharing, lane, step)
+            return launch.strided(part, self._sharing, lane, step, _LOADED_AHEAD)
 
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))

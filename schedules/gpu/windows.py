@@ -109,15 +109,15 @@ class WindowPlan(GpuPlan):
         found, axis = self.reduction, self.window.axis
         first = point[axis.var] * tirx.const(self.run, self.kernel.index_type)
         accumulators = launch.local(self.run, found.dtype, "accumulators")
-        written = [tirx.AllocBuffer(accumulators)]
-        zero = [tirx.BufferStore(accumulators, found.init, [_at(n)]) for n in range(self.run)]
+        written: list[tirx.Stmt] = [tirx.AllocBuffer(accumulators)]
+        written += [tirx.BufferStore(accumulators, found.init, [_at(n)]) for n in range(self.run)]
         for readers in self.window.readers(self.run).values():
             written += self._position(readers, {**point, axis.var: first}, accumulators)
         for number in range(self.run):
             at = {**point, axis.var: self._index(first, number)}
             store = stored(found, accumulators[(_at(number),)], at)
             written.append(launch.guarded(self._limits(first, number), store))
-        return emit.sequence([written[0], *zero, *written[1:]])
+        return emit.sequence(written)
 
     def _position(
         self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: tirx.Buffer
@@ -267,10 +267,12 @@ def _with_operands(
     def replaced(node: PrimExpression) -> PrimExpression:
         for (operand, _), buffer in zip(window.operands, held, strict=True):
             if node.same_as(operand):
-                return buffer[(_at(0),)]
+                held_value: PrimExpression = buffer[(_at(0),)]
+                return held_value
         return node
 
-    return traversal.mapped(term, (_KINDS, replaced))
+    made: PrimExpression = traversal.mapped(term, (_KINDS, replaced))
+    return made
 
 
 def _number(index: int, axis: Axis) -> PrimExpression:

@@ -60,14 +60,19 @@ def scheduled(text: str, dtype: str) -> set[str]:
     return {str(each.attrs[STRATEGY]) for each in functions.values()}
 
 
+def source_of(text: str, dtype: str) -> str:
+    """The CUDA source of a graph."""
+    module = tvm_nnef.from_nnef(text, dtypes={"real": dtype})
+    code = run_phases(module, resolve({"kind": "cuda", "arch": "sm_90a"}), "bind", "code")
+    return str(code.mod.imports[0].imports[0].inspect_source())
+
+
 @pytest.mark.parametrize("name", ["depthwise", "max"])
 def test_large_images_are_computed_in_runs(name: str) -> None:
     """A run of 8 results of a window of 3 x 3 loads 10 rows of a depthwise convolution, not 24."""
     text = graph(name, "32,3,112,112")
     assert scheduled(text, "float16") == {"gpu.window"}
-    module = tvm_nnef.from_nnef(text)
-    code = run_phases(module, resolve({"kind": "cuda", "arch": "sm_90a"}), "bind", "code")
-    source = str(code.mod.imports[0].imports[0].inspect_source())
+    source = source_of(text, "float32")
     run = len(re.findall(r"^ *\w+_ptr\[\(.*blockIdx.*\] = ", source, re.MULTILINE))
     rows = {"depthwise": run + 2, "max": 2 * run + 1}[name]
     assert run > 1
@@ -102,3 +107,15 @@ def test_windows_of_any_sizes(
         )
         if channels == [0, 2]:
             assert not np.isnan(found).any()
+
+
+def test_products_with_one_row_load_whole_sectors_ahead() -> None:
+    """A thread has 8 loads of each operand in flight, and neighbouring ones read 32 bytes."""
+    text = (
+        "import linalg; graph G { @input { x: real[1,8192]; w: real[8192,1024]; } "
+        "@output { y: real[~,~]; } @compose { y = linalg.matmul(x, w); } }"
+    )
+    source = source_of(text, "float16")
+    assert len(re.findall(r"\(float\)w_ptr\[", source)) == 8
+    (mask,) = {int(each) for each in re.findall(r"threadIdx\.x\) & (\d+)\)", source)}
+    assert (mask + 1) * 2 >= 32
