@@ -1,8 +1,8 @@
 """The strategy for kernels without reduction: elementwise code, copies, relayouts, gathers.
 
 A thread computes one element of the result, or a vector of neighbours that all accesses load as
-neighbours. Neighbouring axes along which all accesses are contiguous are one axis, so that most
-indices need no division.
+neighbours or as one element. Neighbouring axes along which all accesses are contiguous are one
+axis, so that most indices need no division.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    nodes,
+    size,
+    substituted,
+)
 from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, is_costly_to_repeat
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
-from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.gpu import launch, vectors
 from tvm_nnef.schedules.gpu.plan import GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.tvm_support.compat import PrimExpression, is_conditional
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,15 +66,20 @@ class ElementwisePlan(GpuPlan):
 
         def vector(point: launch.Point) -> tirx.Stmt:
             first = point[axes[-1].var] * tirx.const(lanes, dtype)
-            return emit.vector(
-                first, lanes, lambda index: element({**point, axes[-1].var: index}), dtype
-            )
+
+            def one(index: PrimExpression) -> tirx.Stmt:
+                return element({**point, axes[-1].var: index})
+
+            if not self.machine.has_functions:
+                return emit.vector(first, lanes, one, dtype)
+            whole = vectors.elementwise(stored, value, axes, lanes, {**point, axes[-1].var: first})
+            return vectors.in_vectors(axes[-1].extent, lanes, first, whole, one)
 
         threads, views = self.machine.usual_threads, self.merged.views
         if lanes == 1:
             return emit.sequence([*views, launch.elements(axes, threads, element, dtype)])
-        vectors = replace(axes[-1], extent=sizes.quotient(axes[-1].extent, lanes))
-        copy = launch.elements((*axes[:-1], vectors), threads, vector, dtype)
+        parts = replace(axes[-1], extent=sizes.quotient_above(axes[-1].extent, lanes))
+        copy = launch.elements((*axes[:-1], parts), threads, vector, dtype)
         return emit.sequence([*views, copy])
 
 
@@ -90,14 +102,21 @@ def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
 def _lanes(merged: Merged, machine: GpuModel) -> int:
     """The neighbours that a thread loads and stores as vectors; 1 if an access is not even."""
     value, stored = merged.expressions
-    accesses = [*loads(value), *loads(stored)]
-    (dtype, *others) = {str(load.source.dtype) for load in accesses}
-    if not merged.axes or others or dtype not in _VECTOR_TYPES or not is_cheap(value):
+    assert isinstance(stored, TensorLoad)
+    accesses = [*loads(value), stored]
+    dtypes = {str(load.source.dtype) for load in accesses}
+    if not merged.axes or any(map(is_conditional, nodes(value, Call))):
         return 1
-    inner, lanes = merged.axes[-1], machine.lanes(bits_of(dtype))
-    even = all(stride_of(load, inner.var) in (0, 1) for load in accesses)
-    return lanes if even and sizes.is_divisible(inner.extent, lanes) else 1
+    inner, lanes = merged.axes[-1], machine.lanes(max(map(bits_of, dtypes)))
+    if not all(stride_of(load, inner.var) in (0, 1) for load in accesses):
+        return 1
+    if machine.has_functions:
+        fits = size(value) * lanes <= LONGEST_EXPRESSION // 2
+        aligned = vectors.is_vector(stored, inner.var, lanes)
+        return lanes if fits and aligned else 1
+    arithmetic = len(dtypes) == 1 and dtypes <= _VECTOR_TYPES and is_cheap(value)
+    return lanes if arithmetic and sizes.is_divisible(inner.extent, lanes) else 1
 
 
-_VECTOR_TYPES = ("float32", "int32")
-"""The dtypes that CUDA has vectors of, with arithmetic by elements."""
+_VECTOR_TYPES = {"float32", "int32"}
+"""The dtypes that Vulkan has vectors of, with arithmetic by elements."""

@@ -106,8 +106,17 @@ def guarded(indices: Sequence[Limit], body: tirx.Stmt) -> tirx.Stmt:
     return tirx.IfThenElse(within(indices), body, None) if indices else body
 
 
-def strided(total: sizes.Extent, count: int, first: PrimExpression, body: emit.Body) -> tirx.Stmt:
-    """The body for the elements ``first``, ``first + count``, ... below ``total``."""
+def strided(
+    total: sizes.Extent,
+    count: int,
+    first: PrimExpression,
+    body: emit.Body,
+    together: int = 1,
+) -> tirx.Stmt:
+    """The body for the elements ``first``, ``first + count``, ... below ``total``.
+
+    ``together`` of them are written one after the other if that divides a static number of them.
+    """
     dtype = dtype_of(first)
     exact = sizes.is_divisible(total, count)
 
@@ -115,7 +124,16 @@ def strided(total: sizes.Extent, count: int, first: PrimExpression, body: emit.B
         index = number * tirx.const(count, dtype) + first
         return body(index) if exact else guarded([(index, total)], body(index))
 
-    return emit.loop(sizes.quotient_above(total, count), step, name="step", dtype=dtype)
+    steps = sizes.quotient_above(total, count)
+    if not sizes.is_known(steps) or steps % together or together == 1:
+        return emit.loop(steps, step, name="step", dtype=dtype)
+    unrolled = tirx.ForKind.UNROLLED
+
+    def several(number: PrimExpression) -> tirx.Stmt:
+        start = number * tirx.const(together, dtype)
+        return emit.loop(together, lambda n: step(start + n), name="u", kind=unrolled, dtype=dtype)
+
+    return emit.loop(steps // together, several, name="step", dtype=dtype)
 
 
 def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> tirx.Buffer:

@@ -26,15 +26,15 @@ from tvm_nnef.schedules.gpu.sides import (
     Index,
     Side,
     Steps,
-    copied,
     end_copies,
     is_load,
+    is_stored_together,
     number_like,
     own_elements,
-    stored_together,
     unrolled,
     wait_for_copies,
 )
+from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -250,7 +250,7 @@ class Block(ABC):
     def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
         """The results of one thread, with what follows the product."""
         (rows, columns, *_), count = self._sides, self._tile.thread_columns
-        run, size = columns.run, self._stored_bytes()
+        run = columns.run
         target = self._plan.partials if self._tile.chunks > 1 else self._reduction.target
         results = launch.local(run, str(target.dtype), "results")
 
@@ -272,22 +272,22 @@ class Block(ABC):
                 for lane, (value, *_) in zip(lanes, found, strict=True)
             ]
             _, indices, limits = found[0]
-            copy = copied(target[tuple(indices)], results[(lanes[0],)], size)
+            copy = copied(target[tuple(indices)], results[(lanes[0],)], run)
             return launch.guarded(limits, emit.sequence([*computed, copy]))
 
-        if not size:
+        if not self._stores_runs():
             return self._elements(element)
         runs = self._unrolled(self._tile.thread_rows * count // run, together)
         return emit.sequence([tirx.AllocBuffer(results), runs])
 
-    def _stored_bytes(self) -> int:
-        """The bytes of a run of columns that are stored at once; 0 if each element is stored."""
+    def _stores_runs(self) -> bool:
+        """Whether runs of columns are stored at once."""
         if not self._machine.has_functions:
-            return 0
+            return False
         stored = self._reduction.target[self._reduction.indices]
         if self._tile.chunks > 1:
             stored = self._plan.partials[(self._number_of([axis.var for axis in self._plan.axes]),)]
-        return stored_together(stored, self._sides[1], self._plan.axes)
+        return is_stored_together(stored, self._sides[1], self._plan.axes)
 
     def _number_of(self, indices: Sequence[PrimExpression]) -> PrimExpression:
         """The number of an element of the result."""

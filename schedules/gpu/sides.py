@@ -21,6 +21,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import runs_along
+from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, cuda_call, dtype_of
 
@@ -57,13 +58,6 @@ class Steps:
 
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
 """Returns the statement for a vector: its number in the elements of a thread, position and step."""
-
-_COPY = """
-__device__ __forceinline__ void copy_{size}_bytes(void* to, const void* from) {{
-  *({word}*)to = *(const {word}*)from;
-}}
-"""
-_WORDS = {4: "unsigned", 8: "uint2", 16: "uint4"}
 
 _COPY_ASYNC = """
 __device__ __forceinline__ void copy_{size}_bytes_async(void* to, const void* from, int inside) {{
@@ -204,7 +198,7 @@ class Side:
         if self.vector == 1:
             stored = value if inside is None else tirx.if_then_else(inside, value, zero)
             return tirx.BufferStore(buffer, stored, [index])
-        copies = copied(first, value)
+        copies = copied(first, value, self.vector)
         return copies if inside is None else tirx.IfThenElse(inside, copies, _cleared(first))
 
     def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
@@ -230,17 +224,11 @@ def _guarded_load(factor: PrimExpression) -> tuple[PrimExpression | None, PrimEx
     return choice[:2] if choice is not None and is_zero(choice[2]) else (None, factor)
 
 
-def copied(to: PrimExpression, value: PrimExpression, size: int = _VECTOR_BYTES) -> tirx.Stmt:
-    """A vector of so many bytes is copied, given its first element."""
-    source = _COPY.format(size=size, word=_WORDS[size])
-    return cuda_call(f"copy_{size}_bytes", source, tirx.address_of(to), tirx.address_of(value))
-
-
-def stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -> int:
-    """The bytes of a run of a side that can be stored at once, at an element; 0 if none can."""
+def is_stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -> bool:
+    """Whether a run of a side can be stored at once, at an element of the result."""
     size = side.run * bits_of(dtype_of(load)) // 8
-    even = size in _WORDS and sizes.is_divisible(launch.size(side.axes[-1:]), side.run)
-    return size if even and _is_aligned(load, side.axes, axes, side.run) else 0
+    even = size in (4, 8, 16) and sizes.is_divisible(launch.size(side.axes[-1:]), side.run)
+    return even and _is_aligned(load, side.axes, axes, side.run)
 
 
 def _copied_async(

@@ -21,6 +21,7 @@ from tvm_nnef.schedules.gpu import (
     suppression,
     tensor_cores,
     thread_reduction,
+    windows,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, gpu_model
@@ -36,6 +37,7 @@ STRATEGIES: tuple[Match, ...] = (
     contraction.match,
     elementwise.match,
     thread_reduction.match,
+    windows.match,
 )
 """The strategies for kernels of stages."""
 

@@ -15,8 +15,9 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import runs_along
-from tvm_nnef.schedules.gpu.sides import Index, Side, copied, number_like, unrolled, vector_of
+from tvm_nnef.schedules.gpu.sides import Index, Side, number_like, unrolled, vector_of
 from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
+from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
@@ -113,7 +114,7 @@ class TensorSide(Side):
         to, value = self.buffer[(self.offset(position, step),)], held[(own,)]
         if self.vector == 1:
             return tirx.BufferStore(to.source, value, [*to.indices])
-        return copied(to, value)
+        return copied(to, value, self.vector)
 
     def loaded(self, thread: PrimExpression, step: PrimExpression) -> tirx.Stmt:
         """The fragments of a warp for 16 steps from one on."""

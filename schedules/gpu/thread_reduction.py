@@ -21,9 +21,9 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
+from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along, stored
 from tvm_nnef.schedules.gpu.plan import GpuPlan
-from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _MOST_CHUNKS = 256
@@ -32,8 +32,11 @@ _MOST_CHUNKS = 256
 _DECODING = 12
 """Instructions that compute the index along an axis from the number of a step, about."""
 
-_SECTOR = 8
-"""Elements that memory is read in: a thread that reads one alone wastes the others."""
+_SECTOR = 32
+"""Bytes that memory is read in: a thread that reads one element alone wastes the others."""
+
+_LOADED_AHEAD = 8
+"""Steps of a thread that are written one after the other, so that their loads overlap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +62,8 @@ class ThreadReductionPlan(GpuPlan):
         shared, own = self.sharing * self.chunks, -(-steps // (self.sharing * self.chunks))
         waves = -(-elements * shared // (machine.multiprocessors * machine.threads))
         neighbours = self.sharing if self.along_steps else self._block_elements
-        wasted = max(1, _SECTOR // neighbours)
+        widths = [bits_of(str(load.source.dtype)) for load in loads(self.reduction.term)]
+        wasted = max(1, _SECTOR * 8 // (neighbours * max(widths, default=8)))
         loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:
@@ -106,13 +110,6 @@ class ThreadReductionPlan(GpuPlan):
             )
         return emit.sequence(found)
 
-    def stored(self, value: PrimExpression, point: launch.Point) -> tirx.Stmt:
-        """What stores the element at a point, given the combined value."""
-        found = self.reduction
-        indices = [substituted(index, point) for index in found.indices]
-        result = substituted(found.epilogue, {**point, found.accumulator: value})
-        return tirx.BufferStore(found.target, result, indices)
-
     def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
         """What combines values with a first one, and the result."""
         accumulator = launch.local(1, self.reduction.dtype, "accumulator")
@@ -138,7 +135,7 @@ class ThreadReductionPlan(GpuPlan):
                 found.reduced, lambda at: combine(substituted(found.term, at)), point
             ),
         )
-        return emit.sequence([body, self.stored(value, point)])
+        return emit.sequence([body, stored(self.reduction, value, point)])
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
         """The element of the result that has a number, from the results of chunks."""
@@ -152,7 +149,7 @@ class ThreadReductionPlan(GpuPlan):
             return emit.loop(self.chunks - 1, chunk, name="chunk", dtype=dtype, start=1)
 
         body, value = self.combined(self.partials[(number,)], each)
-        return emit.sequence([body, self.stored(value, launch.point(axes, number))])
+        return emit.sequence([body, stored(self.reduction, value, launch.point(axes, number))])
 
 
 _Combine = Callable[[PrimExpression], tirx.Stmt]
@@ -208,7 +205,7 @@ class _Block:
                 inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
                 return launch.guarded(inside, combine(substituted(found.term, at)))
 
-            return launch.strided(part, self._sharing, lane, step)
+            return launch.strided(part, self._sharing, lane, step, _LOADED_AHEAD)
 
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
@@ -237,7 +234,7 @@ class _Block:
             offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
             store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
         else:
-            store = plan.stored(own[(zero,)], launch.point(axes, number))
+            store = stored(plan.reduction, own[(zero,)], launch.point(axes, number))
         body = emit.sequence([tirx.AllocBuffer(own), load, store])
         return launch.guarded([(lane, 1), *self._limits(element)], body)
 

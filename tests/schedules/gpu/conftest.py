@@ -155,7 +155,7 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
 
 
 COPIES = {
-    **{f"copy_{size}_bytes": size for size in (4, 8, 16)},
+    **{f"copy_{size}_bytes": size for size in (2, 4, 8, 16)},
     **{f"copy_{size}_bytes_async": size for size in (4, 8, 16)},
     "clear_vector": 16,
 }

@@ -102,13 +102,6 @@ def test_large_products_get_large_tiles() -> None:
     assert large.rows * large.columns > small.rows * small.columns
 
 
-def test_neighbours_are_loaded_as_vectors() -> None:
-    inputs = "a: real[64, 64]; b: real[64, 64];"
-    source = source_of(inputs, "m = math.mul(a, b); y = math.add(m, b);", "float32")
-    assert re.search(r"\*\(float4\*\)\(a_view_ptr \+ ", source)
-    assert re.search(r"\*\(float4\*\)\(b_view_ptr \+ ", source)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not compiler.has_compiler(), reason="needs nvcc")
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_75", "float16"), ("sm_90a", "bfloat16")])
