@@ -18,7 +18,7 @@ from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls, nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
-from tvm_nnef.converters.nnef1.checking import Checked, expressions
+from tvm_nnef.converters.nnef1.checking import Checked
 from tvm_nnef.converters.nnef1.expansion import expand, expand_call
 from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
@@ -77,7 +77,7 @@ def _updated(graph: nodes.Graph) -> frozenset[str]:
     names = {
         argument.value.name
         for statement in graph.body
-        for node in expressions(statement.value)
+        for node in nodes.expressions(statement.value)
         if isinstance(node, nodes.Invocation) and node.name.name == "update"
         for argument in node.arguments
         if isinstance(argument.value, nodes.Name)
@@ -239,6 +239,9 @@ class _State:
     def _quantize(self, label: str, quantizer: Call) -> None:
         """Quantize a tensor as ``graph.quant`` says: ``@quantize``, or steps that do it."""
         tensor = self.scope[label]
+        if kind(tensor.dtype) != "real":
+            message = f"'{label}' is quantized, and its elements are not scalars"
+            raise error(message, quantizer.location, hint="remove this line")
         if tensor.source != label or tensor.value is not None:
             tensor = self._own(label)
         operator = as_operator(quantizer)

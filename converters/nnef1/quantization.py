@@ -12,7 +12,7 @@ from dataclasses import replace
 from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
-from tvm_nnef.converters.nnef1.checking import Checked, expressions, targets
+from tvm_nnef.converters.nnef1.checking import Checked, targets
 from tvm_nnef.converters.nnef1.compile_time import evaluated
 from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.converters.nnef1.types import TensorType, castable
@@ -72,7 +72,7 @@ def _names(graph: nodes.Graph) -> set[str]:
 
 def _hint(name: str, names: Iterable[str], graph: nodes.Graph) -> str:
     for statement in graph.body:
-        for node in expressions(statement.value):
+        for node in nodes.expressions(statement.value):
             is_label = isinstance(node, nodes.Literal) and node.value == name
             if is_label and isinstance(statement.target, nodes.Name):
                 return f"that is a label; the tensor is called '{statement.target.name}'"
