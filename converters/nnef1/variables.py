@@ -158,6 +158,7 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, positio
     bits = tensor.bits
     codes = tensor.array.astype(np.float64)
     if quantizer is not None and quantizer.operation in _DECODERS:
+        _check_codes(tensor, quantizer, position)
         return _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
     limits = tensor.header.quantized_range
     if limits is None:
@@ -170,13 +171,30 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, positio
         raise error(message, call.location, hint="the header is damaged; write the file again")
     if tensor.item_type is ItemType.QUANTIZED_UINT:
         return np.asarray(codes / (2**bits - 1) * (high - low) + low)
-    return _from_logarithm(_pattern(tensor), bits, high, signed=low < 0)
+    return _from_logarithm(_pattern(tensor, bits), bits, high, signed=low < 0)
 
 
-def _pattern(tensor: TensorFile) -> Array:
-    """The bits of signed items as unsigned numbers."""
+def _check_codes(tensor: TensorFile, quantizer: Call, position: str) -> None:
+    """Raise NnefError for codes that a quantizer does not have."""
+    bits = int(_number(quantizer.arguments["bits"]))
+    signed = bool(quantizer.arguments.get("signed"))
+    if quantizer.operation == "logarithmic_quantize":
+        signed = tensor.item_type is ItemType.QUANTIZED_INT
+    elif quantizer.operation == "min_max_linear_quantize":
+        signed = signed and tensor.item_type is ItemType.QUANTIZED_INT
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    codes = tensor.array
+    if codes.size and not (least <= int(codes.min()) and int(codes.max()) <= most):
+        found = f"{position} has codes from {codes.min()} to {codes.max()}"
+        hint = "correct 'bits' or 'signed', or the item type of the file"
+        message = f"{found}, and the quantizer has those from {least} to {most}"
+        raise error(message, quantizer.location, hint=hint)
+
+
+def _pattern(tensor: TensorFile, bits: int) -> Array:
+    """The lowest bits of signed items as unsigned numbers."""
     wide = tensor.array.astype(np.int64).view(np.uint64)
-    return np.asarray(wide & np.uint64(2**tensor.bits - 1))
+    return np.asarray(wide & np.uint64(2**bits - 1))
 
 
 def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Array:
@@ -206,8 +224,9 @@ def _decode_zero_point(codes: Array, tensor: TensorFile, arguments: Mapping[str,
 
 
 def _decode_logarithm(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
+    bits, high = int(_number(arguments["bits"])), _number(arguments["max"])
     signed = tensor.item_type is ItemType.QUANTIZED_INT
-    return _from_logarithm(_pattern(tensor), tensor.bits, _number(arguments["max"]), signed=signed)
+    return _from_logarithm(_pattern(tensor, bits), bits, high, signed=signed)
 
 
 def _number(value: Value) -> float:

@@ -155,6 +155,41 @@ def test_signed_codes(folder: Folder) -> None:
     np.testing.assert_allclose(value(path), (codes + 8.0) / 15 * 4 - 2, rtol=1e-6)
 
 
+def test_codes_in_wider_items(folder: Folder) -> None:
+    """The bits of the quantizer count: r = 2 ** 4 - 1, m = 3."""
+    line = "'w': logarithmic_quantize(max = 6.0, bits = 4);"
+    path = folder(w=header(2, 8, CODES.tobytes()), quant=line)
+    np.testing.assert_allclose(value(path), 2.0 ** (CODES.astype(float) + 3 - 15))
+
+
+@pytest.mark.parametrize(
+    ("item_type", "quantizer"),
+    [
+        (2, "linear_quantize(min = -1.0, max = 2.0, bits = 3)"),
+        (2, "logarithmic_quantize(max = 2.0, bits = 3)"),
+        (2, "zero_point_linear_quantize(zero_point = 0, scale = 1.0, bits = 4, signed = true, "
+         "symmetric = false)"),
+        (3, "linear_quantize(min = -1.0, max = 2.0, bits = 4)"),
+    ],
+)  # fmt: skip
+def test_codes_that_a_quantizer_does_not_have(
+    item_type: int, quantizer: str, folder: Folder
+) -> None:
+    codes = CODES.astype(np.int8) if item_type == 2 else CODES.astype(np.int8) - 8
+    (found,) = faults(folder(w=header(item_type, 8, codes.tobytes()), quant=f"'w': {quantizer};"))
+    assert "and the quantizer has those from" in found.message
+    assert found.span is not None and found.span.source.path.endswith("graph.quant")
+
+
+def test_a_line_for_a_tensor_of_another_type(folder: Folder) -> None:
+    graph = SUM.replace("y = add(x, w);", "b = lt(x, w); y = select(b, x, w);")
+    quant = "\n'b': linear_quantize(min = 0.0, max = 1.0, bits = 8);"
+    (found,) = faults(folder(graph, w=GOOD, quant=quant))
+    assert "not scalars" in found.message
+    assert found.span is not None and found.line == 2
+    assert found.span.source.path.endswith("graph.quant")
+
+
 GOOD = write_tensor(ONES)
 
 DAMAGED = {
