@@ -24,7 +24,7 @@ from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
-from tvm_nnef.converters.nnef1.variables import check_label, read_variable
+from tvm_nnef.converters.nnef1.variables import Files, check_label, read_variable
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
 from tvm_nnef.storage.container import Container
 
@@ -53,7 +53,8 @@ def convert_graph(
         inputs, symbols = graph_inputs(checked, given, path)
     except NnefError as problem:
         raise NnefError([*checked.problems, *problem.diagnostics]) from None
-    state = _State(checked, files, quantizers, table, _updated(graph), inputs)
+    stored = None if files is None else Files(files)
+    state = _State(checked, stored, quantizers, table, _updated(graph), inputs)
     expand(checked, table, state, symbols)
     names = [each.name for each in graph.results]
     builder = state.builder
@@ -104,7 +105,7 @@ class _State:
     """
 
     checked: Checked
-    files: Container | None
+    files: Files | None
     quantizers: Mapping[str, Call]
     table: Table
     updated: frozenset[str]
