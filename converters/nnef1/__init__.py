@@ -6,7 +6,7 @@ module                    content
 ``parser``, ``tree``      text to a syntax tree (``grammar.lark``, ``nodes``)
 ``fragments``             declarations, those of the standard operations in ``standard.nnef``
 ``types``, ``typing``     types of expressions
-``checking``              what the specification demands of a document
+``checking``              what the specification demands of a document (with ``invocations``)
 ``expansion``             the flat graph: fragments expanded, attributes computed (``constants``)
 ``inputs``                external tensors, with what a user specifies for them
 ``calls``                 an operation of the flat graph
@@ -15,7 +15,7 @@ module                    content
 ``variables``             tensor files
 ``quantization``          ``graph.quant``
 ``conversion``, ``main``  operations to steps, steps to a model
-``locations``                the line of each operation, for ``compare``
+``locations``             the line of each operation, for ``compare``
 ========================  =========================================================================
 """
 

@@ -6,7 +6,6 @@ A tree becomes a :class:`Checked` document, or an error that lists everything th
 from __future__ import annotations
 
 import functools
-from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,6 +20,8 @@ from tvm_nnef.converters.nnef1.fragments import (
     declare,
     standard,
 )
+from tvm_nnef.converters.nnef1.invocations import cycles, invoked, wrong_fragments
+from tvm_nnef.converters.nnef1.nodes import expressions
 from tvm_nnef.converters.nnef1.types import (
     INTEGER,
     ArrayType,
@@ -30,7 +31,7 @@ from tvm_nnef.converters.nnef1.types import (
     castable,
 )
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 VERSION = "1.0"
 _OF_TRACT = "tract_"
@@ -78,41 +79,18 @@ def examine(document: nodes.Document, extended: Extended | None = None) -> Check
     for fragment in (*(each.node for each in extended.signatures.values()), *document.fragments):
         if fragment.body is not None:
             _check_fragment(fragment, typing, symbols)
-    problems += _cycles(signatures, document.fragments)
-    wrong = _wrong_fragments(document, problems[len(header) :])
+    problems += cycles(signatures, document.fragments)
+    wrong = wrong_fragments(document, problems[len(header) :])
     statements = tuple(
         each
         for each in _check_graph(document.graph, typing, symbols)
-        if wrong.isdisjoint(_invoked(each))
+        if wrong.isdisjoint(invoked(each))
     )
     inputs = {each.name for statement in statements for each in targets(statement.target)}
     problems.sort(key=lambda each: each.span.start if each.span else 0)
     if not inputs.issuperset(each.name for each in document.graph.parameters):
         raise NnefError(problems)
     return Checked(document, signatures, typing.generics, extended, statements, tuple(problems))
-
-
-def _wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set[str]:
-    """The fragments in whose text problems are, and those that invoke them."""
-    starts = [each.span.start for each in (*document.fragments, document.graph)]
-    positions = {bisect(starts, each.span.start) for each in problems if each.span}
-    wrong = {
-        each.name.name for number, each in enumerate(document.fragments, 1) if number in positions
-    }
-    before = -1
-    while len(wrong) > before:
-        before = len(wrong)
-        for each in document.fragments:
-            if not wrong.isdisjoint(name for item in each.body or () for name in _invoked(item)):
-                wrong.add(each.name.name)
-    return wrong
-
-
-def _invoked(statement: nodes.Assignment) -> Iterator[str]:
-    """The operations that a statement invokes."""
-    for each in expressions(statement.value):
-        if isinstance(each, nodes.Invocation):
-            yield each.name.name
 
 
 def _header_problems(document: nodes.Document) -> Iterator[Diagnostic]:
@@ -167,36 +145,6 @@ def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression
                 is_flat = isinstance(node, (nodes.Literal, nodes.Name, nodes.Array, nodes.Tuple))
                 if node is not statement.value and not (is_flat or is_sign):
                     yield node
-
-
-def children(node: nodes.Expression) -> tuple[nodes.Expression, ...]:
-    """The expressions directly inside an expression."""
-    match node:
-        case nodes.Array(items=items) | nodes.Tuple(items=items):
-            return items
-        case nodes.Unary(operand=operand) | nodes.Builtin(operand=operand):
-            return (operand,)
-        case nodes.Binary(left=left, right=right):
-            return (left, right)
-        case nodes.Select(consequent=consequent, condition=condition, alternative=alternative):
-            return (consequent, condition, alternative)
-        case nodes.Comprehension(iterators=iterators, condition=condition, item=item):
-            sources = tuple(each.source for each in iterators)
-            return (*sources, *(() if condition is None else (condition,)), item)
-        case nodes.Subscript(value=value, index=index):
-            return (value, index)
-        case nodes.Slice(value=value, begin=begin, end=end):
-            return (value, *(each for each in (begin, end) if each is not None))
-        case nodes.Invocation(arguments=arguments):
-            return tuple(each.value for each in arguments)
-    return ()
-
-
-def expressions(node: nodes.Expression) -> Iterator[nodes.Expression]:
-    """An expression and all inside it."""
-    yield node
-    for child in children(node):
-        yield from expressions(child)
 
 
 def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
@@ -338,55 +286,6 @@ def _unpacked(
                 message = f"a value of type {type_} does not fit the names on the left"
                 typing.report(message, target.span, hint)
             yield from ((name, None) for name in targets(target))
-
-
-def _cycles(signatures: Signatures, fragments: tuple[nodes.Fragment, ...]) -> Iterator[Diagnostic]:
-    """Fragments whose expansion invokes them again whatever the arguments are."""
-    invoked = {
-        each.name.name: list(_unconditional(each))
-        for each in fragments
-        if signatures.get(each.name.name) is not None and signatures[each.name.name].node is each
-    }
-    done: set[str] = set()
-    for start in invoked:
-        path: list[nodes.Invocation] = []
-        pending = [iter(invoked[start])] if start not in done else []
-        names = [start]
-        while pending:
-            node = next(pending[-1], None)
-            if node is None:
-                pending.pop()
-                done.add(names.pop())
-                path = path[:-1]
-            elif node.name.name in names:
-                first = names.index(node.name.name)
-                chain = " → ".join((*names[first:], node.name.name))
-                notes = tuple(Note("through this", each.span) for each in path[first:])
-                message = f"fragment '{node.name.name}' invokes itself without end: {chain}"
-                hint = "put the invocation into a branch: 'f(x) if length_of(x) > 0 else 0.0'"
-                yield Diagnostic(message, node.span, hint, notes)
-            elif node.name.name in invoked and node.name.name not in done:
-                names.append(node.name.name)
-                path.append(node)
-                pending.append(iter(invoked[node.name.name]))
-
-
-def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
-    """The invocations that every expansion of a fragment makes."""
-    pending = [each.value for each in reversed(fragment.body or ())]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, nodes.Invocation):
-            yield node
-        match node:
-            case nodes.Select(condition=condition):
-                pending.append(condition)
-            case nodes.Comprehension(iterators=iterators):
-                pending += [each.source for each in reversed(iterators)]
-            case nodes.Binary(operator=("&&" | "||"), left=left):
-                pending.append(left)
-            case _:
-                pending += reversed(children(node))
 
 
 @functools.cache

@@ -127,7 +127,7 @@ def cast(wanted: str, value: Value) -> Value:
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise Undefined(f"{value} is not an integer", "correct the scalar")
-    return _checked(math.floor(value))
+    return _checked(math.trunc(value))
 
 
 def _checked(value: int) -> int:

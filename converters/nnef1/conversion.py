@@ -18,13 +18,13 @@ from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls, nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
-from tvm_nnef.converters.nnef1.checking import Checked, expressions
+from tvm_nnef.converters.nnef1.checking import Checked
 from tvm_nnef.converters.nnef1.expansion import expand, expand_call
 from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
-from tvm_nnef.converters.nnef1.variables import check_label, read_variable
+from tvm_nnef.converters.nnef1.variables import Files, check_label, read_variable
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
 from tvm_nnef.storage.container import Container
 
@@ -53,7 +53,8 @@ def convert_graph(
         inputs, symbols = graph_inputs(checked, given, path)
     except NnefError as problem:
         raise NnefError([*checked.problems, *problem.diagnostics]) from None
-    state = _State(checked, files, quantizers, table, _updated(graph), inputs)
+    stored = None if files is None else Files(files)
+    state = _State(checked, stored, quantizers, table, _updated(graph), inputs)
     expand(checked, table, state, symbols)
     names = [each.name for each in graph.results]
     builder = state.builder
@@ -77,7 +78,7 @@ def _updated(graph: nodes.Graph) -> frozenset[str]:
     names = {
         argument.value.name
         for statement in graph.body
-        for node in expressions(statement.value)
+        for node in nodes.expressions(statement.value)
         if isinstance(node, nodes.Invocation) and node.name.name == "update"
         for argument in node.arguments
         if isinstance(argument.value, nodes.Name)
@@ -104,7 +105,7 @@ class _State:
     """
 
     checked: Checked
-    files: Container | None
+    files: Files | None
     quantizers: Mapping[str, Call]
     table: Table
     updated: frozenset[str]
@@ -239,6 +240,9 @@ class _State:
     def _quantize(self, label: str, quantizer: Call) -> None:
         """Quantize a tensor as ``graph.quant`` says: ``@quantize``, or steps that do it."""
         tensor = self.scope[label]
+        if kind(tensor.dtype) != "real":
+            message = f"'{label}' is quantized, and its elements are not scalars"
+            raise error(message, quantizer.location, hint="remove this line")
         if tensor.source != label or tensor.value is not None:
             tensor = self._own(label)
         operator = as_operator(quantizer)

@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Value
-from tvm_nnef.converters.nnef1.checking import Checked, expressions
+from tvm_nnef.converters.nnef1.checking import Checked
 from tvm_nnef.converters.nnef1.compile_time import evaluated
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.diagnostics import NnefError, error
@@ -87,7 +87,9 @@ def _check_names(shape: nodes.Expression, names: Mapping[str, Value]) -> None:
     """Raise NnefError unless each symbol in a shape is a dimension by itself."""
     items = shape.items if isinstance(shape, nodes.Array) else (shape,)
     for item in items:
-        inside = () if isinstance(item, nodes.Name) and item is not shape else expressions(item)
+        inside = (
+            () if isinstance(item, nodes.Name) and item is not shape else nodes.expressions(item)
+        )
         for node in inside:
             if isinstance(node, nodes.Name) and node.name in names:
                 message = f"a dimension of an input is computed from '{node.name}'"
@@ -101,7 +103,7 @@ def _check_symbols(checked: Checked, named: Mapping[str, Value]) -> None:
     bodies = (each.body or () for each in checked.document.fragments)
     for body in (*bodies, checked.document.graph.body):
         for statement in body:
-            for node in expressions(statement.value):
+            for node in nodes.expressions(statement.value):
                 if isinstance(node, nodes.Name) and node.name in unknown:
                     message = f"'{node.name}' is not a dimension of an input"
                     raise error(message, node.span, hint="write it in the shape of an input")

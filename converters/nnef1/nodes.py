@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -217,3 +218,33 @@ class Quantized(Node):
     tensor: str
     name_span: Span
     quantizer: Invocation
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside an expression."""
+    match node:
+        case Array(items=items) | Tuple(items=items):
+            return items
+        case Unary(operand=operand) | Builtin(operand=operand):
+            return (operand,)
+        case Binary(left=left, right=right):
+            return (left, right)
+        case Select(consequent=consequent, condition=condition, alternative=alternative):
+            return (consequent, condition, alternative)
+        case Comprehension(iterators=iterators, condition=condition, item=item):
+            sources = tuple(each.source for each in iterators)
+            return (*sources, *(() if condition is None else (condition,)), item)
+        case Subscript(value=value, index=index):
+            return (value, index)
+        case Slice(value=value, begin=begin, end=end):
+            return (value, *(each for each in (begin, end) if each is not None))
+        case Invocation(arguments=arguments):
+            return tuple(each.value for each in arguments)
+    return ()
+
+
+def expressions(node: Expression) -> abc.Iterator[Expression]:
+    """An expression and all inside it."""
+    yield node
+    for child in children(node):
+        yield from expressions(child)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
-from tvm_nnef.converters.nnef1.checking import Checked, expressions, targets
+from tvm_nnef.converters.nnef1.checking import Checked, targets
 from tvm_nnef.converters.nnef1.compile_time import evaluated
 from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.converters.nnef1.types import TensorType, castable
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean, error
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, Note, did_you_mean, error
 
 _MAX_BITS = 32
 
@@ -39,7 +39,9 @@ def quantizers(
     positions: dict[str, nodes.Quantized] = {}
     for line in lines:
         if line.tensor not in names:
-            hint = _hint(line.tensor, names, checked.document.graph)
+            hint = "write the name of a tensor of the graph's body"
+            if len(problems) < MAX_REPORTED:
+                hint = _hint(line.tensor, names, checked.document.graph) or hint
             message = f"the graph has no tensor '{line.tensor}'"
             problems.append(Diagnostic(message, line.name_span, hint))
         if line.tensor in positions:
@@ -70,13 +72,13 @@ def _names(graph: nodes.Graph) -> set[str]:
     return {name.name for statement in graph.body for name in targets(statement.target)}
 
 
-def _hint(name: str, names: Iterable[str], graph: nodes.Graph) -> str:
+def _hint(name: str, names: Iterable[str], graph: nodes.Graph) -> str | None:
     for statement in graph.body:
-        for node in expressions(statement.value):
+        for node in nodes.expressions(statement.value):
             is_label = isinstance(node, nodes.Literal) and node.value == name
             if is_label and isinstance(statement.target, nodes.Name):
                 return f"that is a label; the tensor is called '{statement.target.name}'"
-    return did_you_mean(name, names) or "write the name of a tensor of the graph's body"
+    return did_you_mean(name, names)
 
 
 def _call(line: nodes.Quantized, signatures: Signatures) -> Call:

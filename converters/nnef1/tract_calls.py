@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tvm_nnef.converters.nnef1 import nodes
-from tvm_nnef.converters.nnef1.checking import expressions
 from tvm_nnef.converters.nnef1.fragments import Signatures, standard
 from tvm_nnef.converters.nnef1.types import ArrayType, has_tensor
 from tvm_nnef.diagnostics import Diagnostic
@@ -57,7 +56,7 @@ def refusals(
     """What is wrong with calls of operations of tract: no converter, or no registry."""
     own = {fragment.name.name for fragment in document.fragments}
     for statement in _statements(document):
-        for node in expressions(statement.value):
+        for node in nodes.expressions(statement.value):
             if not isinstance(node, nodes.Invocation) or node.name.name in own:
                 continue
             name = node.name.name

@@ -32,7 +32,7 @@ from tvm_nnef.converters.nnef1.types import (
     has_tensor,
     is_generic,
 )
-from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, Note, Span, did_you_mean
 
 BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "^": "pow", "<": "lt", "<=": "le", ">": "gt",
@@ -109,11 +109,11 @@ class Typing:
     def _name(self, node: nodes.Name, name: str, scope: Scope) -> Type | None:
         if name in scope.names:
             return scope.names[name]
-        hint = did_you_mean(name, scope.names)
+        known = scope.names if len(self.problems) < MAX_REPORTED else ()
+        hint = did_you_mean(name, known)
         if hint is None and name in self.signatures:
             hint = f"'{name}' is an operation; invoke it with arguments"
-        hint = hint or "assign it in a statement before this one"
-        self.report(f"'{name}' is not defined here", node.span, hint)
+        self.report(f"'{name}' is not defined here", node.span, hint or "assign it before using it")
         return None
 
     def _array(self, node: nodes.Array, items: list[Type | None]) -> Type | None:

@@ -6,6 +6,7 @@ codes, which ``graph.quant`` interprets, or the deprecated parameters of the hea
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tvm_nnef.converters.nnef1.blocks import blocks_of
 from tvm_nnef.converters.nnef1.calls import Call, Value
-from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error
+from tvm_nnef.diagnostics import MAX_REPORTED, NnefError, Note, did_you_mean, error
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.tensor_file import (
     HEADER_SIZE,
@@ -43,6 +44,28 @@ _QUANTIZED = (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT)
 _INT32 = np.iinfo(np.int32)
 
 
+class Files:
+    """The files of a model, whose names are listed once, and only if a label has no file."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+        self.missing = 0
+
+    @functools.cached_property
+    def names(self) -> Mapping[str, str]:
+        """The names of all files by their forms in small letters; the first of equal ones."""
+        return {each.lower(): each for each in reversed(self.container.names())}
+
+    def nearest(self, name: str) -> str | None:
+        """A hint that names the nearest tensor file, for as many errors as are reported."""
+        self.missing += 1
+        if self.missing > MAX_REPORTED:
+            return None
+        return did_you_mean(
+            name, sorted(each for each in self.names.values() if each.endswith(".dat"))
+        )
+
+
 def check_label(call: Call) -> str:
     """The label of a ``variable``; raises NnefError for what is not a label."""
     label = call.arguments["label"]
@@ -59,7 +82,7 @@ def check_label(call: Call) -> str:
 
 
 def read_variable(
-    files: Container | None, call: Call, quantizer: Call | None, tract_items: bool = False
+    files: Files | None, call: Call, quantizer: Call | None, tract_items: bool = False
 ) -> Array:
     """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
@@ -71,10 +94,10 @@ def read_variable(
     if files is None:
         hint = "give a folder with the '.dat' files"
         raise error(f"the text has no values for the variable '{label}'", call.location, hint=hint)
-    name = _file_name(files, label, call)
-    position = files.location(name)
+    name, container = _file_name(files, label, call), files.container
+    position = container.location(name)
     try:
-        head = files.read(name, HEADER_SIZE)
+        head = container.read(name, HEADER_SIZE)
         blocks = blocks_of(head) if call.item_type == "scalar" else None
         if blocks is not None and not tract_items:
             hint = "convert with vendor='tract' (--vendor tract)"
@@ -82,13 +105,13 @@ def read_variable(
             raise error(message, call.location, hint=hint)
         if blocks is not None:
             _check_shape(blocks.shape, label, call, position)
-            return blocks.read(files.read(name), position)
+            return blocks.read(container.read(name), position)
         header = read_tensor_header(head, position)
-        check_size(header, files.size(name), position)
+        check_size(header, container.size(name), position)
         _check_shape(header.shape, label, call, position)
         if not (tract_items and call.item_type == "integer" and header.item_type in _QUANTIZED):
             _check_type(header.item_type, call, position)
-        tensor = read_tensor(files.read(name), position)
+        tensor = read_tensor(container.read(name), position)
     except NnefError as problem:
         if all(each.span is None for each in problem.diagnostics):
             raise problem.with_note(Note(f"for the variable '{label}'", call.location)) from None
@@ -96,17 +119,15 @@ def read_variable(
     return _array(tensor, call, quantizer, position)
 
 
-def _file_name(files: Container, label: str, call: Call) -> str:
+def _file_name(files: Files, label: str, call: Call) -> str:
     """The file of a variable; letters of either case are equal if nothing else fits."""
     wanted = f"{label}.dat".replace("\\", "/")
-    if files.exists(wanted):
+    if files.container.exists(wanted):
         return wanted
-    names = files.names()
-    for name in names:
-        if name.lower() == wanted.lower():
-            return name
-    stored = [name for name in names if name.endswith(".dat")]
-    hint = did_you_mean(wanted, stored) or f"the values are expected in '{files.location(wanted)}'"
+    if wanted.lower() in files.names:
+        return files.names[wanted.lower()]
+    expected = f"the values are expected in '{files.container.location(wanted)}'"
+    hint = files.nearest(wanted) or expected
     raise error(f"the variable '{label}' has no file '{wanted}'", call.location, hint=hint)
 
 
@@ -158,6 +179,7 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, positio
     bits = tensor.bits
     codes = tensor.array.astype(np.float64)
     if quantizer is not None and quantizer.operation in _DECODERS:
+        _check_codes(tensor, quantizer, position)
         return _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
     limits = tensor.header.quantized_range
     if limits is None:
@@ -170,13 +192,30 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, positio
         raise error(message, call.location, hint="the header is damaged; write the file again")
     if tensor.item_type is ItemType.QUANTIZED_UINT:
         return np.asarray(codes / (2**bits - 1) * (high - low) + low)
-    return _from_logarithm(_pattern(tensor), bits, high, signed=low < 0)
+    return _from_logarithm(_pattern(tensor, bits), bits, high, signed=low < 0)
 
 
-def _pattern(tensor: TensorFile) -> Array:
-    """The bits of signed items as unsigned numbers."""
+def _check_codes(tensor: TensorFile, quantizer: Call, position: str) -> None:
+    """Raise NnefError for codes that a quantizer does not have."""
+    bits = int(_number(quantizer.arguments["bits"]))
+    signed = bool(quantizer.arguments.get("signed"))
+    if quantizer.operation == "logarithmic_quantize":
+        signed = tensor.item_type is ItemType.QUANTIZED_INT
+    elif quantizer.operation == "min_max_linear_quantize":
+        signed = signed and tensor.item_type is ItemType.QUANTIZED_INT
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    codes = tensor.array
+    if codes.size and not (least <= int(codes.min()) and int(codes.max()) <= most):
+        found = f"{position} has codes from {codes.min()} to {codes.max()}"
+        hint = "correct 'bits' or 'signed', or the item type of the file"
+        message = f"{found}, and the quantizer has those from {least} to {most}"
+        raise error(message, quantizer.location, hint=hint)
+
+
+def _pattern(tensor: TensorFile, bits: int) -> Array:
+    """The lowest bits of signed items as unsigned numbers."""
     wide = tensor.array.astype(np.int64).view(np.uint64)
-    return np.asarray(wide & np.uint64(2**tensor.bits - 1))
+    return np.asarray(wide & np.uint64(2**bits - 1))
 
 
 def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Array:
@@ -206,8 +245,9 @@ def _decode_zero_point(codes: Array, tensor: TensorFile, arguments: Mapping[str,
 
 
 def _decode_logarithm(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
+    bits, high = int(_number(arguments["bits"])), _number(arguments["max"])
     signed = tensor.item_type is ItemType.QUANTIZED_INT
-    return _from_logarithm(_pattern(tensor), tensor.bits, _number(arguments["max"]), signed=signed)
+    return _from_logarithm(_pattern(tensor, bits), bits, high, signed=signed)
 
 
 def _number(value: Value) -> float:

@@ -54,7 +54,7 @@ ATTRIBUTES = "fragment f(x: tensor<scalar>, a: {}) -> (y: tensor<scalar>);"
         (
             "integer[]",
             "[integer(true), integer('-7'), integer(2.7), integer(-2.7)]",
-            "[1, -7, 2, -3]",
+            "[1, -7, 2, -2]",
         ),
         ("logical[]", "[logical(0), logical(0.5), logical('')]", "[false, true, false]"),
         ("string", "string(1) + string(2.5) + string(true) + string('x')", "'12.5truex'"),

@@ -177,8 +177,17 @@ def doubling(count: int) -> str:
     )
 
 
+def cycle(count: int) -> str:
+    """Fragments each of which invokes the next one, and the last one the first."""
+    return "\n".join(
+        f"fragment f{n}(x: tensor<scalar>) -> (y: tensor<scalar>) {{ y = f{(n + 1) % count}(x); }}"
+        for n in range(count)
+    )
+
+
 def hostile() -> Iterator[tuple[str, str]]:
     yield "billions of fragments", graph("y = f39(x);", doubling(40))
+    yield "long cycle of fragments", graph("y = f0(x);", cycle(1000))
     yield "long array", graph("y = softmax(x, axes = [1] * 99999999999);")
     yield "arrays of arrays", graph("y = softmax(x, axes = ([[1] * 9999] * 999)[0] * 99999);")
     yield "long string", graph("y = pad(x, padding = [], border = 'a' * 9999999999);")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import tvm_nnef
-from tvm_nnef.converters.nnef1 import convert
-from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.converters.nnef1 import convert, quantization, typing
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
+from tvm_nnef.storage.container import Container, open_files
 from tvm_nnef.storage.tensor_file import ItemType, TensorFile, write_tensor
 
 Folder = Callable[..., Path]
@@ -155,6 +157,41 @@ def test_signed_codes(folder: Folder) -> None:
     np.testing.assert_allclose(value(path), (codes + 8.0) / 15 * 4 - 2, rtol=1e-6)
 
 
+def test_codes_in_wider_items(folder: Folder) -> None:
+    """The bits of the quantizer count: r = 2 ** 4 - 1, m = 3."""
+    line = "'w': logarithmic_quantize(max = 6.0, bits = 4);"
+    path = folder(w=header(2, 8, CODES.tobytes()), quant=line)
+    np.testing.assert_allclose(value(path), 2.0 ** (CODES.astype(float) + 3 - 15))
+
+
+@pytest.mark.parametrize(
+    ("item_type", "quantizer"),
+    [
+        (2, "linear_quantize(min = -1.0, max = 2.0, bits = 3)"),
+        (2, "logarithmic_quantize(max = 2.0, bits = 3)"),
+        (2, "zero_point_linear_quantize(zero_point = 0, scale = 1.0, bits = 4, signed = true, "
+         "symmetric = false)"),
+        (3, "linear_quantize(min = -1.0, max = 2.0, bits = 4)"),
+    ],
+)  # fmt: skip
+def test_codes_that_a_quantizer_does_not_have(
+    item_type: int, quantizer: str, folder: Folder
+) -> None:
+    codes = CODES.astype(np.int8) if item_type == 2 else CODES.astype(np.int8) - 8
+    (found,) = faults(folder(w=header(item_type, 8, codes.tobytes()), quant=f"'w': {quantizer};"))
+    assert "and the quantizer has those from" in found.message
+    assert found.span is not None and found.span.source.path.endswith("graph.quant")
+
+
+def test_a_line_for_a_tensor_of_another_type(folder: Folder) -> None:
+    graph = SUM.replace("y = add(x, w);", "b = lt(x, w); y = select(b, x, w);")
+    quant = "\n'b': linear_quantize(min = 0.0, max = 1.0, bits = 8);"
+    (found,) = faults(folder(graph, w=GOOD, quant=quant))
+    assert "not scalars" in found.message
+    assert found.span is not None and found.line == 2
+    assert found.span.source.path.endswith("graph.quant")
+
+
 GOOD = write_tensor(ONES)
 
 DAMAGED = {
@@ -193,6 +230,49 @@ def test_numbers_beyond_float32(folder: Folder) -> None:
 
 def test_a_file_in_another_case_is_found(folder: Folder) -> None:
     np.testing.assert_array_equal(value(folder(W=GOOD)), ONES)
+
+
+def test_files_are_listed_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each label, of which a model may have thousands."""
+    listed: list[str] = []
+    graph = SUM.replace(
+        "y = add(x, w)", "v = variable(shape = [2, 3], label = 'a/v'); y = add(v, w)"
+    )
+    path = folder(graph, W=GOOD, V=GOOD)
+    container = type(open_files(path))
+    names = container.names
+
+    def counted(self: Container) -> tuple[str, ...]:
+        listed.append(self.path)
+        return names(self)
+
+    monkeypatch.setattr(container, "names", counted)
+    assert len(convert(path).variables) == 2
+    assert len(listed) == 1
+
+
+@pytest.mark.parametrize("module", [quantization, typing])
+def test_no_hints_for_what_is_not_reported(
+    module: ModuleType, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nearest of many names takes long to find."""
+    calls: list[str] = []
+
+    def counted(name: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
+        calls.extend([name] * bool(known))
+        return did_you_mean(name, known, cutoff)
+
+    monkeypatch.setattr(module, "did_you_mean", counted)
+    wrong = 3 * MAX_REPORTED
+    if module is typing:
+        path = folder(
+            "".join([SUM[:-2], *(f"a{n} = neg(b{n});" for n in range(wrong)), "}"]), w=GOOD
+        )
+    else:
+        lines = (f"'v{n}': linear_quantize(min = 0.0, max = 1.0, bits = 8);" for n in range(wrong))
+        path = folder(w=GOOD, quant="".join(lines))
+    assert len(faults(path)) == MAX_REPORTED + 1
+    assert len(calls) == MAX_REPORTED
 
 
 def test_labels_are_shared_without_regard_to_case(folder: Folder) -> None:

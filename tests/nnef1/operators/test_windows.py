@@ -427,7 +427,8 @@ def test_desample(run: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("box", 0.0), ("max_pool", -np.inf), ("avg_pool", np.nan)]
+    ("name", "expected"),
+    [("box", 0.0), ("max_pool", -np.inf), ("avg_pool", np.nan), ("argmax_pool", 1)],
 )
 def test_windows_without_an_element(name: str, expected: float) -> None:
     text = f"""version 1.0; graph g(x) -> (y) {{ x = external(shape = [1, 1, 2]);
