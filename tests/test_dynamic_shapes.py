@@ -210,8 +210,8 @@ def inputs_of(**changed: tuple[int, ...]) -> list[np.ndarray]:
         ({"x": (12, 3), "y": (12, 3)}, "input 'x': dimension s = 12 is beyond its bound 10"),
         ({"y": (5, 3)}, "input 'y': s is 5, but input 'x' gave 4"),
         ({"m": (5,)}, "input 'm': dimension t * 2 is 4 where t = 2, got 5"),
-        ({"x": (4, 2)}, "input 'x': shape (s, 3) expected, got (4, 2)"),
-        ({"x": (4,)}, "input 'x': shape (s, 3) expected, got (4)"),
+        ({"x": (4, 2)}, "input 'x': expected shape (s, 3), got (4, 2)"),
+        ({"x": (4,)}, "input 'x': expected shape (s, 3), got (4)"),
     ],
 )
 def test_inputs_that_break_a_bound_or_an_agreement_are_named(plain, changed, message) -> None:

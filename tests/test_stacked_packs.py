@@ -173,7 +173,7 @@ TWO = (
     ((np.zeros(6, np.float32), [A] * 6), "beyond its bound 5"),
     ((A, [A, A[:1]]), "items of different shapes"),
     ((A, [A[:1], A[:1]]), "shape"),
-    ((A, [A, None]), "real expected, got None"),
+    ((A, [A, None]), "expected real, got None"),
 ])  # fmt: skip
 def test_wrong_lists_are_refused(given: Any, words: str) -> None:
     exe = tvm_nnef.build(TWO, progress=False)

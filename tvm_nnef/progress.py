@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 Report = Callable[[str, int, int], None]
-"""Gets the name of the step that begins (a pass, a node), its number from 0, and their number."""
+"""Gets the name of the step that begins (a pass, a node), its index, and their number."""
 
 PATIENCE = 2.0
 """Seconds from the start to the first line, and from one line to the next."""

@@ -60,7 +60,7 @@ def check_bounds(bounds: Bounds, names: Collection[str], dynamic: Collection[str
     ]
     for name in (name for name in bounds if name and name not in names):
         hint = did_you_mean(name, names) or _hint(dynamic)
-        problems.append(Diagnostic(f"there is no '{name}' that could have a bound", hint=hint))
+        problems.append(Diagnostic(f"no dimension or result is named '{name}'", hint=hint))
     if problems:
         raise NnefError(problems)
 
@@ -85,5 +85,5 @@ def _is_number(bound: object) -> bool:
 
 
 def _wrong(what: str, bound: object) -> Diagnostic:
-    hint = "give a number from 1 on, or one for each dimension: {'y': (None, 16)}"
+    hint = "give a whole number, 1 or more, or one for each dimension: {'y': (None, 16)}"
     return Diagnostic(f"{what} cannot be {bound!r}", hint=hint)

@@ -99,7 +99,7 @@ class Format:
 
     def load(self, module: str) -> ModuleType:
         """A module of the format; raises NnefError if a package that it needs is not installed."""
-        with needed_for(f"a model of {self.title}"):
+        with needed_for(f"reading {self.title} models"):
             return importlib.import_module(module)
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:
@@ -109,7 +109,9 @@ class Format:
             hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
             raise error(f"the conversion of {self.title} has no option '{name}'", hint=hint)
         for name in split_dtypes(options.get("dtypes"))[0]:
-            hint = "give it with the converted model, where that is composed, run or built"
+            hint = (
+                "give it to the call or command that composes, runs or builds the converted model"
+            )
             raise error(f"a conversion has no dtype of '{name}'", hint=hint)
         return self.load(self.package).convert(source, **options)
 

@@ -128,6 +128,6 @@ def _partial_input(name: str, dtype: str | None, dims: PartialShape, path: str) 
     open_ = next(each for each in names if isinstance(each, str))
     hint = (
         f"give it: input_shapes={{'{name}': (…)}} (--shape), "
-        f"or bounds={{'{open_}': 16}} (--bound {open_}=16) to keep it open"
+        f"or bounds={{'{open_}': 16}} (--bound {open_}=16) to keep it dynamic"
     )
     return Diagnostic(message, hint=hint, file=path)

@@ -56,11 +56,11 @@ def test_what_is_no_model(model: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 INPUTS = {
-    "int.npy": "real (float32) expected, got int32",
-    "flat.npy": "shape (1, 1, 8, 8) expected, got (1, 64)",
-    "objects.npy": "no readable .npy file",
-    "text.npy": "no readable .npy file",
-    "empty.npy": "no readable .npy file",
+    "int.npy": "expected real (float32), got int32",
+    "flat.npy": "expected shape (1, 1, 8, 8), got (1, 64)",
+    "objects.npy": "not a readable .npy file",
+    "text.npy": "not a readable .npy file",
+    "empty.npy": "not a readable .npy file",
     "many.npz": "are not the inputs of the graph",
     "text.txt": "cannot be read as an image",
     "folder.npy": "no such file, given for input 'image'",

@@ -226,7 +226,7 @@ def test_inputs_that_do_not_fit(
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY nonsense")
     cases = {
         "x.npy": "'x'",
-        "broken.npy": "no readable .npy file",
+        "broken.npy": "not a readable .npy file",
         "absent.npy": "no such file",
     }
     for file, words in cases.items():

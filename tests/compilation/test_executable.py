@@ -93,11 +93,11 @@ def test_calls(executable, given):
     ("given", "message"),
     [
         (([A, A],), "takes 2 inputs ('xs', 'n'), got 1"),
-        ((A, N), "input 'xs' is a pack: a list of 2 expected"),
-        (([A], N), "input 'xs' is a pack: a list of 2 expected, got 1"),
-        (([A, A.T], N), "input 'xs', item 2: shape (2, 3) expected, got (3, 2)"),
-        (([A, A.astype("int32")], N), "input 'xs', item 2: real (float32) expected, got int32"),
-        (([A, A], N.astype("float32")), "input 'n': int (int32) expected, got float32"),
+        ((A, N), "input 'xs' is a pack: expected a list of 2"),
+        (([A], N), "input 'xs' is a pack: expected a list of 2, got 1"),
+        (([A, A.T], N), "input 'xs', item 2: expected shape (2, 3), got (3, 2)"),
+        (([A, A.astype("int32")], N), "input 'xs', item 2: expected real (float32), got int32"),
+        (([A, A], N.astype("float32")), "input 'n': expected int (int32), got float32"),
         (([A, A], N.astype("int64") << 40), "input 'n': there are values that int32 cannot hold"),
     ],
 )

@@ -216,3 +216,20 @@ def test_an_interrupt_that_a_library_turns_into_another_error_stays_one(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupt_while_the_command_line_is_loaded() -> None:
+    """The module of the arguments is interrupted while it is imported: one line, no traceback."""
+    script = """
+import builtins, sys
+imported = builtins.__import__
+def interrupted(name, *rest):
+    if name == "tvm_nnef.cli.arguments":
+        raise KeyboardInterrupt
+    return imported(name, *rest)
+builtins.__import__ = interrupted
+from tvm_nnef.cli import main
+sys.exit(main(["env"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")

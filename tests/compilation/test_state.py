@@ -94,8 +94,8 @@ def test_reset_restores_what_the_model_was_made_with(executable):
     ("name", "value", "message"),
     [
         ("main.G.counter.cuont", [1, 2], "did you mean 'main.G.counter.count'"),
-        (COUNT, [1, 2, 3], r"'main.G.counter.count': shape \(2\) expected, got \(3\)"),
-        (COUNT, np.ones(2), r"int \(int32\) expected, got float64"),
+        (COUNT, [1, 2, 3], r"'main.G.counter.count': expected shape \(2\), got \(3\)"),
+        (COUNT, np.ones(2), r"expected int \(int32\), got float64"),
         (COUNT, np.full(2, 1 << 40), "int32 cannot hold"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_format_of_which_the_package_is_not_installed(monkeypatch: pytest.Monk
         raise ModuleNotFoundError(f"No module named '{name}'", name="onnx")
 
     monkeypatch.setattr(formats, "importlib", SimpleNamespace(import_module=absent))
-    with pytest.raises(NnefError, match="a model of ONNX needs the package 'onnx'") as caught:
+    with pytest.raises(NnefError, match="reading ONNX models needs the package 'onnx'") as caught:
         tvm_nnef.load_model(PROTO)
     assert caught.value.diagnostics[0].hint == "pip install 'onnx>=1.19' 'onnxruntime>=1.20'"
     assert tvm_nnef.check(PROTO) == list(caught.value.diagnostics)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -78,6 +80,26 @@ class Editor:
 def test_an_editor_is_served_over_standard_input_and_output() -> None:
     pytest.importorskip("pygls", reason=REASON)
     _serve(_session)
+
+
+def test_the_exit_status_is_0_after_an_orderly_end() -> None:
+    pytest.importorskip("pygls", reason=REASON)
+    command = [sys.executable, "-m", "tvm_nnef", "lsp"]
+    requests: tuple[dict[str, Any], ...] = (
+        {"id": 1, "method": "initialize", "params": {"capabilities": {}}},
+        {"id": 2, "method": "shutdown"},
+        {"method": "exit"},
+    )
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None and server.stderr is not None
+        for request in requests:
+            body = json.dumps({"jsonrpc": "2.0", **request}).encode()
+            server.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        server.stdin.flush()  # It stays open, as editors keep it.
+        assert server.wait(60) == 0
+        assert b"internal error" not in server.stderr.read()
 
 
 async def _session(editor: Editor) -> None:

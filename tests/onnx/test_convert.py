@@ -363,13 +363,13 @@ def test_bounds_of_each_dimension(reshaped: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("bounds", "words", "hint"), [
-    ({"n": 4, "z": 5}, "there is no 'z' that could have a bound", "dimensions of inputs are"),
-    ({"n": 4, "batsch": 5}, "there is no 'batsch'", ""),
-    ({"n": 0}, "the bound of 'n' cannot be 0", "from 1 on"),
+    ({"n": 4, "z": 5}, "no dimension or result is named 'z'", "dimensions of inputs are"),
+    ({"n": 4, "batsch": 5}, "no dimension or result is named 'batsch'", ""),
+    ({"n": 0}, "the bound of 'n' cannot be 0", "1 or more"),
     ({"n": 4, "y": (None, -1)}, r"the bound of 'y' cannot be \(None, -1\)", "(None, 16)"),
-    ({"n": 4, "y": "5"}, "the bound of 'y' cannot be '5'", "from 1 on"),
-    ({"n": 4, "y": ()}, r"the bound of 'y' cannot be \(\)", "from 1 on"),
-    (-3, "bounds cannot be -3", "from 1 on"),
+    ({"n": 4, "y": "5"}, "the bound of 'y' cannot be '5'", "1 or more"),
+    ({"n": 4, "y": ()}, r"the bound of 'y' cannot be \(\)", "1 or more"),
+    (-3, "bounds cannot be -3", "1 or more"),
 ])  # fmt: skip
 def test_what_is_not_a_bound(reshaped: Any, bounds: Any, words: str, hint: str) -> None:
     with pytest.raises(NnefError, match=words) as caught:

@@ -233,14 +233,14 @@ def test_number_of_inputs(sums, extra):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (X[:2], r"input 'x': shape \(3\) expected, got \(2\)"),
-        (X[None], r"input 'x': shape \(3\) expected, got \(1, 3\)"),
-        (np.array([1, 2, 3]), r"input 'x': real \(float32\) expected, got int64"),
-        (np.array([True] * 3), r"input 'x': real \(float32\) expected, got bool"),
-        (np.array(["a"] * 3), r"input 'x': real \(float32\) expected, got <U1"),
-        ([True, False, True], r"input 'x': real \(float32\) expected, got bool"),
+        (X[:2], r"input 'x': expected shape \(3\), got \(2\)"),
+        (X[None], r"input 'x': expected shape \(3\), got \(1, 3\)"),
+        (np.array([1, 2, 3]), r"input 'x': expected real \(float32\), got int64"),
+        (np.array([True] * 3), r"input 'x': expected real \(float32\), got bool"),
+        (np.array(["a"] * 3), r"input 'x': expected real \(float32\), got <U1"),
+        ([True, False, True], r"input 'x': expected real \(float32\), got bool"),
         ([[1], [2, 3]], r"input 'x': no array can be made"),
-        (None, r"input 'x': real expected, got None"),
+        (None, r"input 'x': expected real, got None"),
     ],
 )
 def test_inputs_that_do_not_fit(sums, value, message):
@@ -279,7 +279,7 @@ def test_ints_must_fit(value, dtype, fits):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [([X], "a list of 2 expected, got 1"), (X, "a list of 2 expected, got no list")],
+    [([X], "expected a list of 2, got 1"), (X, "expected a list of 2, got no list")],
 )
 def test_packs_that_do_not_fit(value, message):
     pack = (tensor("main.G.p:1", role="input"), tensor("main.G.p:2", role="input"))
@@ -298,8 +298,8 @@ def test_all_that_is_wrong_with_the_inputs_is_reported_at_once():
     ("variables", "message"),
     [
         ({"main.G.v": X}, r"variable 'main\.G\.w' has no value(.|\n)*did you mean 'main\.G\.v'"),
-        ({"main.G.w": X[:2]}, r"variable 'main\.G\.w': shape \(3\) expected, got \(2\)"),
-        ({"main.G.w": np.arange(3)}, r"variable 'main\.G\.w': real \(float32\) expected"),
+        ({"main.G.w": X[:2]}, r"variable 'main\.G\.w': expected shape \(3\), got \(2\)"),
+        ({"main.G.w": np.arange(3)}, r"variable 'main\.G\.w': expected real \(float32\)"),
     ],
 )
 def test_variables_that_do_not_fit(sums, variables, message):

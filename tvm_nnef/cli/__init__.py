@@ -22,10 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from tvm_nnef.cli.arguments import make_parser
-from tvm_nnef.cli.terminal import logged, rendered_error
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.requirements import needed_for
 
 _SHORT = ("check", "env", "ops", "show")
 """Commands that only read: nearly all objects they make live until they end."""
@@ -36,6 +33,14 @@ _FAILED, _USAGE, _INTERNAL, _INTERRUPTED = 1, 2, 70, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     _print_any_text()
+    return run_reporting(lambda: _run_given(arguments))
+
+
+def _run_given(arguments: Sequence[str] | None) -> int:
+    # Imported here, so that an interrupt while modules are loaded is reported as any other.
+    from tvm_nnef.cli.arguments import make_parser
+    from tvm_nnef.cli.terminal import logged
+
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # The shell asks for completions.
         _complete(parser)
@@ -45,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _USAGE
     options = parser.parse_args(given)
     with logged(options.log_level, quiet=options.quiet):
-        return run_reporting(lambda: _run(options))
+        return _run(options)
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +65,12 @@ def run_reporting(action: Callable[[], int]) -> int:
     try:
         with _noted(interrupts):
             status = action()
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # The language server closes it.
+            sys.stdout.flush()
         return status
     except NnefError as problem:
+        from tvm_nnef.cli.terminal import rendered_error
+
         return _fail(rendered_error(problem), _FAILED)
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
@@ -101,6 +109,8 @@ def _noted(interrupts: list[int]) -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from tvm_nnef.requirements import needed_for
+
     if options.command in _SHORT:
         gc.disable()  # A tenth of their time went into searching for garbage; there is none.
     try:

@@ -38,9 +38,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _model(parser: argparse._ActionsContainer, further: str = "") -> None:
-    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
-    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}{further}"
-    parser.add_argument("model", help=text)
+    kinds = ", ".join(each.title for each in FORMATS if each.on_command_line)
+    text = (
+        f"a model folder, a .sknd file, a .tar or .tgz archive, a model of another format ({kinds})"
+    )
+    parser.add_argument("model", help=text + further)
 
 
 def _model_or_library(parser: argparse._ActionsContainer) -> None:
@@ -90,7 +92,7 @@ def _shapes(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="INPUT=1,3,224,224",
         type=words.named_shape,
-        help="the shape of an input; of a model that is converted: a name instead of a number, as "
+        help="the shape of an input; of a converted model: a name instead of a number, as "
         "in INPUT=N,3,224,224, keeps the dimension dynamic",
     )
 
@@ -119,7 +121,7 @@ def _threads(parser: argparse._ActionsContainer) -> None:
         "--threads",
         type=words.count,
         metavar="N",
-        help="on how many threads kernels run (default: all)",
+        help="number of threads (default: all cores)",
     )
 
 
@@ -130,7 +132,7 @@ def _target(parser: argparse._ActionsContainer) -> None:
 
 def _cache(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--no-cache", action="store_true", help="build the model, although it was built before"
+        "--no-cache", action="store_true", help="compile the model, even if it is in the cache"
     )
 
 
@@ -183,7 +185,7 @@ def _show(parser: argparse._ActionsContainer) -> None:
         "--bodies", action="store_true", help="print what operators consist of, as text"
     )
     form.add_argument("--json", action="store_true", help="print it as JSON")
-    form.add_argument("--dot", metavar="FILE", help="write it in the language of Graphviz")
+    form.add_argument("--dot", metavar="FILE", help="write it as a Graphviz file")
     form.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
     form.add_argument(
         "--html", metavar="FILE", help="write a page to explore it in a browser: one file"
@@ -210,7 +212,7 @@ def _build(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="tell each kernel's strategy, work and measured speed",
+        help="print each kernel's strategy, work and measured speed",
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
@@ -231,8 +233,8 @@ def _tune(parser: argparse._ActionsContainer) -> None:
 
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
-    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
-    parser.add_argument("source", help=f"a model of {kinds}; or any model, for another format")
+    kinds = ", ".join(each.title for each in FORMATS if each.on_command_line)
+    parser.add_argument("source", help=f"a model to convert: {kinds} or SkriptND")
     parser.add_argument(
         "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"
     )
@@ -253,7 +255,7 @@ def _env(parser: argparse._ActionsContainer) -> None:
 _COMMANDS = (
     Command(
         "check",
-        "tell everything that is wrong with a model",
+        "report all errors of a model",
         (_model, _reading, _composing, _converting, _check),
     ),
     Command(
@@ -299,7 +301,7 @@ _COMMANDS = (
     ),
     Command(
         "convert",
-        "write a model of another format as a SkriptND model, or the other way",
+        "convert a model to SkriptND, or to ONNX or NNEF 1",
         (_convert, _reading, _composing, _converting),
     ),
     Command(
@@ -309,13 +311,13 @@ _COMMANDS = (
     ),
     Command(
         "format",
-        "lay out SkriptND texts uniformly, with their comments",
+        "format SkriptND texts, and keep their comments",
         (format_options, dialect_option),
     ),
     Command(
-        "lsp", "serve editors on standard input and output (a language server)", (_search_path,)
+        "lsp", "run a language server for editors on standard input and output", (_search_path,)
     ),
-    Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
+    Command("env", "print versions, the CPU and the targets, for bug reports", (_env,)),
 )
 
 

@@ -23,7 +23,7 @@ from tvm_nnef.variables import check_variables
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the report; the exit status is 1 where the routes differ."""
+    """Prints the report; the exit status is 1 if the routes differ."""
     model, composing, opened = read_model(options)
     source = opened if opened.format.route else None
     inputs = []

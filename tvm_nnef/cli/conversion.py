@@ -30,7 +30,7 @@ OPTIONS = (
         "--bound",
         "bounds",
         "NAME=16",
-        "of a model that is converted: keep a dimension dynamic up to this size; without a name, "
+        "of a converted model: keep a dimension dynamic up to this size; without a name, "
         "all that are dynamic; for each dimension of a tensor: NAME=_,16",
         words.bound,
     ),
@@ -38,8 +38,8 @@ OPTIONS = (
         "--dtype",
         "dtypes",
         "NAME=float16",
-        "the dtype of real, int or bool, of an input, or of a tensor by its full name; of a model "
-        "that is converted: of an input, if the model leaves it open",
+        "the dtype of real, int or bool, of an input, or of a tensor by its full name; of a "
+        "converted model: of an input whose dtype the model does not fix",
         words.pair,
     ),
     Option(

@@ -1,4 +1,4 @@
-"""``tvm-nnef env``: versions, the CPU, and what can be built here, as reports of bugs need them."""
+"""``tvm-nnef env``: versions, the CPU, and what can be built here, as bug reports need them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]
                 raise error(message, file=file, hint=hint)
             return {name: archive[name] for name in names}
     except _UNREADABLE as cause:
-        raise error(f"no readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
+        raise error(f"not a readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
 
 
 def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], OpenedSource]:
@@ -145,11 +145,11 @@ def _read(image: ImageInput | None, name: str, tensor: Tensor, file: str) -> Any
         try:
             return np.load(file, allow_pickle=False)
         except _UNREADABLE as cause:
-            raise error(f"no readable .npy file: {cause}", file=file, hint=_NPY_HINT) from None
+            raise error(f"not a readable .npy file: {cause}", file=file, hint=_NPY_HINT) from None
     if Path(file).suffix == ".npz":
         raise error("a .npz file has all inputs by name: give it alone", file=file, hint=_NPZ_HINT)
     if Path(file).suffix == ".npy":
-        raise error("no readable .npy file", file=file, hint=_NPY_HINT)
+        raise error("not a readable .npy file", file=file, hint=_NPY_HINT)
     if image is None:
         hint = "give a .npy file, or describe the image: '--layout NCHW', or in model.json"
         raise error(

@@ -71,16 +71,16 @@ def channels(text: str) -> tuple[float, ...]:
 
 
 def count(text: str) -> int:
-    """A number from 1."""
+    """Return a whole number, 1 or more."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, found '{text}'")
+        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, found '{text}'")
     return int(text)
 
 
 def seed(text: str) -> int:
-    """A number from 0."""
+    """Return a whole number, 0 or more."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, found '{text}'")
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, found '{text}'")
     return int(text)
 
 

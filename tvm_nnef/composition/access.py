@@ -67,7 +67,7 @@ def _subscript(index: Value, span: Span) -> formula.Subscript:
         return index
     if isinstance(index, tuple):
         hint = "expand it with '..'"
-        raise error("a pack stands where one index is expected", span, hint=hint)
+        raise error("expected one index, got a pack", span, hint=hint)
     if index is None or type_of(index) != "int" or isinstance(index, Tensor):
         message = f"an index must be of type int, found {describe(index)}"
         raise error(message, span, hint=value_hints.index(index))

@@ -99,7 +99,7 @@ def calls_of(mod: Module) -> Counter[str]:
 
 
 def bounds_of(mod: Module) -> Mapping[str, int]:
-    """The largest values of symbols, where the functions of a module tell them."""
+    """The largest values of symbols, if the functions of a module declare them."""
     found: dict[str, int] = {}
     for function in mod.functions.values():
         bounds = (function.attrs or {}).get("tir_var_upper_bound", {})
@@ -168,7 +168,7 @@ def _divides(function: PrimFunction) -> bool:
 
 
 def _are_places(function: PrimFunction) -> bool:
-    """Whether elements of tensors are indices, or tell the ends of loops."""
+    """Whether elements of tensors are indices or the ends of loops."""
     places: list[Any] = []
     found: list[Any] = []
 

@@ -150,7 +150,7 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
             if not isinstance(value, (list, tuple)) or len(value) != len(pack):
                 actual = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
                 hint = f"write [{', '.join(each.short_name for each in pack)}], an array for each"
-                message = f"{title} is a pack: a list of {len(pack)} expected, got {actual}"
+                message = f"{title} is a pack: expected a list of {len(pack)}, got {actual}"
                 raise error(message, hint=hint)
             titled = zip(_titled(port), value, strict=True)
             return [(title, tensor, item) for (title, tensor), item in titled]
@@ -194,10 +194,10 @@ def _converted(
         text = f"({', '.join(map(trees.text, tensor.shape))})"
         actual = f"({', '.join(str(extent) for extent in array.shape)})"
         hint = shape_hint(array.shape, tensor, attributes)
-        raise error(f"{title}: shape {text} expected, got {actual}", tensor.span, hint=hint)
+        raise error(f"{title}: expected shape {text}, got {actual}", tensor.span, hint=hint)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
-        message = f"{title}: {tensor.type} ({dtype}) expected, got {array.dtype}"
+        message = f"{title}: expected {tensor.type} ({dtype}), got {array.dtype}"
         raise error(message, tensor.span, hint=hint)
     return converted(array, tensor, dtype, title)
 
@@ -206,7 +206,7 @@ def _array(value: Any, tensor: Tensor, title: str) -> Array:
     """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
     if value is None:
         hint = "give an array, or a number or nested list of numbers"
-        raise error(f"{title}: {tensor.type} expected, got None", tensor.span, hint=hint)
+        raise error(f"{title}: expected {tensor.type}, got None", tensor.span, hint=hint)
     try:
         array = np.asarray(value)
     except ValueError as problem:

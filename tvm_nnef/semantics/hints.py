@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 LENGTHS = "make them equally long; 'a[0:n]' are the first n items of a pack"
 STRIDE = "leave it out for steps of 1, or write -1 to go backwards"
-NOT_NEGATIVE = "write a number from 0 on, or a name such as 'n' for any"
+NOT_NEGATIVE = "write a whole number, 0 or more, or a name such as 'n' for any"
 LOOP = "give packs to scan ('for x : xs'), a count ('do..(n)') or a condition ('while c')"
 ONE_INDEX = "write one index, as in 'a[i]'; 'a[[i, j]]' and 'a[b:e]' take several items"
 SUBSTITUTION = "a single value is chosen by a condition, as in 'c ? a : b'"

@@ -305,7 +305,7 @@ def _parse(source: Source) -> Json:
         raise error(
             f"expected JSON: {cause.msg}",
             Span(source, cause.pos, cause.pos + 1),
-            hint="keys and texts stand in double quotes, and no comma before a closing bracket",
+            hint="write keys and strings in double quotes, and no comma before a closing bracket",
         ) from cause
     except (RecursionError, ValueError) as cause:
         raise error(

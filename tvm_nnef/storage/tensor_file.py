@@ -230,7 +230,7 @@ def _width_error(item_type: ItemType, bits: int, file: str) -> NnefError:
     name = item_type.name.lower().replace("_", " ")
     return error(
         f"an item of type {name} has {allowed} bits; got {bits}",
-        hint="the bits per item stand at byte 44 of the header",
+        hint="the bits per item are at byte 44 of the header",
         file=file,
     )
 

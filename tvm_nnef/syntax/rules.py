@@ -185,9 +185,7 @@ def _integer(children: Children, span: Span) -> nodes.Integer:
 def _real(children: Children, span: Span) -> nodes.Real:
     value = float(children[0].value)
     if value == float("inf"):
-        raise error(
-            "this number is too large for a real", span, hint="write 'inf' where infinity is meant"
-        )
+        raise error("this number is too large for a real", span, hint="write 'inf' for infinity")
     return nodes.Real(value, span=span)
 
 

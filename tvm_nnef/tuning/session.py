@@ -39,7 +39,7 @@ def tune_module(
 ) -> TuningReport:
     """Searches schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise error(f"trials cannot be {trials!r}", hint="give a number from 1")
+        raise error(f"trials cannot be {trials!r}", hint="give a whole number, 1 or more")
     threads = min(checked_threads(threads), available_cores())
     resolved = resolve(target)
     if not runs_here(resolved):
