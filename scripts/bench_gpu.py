@@ -3,8 +3,8 @@
 ``prepare`` needs nvcc and no GPU. It builds the cases of ``bench_gpu_cases.py`` for CUDA, computes
 some elements of their outputs on the CPU, and puts them, and the part of TVM that runs them, into
 one folder of some tens of MiB. ``run`` needs this repository, that folder, a GPU with its driver,
-and NumPy; PyTorch and ONNX Runtime are measured where they are installed. Each runtime has a
-process of its own, one at a time; the outputs of ours are compared with the expected ones, and
+and NumPy; PyTorch and ONNX Runtime are measured where they are installed. Each runtime has its
+own process, one at a time; the outputs of ours are compared with the expected ones, and
 kernels with what the bandwidth and the arithmetic of the GPU allow (``roof``). What was measured is
 kept after each case, so that ``run`` can be interrupted and called again with the same ``--json``.
 """

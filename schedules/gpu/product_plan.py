@@ -24,7 +24,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 class ProductPlan(GpuPlan):
     """A product of matrices in tiles.
 
-    The steps of an element may be divided into chunks for blocks of their own, whose sums,
+    The steps of an element may be divided into chunks for separate blocks, whose sums,
     ``partials``, a second launch adds.
     """
 

@@ -44,7 +44,7 @@ class Tile:
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
     shared memory, which holds those of ``stages`` turns, and is allocated ``at_launch`` if it may
     be large. On tensor cores (``is_tensor``) a warp is 8 x 4 threads. All steps are divided into
-    ``chunks``, each for a block of its own.
+    ``chunks`` for separate blocks.
     """
 
     rows: int
