@@ -46,7 +46,7 @@ def read_scan(nest: Nest) -> PrefixScan | None:
     if len(loads) < 2 or not all(each.source.same_as(store.buffer) for each in loads):
         return None
     element = store.buffer[tuple(store.indices)]
-    before = next((each for each in loads if any(_distances(element, each))), element)
+    before = next((each for each in loads if _is_another(element, each)), element)
     rows = [var for var in nest.loops if var in nest.independent.values()]
     steps = [var for var in nest.loops if var not in rows]
     if len(steps) != 1 or len(rows) != len(store.indices) - 1:
@@ -54,8 +54,8 @@ def read_scan(nest: Nest) -> PrefixScan | None:
     (step,) = steps
     last = {step: step - tirx.const(1, dtype_of(step))}
     shifted = store.buffer[tuple(substituted(index, last) for index in store.indices)]
-    follows = not any(_distances(shifted, before)) and any(
-        not any(_distances(element, each)) for each in loads
+    follows = not _is_another(shifted, before) and not all(
+        _is_another(element, each) for each in loads
     )
     moves = [slope(index, step) in (1, -1) for index in store.indices if mentions(index, [step])]
     starts = isinstance(guard, COMPARISONS) and threshold(guard, step) == (1, False)
@@ -65,7 +65,8 @@ def read_scan(nest: Nest) -> PrefixScan | None:
     return PrefixScan(element, reducer, tuple(axes[:-1]), axes[-1])
 
 
-def _distances(first: TensorLoad, second: TensorLoad) -> list[sizes.Extent]:
-    """The differences of the indices of two elements."""
+def _is_another(first: TensorLoad, second: TensorLoad) -> bool:
+    """Whether two loads are not certainly of the same element."""
     pairs = zip(first.indices, second.indices, strict=True)
-    return [sizes.simplified(a - b) for a, b in pairs]
+    distances = (sizes.simplified(a - b) for a, b in pairs)
+    return any(not (sizes.is_known(each) and each == 0) for each in distances)
