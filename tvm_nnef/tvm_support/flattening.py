@@ -3,7 +3,8 @@
 ``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and writes it anew.
 Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
 ``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
-are not loop variables this is not done; the rules that follow later, which are right, suffice.
+are not loop variables, nor indices of threads, this is not done; the rules that follow later, which
+are right, suffice.
 """
 
 from __future__ import annotations
@@ -39,10 +40,16 @@ def flattened(mod: Module) -> Module:
 def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
     """The function with names for loop variables in quotients and remainders, which no loop binds.
 
-    ``names`` gets them.
+    ``names`` gets them, and those for the indices of threads and blocks.
     """
     loops: list[Any] = []
+
+    def thread(attribute: tirx.AttrStmt) -> None:
+        if isinstance(attribute.node, tirx.IterVar):
+            loops.append(attribute.node.var)
+
     traversal.walk(function.body, (tirx.For, lambda loop: loops.append(loop.loop_var)))
+    traversal.walk(function.body, (tirx.AttrStmt, thread))
     names |= {each: tirx.Var(f"{each.name}_index", dtype_of(each)) for each in loops}
     rename = (tirx.Var, lambda variable: names.get(variable, variable))
 

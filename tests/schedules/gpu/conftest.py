@@ -154,6 +154,14 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
     return tvm_ffi.structural_map(body, rewrites, order="post")
 
 
+def is_aligned(load: Any, count: int) -> Any:
+    """Whether an element is the first one of a vector that a GPU can load or store."""
+    offset = tirx.const(0, dtype_of(load.indices[-1]))
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        offset = offset * extent + index
+    return tirx.floormod(offset, tirx.const(count, dtype_of(offset))) < 1
+
+
 COPIES = {
     **{f"copy_{size}_bytes": size for size in (2, 4, 8, 16)},
     **{f"copy_{size}_bytes_async": size for size in (4, 8, 16)},
@@ -200,10 +208,13 @@ def _instruction(call: Any, thread: Any) -> Any:
         dtype = str(pointers[0].source.dtype)
         zero, count = tirx.const(0, dtype), 8 * COPIES[name] // bits_of(dtype)
         inside = arguments[2] if name.endswith("_async") else tirx.const(1, "int32")
+        wrong = tirx.const(1 if dtype == "bool" else 77, dtype)
+        aligned = tirx.all(*(is_aligned(pointer, count) for pointer in pointers))
         values = [
             tirx.if_then_else(inside > 0, element(pointers[1], n), zero) if pointers[1:] else zero
             for n in range(count)
         ]
+        values = [tirx.if_then_else(aligned, value, wrong) for value in values]
         positions = [at(pointers[0], n) for n in range(count)]
         stores = zip(positions, values, strict=True)
         return emit.sequence(
