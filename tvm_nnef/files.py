@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api import compose
@@ -12,6 +11,7 @@ from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.model import AnyModel, load_model
 from tvm_nnef.storage import image, tensor_file
 from tvm_nnef.storage.output import write_file
+from tvm_nnef.storage.regular import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,8 @@ def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
     ((16,), 'float32')
     """
     try:
-        data = Path(path).read_bytes()
+        with open_regular(path) as stream:
+            data = stream.read()
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or cause
         hint = "check the path and its permissions"

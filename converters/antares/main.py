@@ -28,6 +28,7 @@ from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.metadata import Metadata
+from tvm_nnef.storage.regular import open_regular
 from tvm_nnef.syntax import parse as parse_skriptnd
 from tvm_nnef.version import __version__
 
@@ -142,7 +143,7 @@ def _source(source: str | bytes | os.PathLike[str]) -> Source:
 
 def _head(path: Path) -> bytes:
     """The content of a file, at most as much as shows that it is too long."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(4 * MAX_TEXT + 4)
 
 

@@ -20,6 +20,7 @@ from jaxlib.mlir.dialects import stablehlo
 from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.stablehlo.bytecode import unreadable
 from tvm_nnef.diagnostics import error
+from tvm_nnef.storage.regular import open_regular
 
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode begins."""
@@ -181,7 +182,8 @@ def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], st
     if isinstance(source, (str, os.PathLike)) and not _is_text(source):
         path = Path(source)
         try:
-            return str(path), *_of_bytes(path.read_bytes(), str(path))
+            with open_regular(path) as file:
+                return str(path), *_of_bytes(file.read(), str(path))
         except OSError as cause:
             reason = cause.strerror or str(cause)
             raise error(f"cannot be read: {reason}", hint=_HINT, file=str(path)) from cause

@@ -13,6 +13,7 @@ from tvm_nnef.diagnostics import NnefError, error, plural, printable
 from tvm_nnef.standard_library import tools_names
 from tvm_nnef.storage.container import MAX_TEXT_SIZE, decode_source
 from tvm_nnef.storage.output import STANDARD_OUTPUT, write_file
+from tvm_nnef.storage.regular import open_regular
 from tvm_nnef.syntax import detect, format_text
 
 
@@ -73,7 +74,7 @@ def _read(name: str) -> bytes:
         if name == STANDARD_OUTPUT:
             data = sys.stdin.buffer.read(MAX_TEXT_SIZE + 1)
         else:
-            with Path(name).open("rb") as stream:
+            with open_regular(name) as stream:
                 data = stream.read(MAX_TEXT_SIZE + 1)
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or str(cause)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from tvm_nnef.cli import words
 from tvm_nnef.diagnostics import error
+from tvm_nnef.storage.container import MAX_TEXT_SIZE
 from tvm_nnef.storage.metadata import LAYOUTS, ImageInput
+from tvm_nnef.storage.regular import open_regular
 
 
 def image_options(parser: argparse._ActionsContainer) -> None:
@@ -76,7 +77,11 @@ def read_labels(file: str) -> tuple[str, ...]:
     """The lines of a text. Raises NnefError if it cannot be read or is empty."""
     hint = "give a text in UTF-8 with the name of a class in each line"
     try:
-        lines = Path(file).read_text(encoding="utf-8-sig").rstrip().splitlines()
+        with open_regular(file) as stream:
+            data = stream.read(MAX_TEXT_SIZE + 1)
+        if len(data) > MAX_TEXT_SIZE:
+            raise ValueError(f"they have more than {MAX_TEXT_SIZE} bytes")
+        lines = data.decode("utf-8-sig").rstrip().splitlines()
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or cause
         raise error(f"the labels cannot be read: {reason}", hint=hint, file=file) from None

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from tvm_nnef.diagnostics import error
@@ -18,6 +17,7 @@ from tvm_nnef.display.page_data import page_data
 from tvm_nnef.display.statistics import WeightStatistics
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import Model
+from tvm_nnef.storage.regular import open_regular
 
 DAGRE = "dagre-3.1.3"
 """The layout library, https://github.com/dagrejs/dagre, under the MIT licence."""
@@ -54,7 +54,8 @@ def read_profile(file: str) -> dict[str, float]:
     Raises NnefError if it cannot be read, or is something else.
     """
     try:
-        rows = json.loads(Path(file).read_bytes())["operations"]
+        with open_regular(file) as stream:
+            rows = json.load(stream)["operations"]
         seconds = {str(row["name"]): float(row["seconds"]) for row in rows}
     except OSError as problem:
         reason = problem.strerror or str(problem)

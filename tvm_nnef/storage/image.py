@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.requirements import needed_for
 from tvm_nnef.storage.metadata import ImageInput
+from tvm_nnef.storage.regular import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -80,7 +81,7 @@ def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as opened:
+            with open_regular(file) as stream, Image.open(stream) as opened:
                 upright = _eight_bits(ImageOps.exif_transpose(opened))
         converted = upright.convert(_MODES[extents.get("C", 1)])
         fitting = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from tvm_nnef.diagnostics import Source, error
 from tvm_nnef.storage.container import is_text
+from tvm_nnef.storage.regular import open_regular
 
 MAX_BYTES = 1 << 16
 """Bytes of a text."""
@@ -22,7 +22,7 @@ def read_text(source: str | bytes | os.PathLike[str]) -> Source:
     else:
         path = str(source)
         try:
-            with Path(source).open("rb") as file:
+            with open_regular(source) as file:
                 data = file.read(MAX_BYTES + 1)
         except (OSError, ValueError) as cause:
             reason = getattr(cause, "strerror", None) or cause
