@@ -58,7 +58,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
 )
 from tvm_nnef.tvm_support.flattening import flattened
-from tvm_nnef.tvm_support.interrupts import interrupts_deferred
+from tvm_nnef.tvm_support.interrupts import deferring
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     device_functions,
@@ -186,7 +186,7 @@ def passes(
         ],
     }
     return [
-        Pass(name, phase, functools.partial(_in_target, run if is_long else _whole(run), target))
+        Pass(name, phase, functools.partial(_in_target, run if is_long else deferring(run), target))
         for phase, entries in phases.items()
         for name, run in entries
         for is_long in [phase in ("lower", "code") or name == "schedule_kernels"]
@@ -330,11 +330,6 @@ Entry: TypeAlias = "tuple[str, Callable[[Any], Any]]"
 
 def _if(condition: bool, *entries: Entry) -> Iterable[Entry]:
     return entries if condition else ()
-
-
-def _whole(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A pass of Relax, after which interrupts are handled: TVM warns of blocks that are open."""
-    return lambda mod: interrupts_deferred()(run)(mod)
 
 
 def _in_target(run: Callable[[Any], Any], target: Target, mod: Any) -> Any:

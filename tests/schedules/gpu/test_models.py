@@ -196,5 +196,7 @@ def test_a_gpu_gives_what_the_cpu_gives(name: str, dynamic: bool, lowered: Any) 
         values = generator.standard_normal(shape) if real else generator.integers(0, 9, shape)
         given.append(values.astype(port.dtype) * (0.05 if real and len(shape) > 1 else 1))
     for found, expected in zip(on_gpu(*given), on_cpu(*given), strict=True):
+        if name == "detector":  # Boxes of nearly equal scores may change places.
+            found, expected = (each[np.lexsort(each.T)] for each in (found, expected))
         scale = float(np.abs(expected).max(initial=0))
         np.testing.assert_allclose(found, expected, 1e-3, 1e-4 * scale)
