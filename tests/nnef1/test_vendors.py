@@ -364,7 +364,7 @@ def test_input_shapes_of_a_plain_document() -> None:
         ({"input_shapes": {"x": (1,)}}, "1 dimensions"),
         ({"input_shapes": {"x": (0, 3)}}, "not positive"),
         ({"input_shapes": {"z": (1, 3)}}, "no input 'z'"),
-        ({"bounds": {"M": 3}}, "no 'M'"),
+        ({"bounds": {"M": 3}}, "is named 'M'"),
     ],
 )
 def test_faults_in_shapes(options: dict[str, object], message: str) -> None:

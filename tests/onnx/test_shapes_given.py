@@ -46,7 +46,7 @@ def test_an_input_without_a_rank(tmp_path: Path) -> None:
 
 
 def test_a_bound_of_an_unknown_name_lists_those_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(NnefError, match="there is no 'foo'") as caught:
+    with pytest.raises(NnefError, match="no dimension or result is named 'foo'") as caught:
         tvm_nnef.convert(declared(tmp_path, ["N", 3, None, None]), bounds={"foo": 4})
     assert "'N', 'data_0_2', 'data_0_3'" in (caught.value.diagnostics[0].hint or "")
 
