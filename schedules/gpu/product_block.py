@@ -245,7 +245,10 @@ class Block(ABC):
         return launch.threads(self._tile.threads, body, self._dtype)
 
     def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
-        return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
+        found, first = self._reduction, self._reduction.init
+        if self._tile.chunks > 1:  # The sums of chunks are added: one of them begins there.
+            first = tirx.Select(self._chunk < 1, first, found.reducer.identity(found.dtype))
+        return tirx.BufferStore(self._accumulators, first, [own])
 
     def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
         """The results of one thread, with what follows the product."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -252,6 +253,22 @@ def check_simulated(function: Any, expected: Any, match: Any, gpu: Any) -> None:
             np.testing.assert_allclose(
                 tensors[-1].numpy(), wanted, 2e-5, 2e-5 * math.sqrt(size + 100)
             )
+
+
+def test_one_chunk_of_a_long_sum_begins_at_its_first_value(gpu: Any) -> None:
+    function = te.create_prim_func(product(24, 40, 1024), index_dtype_override="int64")
+    function = with_own_symbols(function)
+    kernel = read_kernel(function)
+    assert kernel is not None
+    plan = contraction.match(with_numbers(kernel), gpu_model(resolve(TARGET)))
+    assert plan is not None and plan.tile.chunks > 1
+    plan = replace(plan, reduction=replace(plan.reduction, init=tirx.const(3.0, "float32")))
+    made = compile_kernel(gpu.simulated(plan.emit(function)), resolve(), scheduled=False)
+    *given, result = arrays(function, 0)
+    tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
+    made(*tensors)
+    a, b, c = (each.astype("float64") for each in given)
+    np.testing.assert_allclose(tensors[-1].numpy(), np.maximum(3 + a @ b + c, 0), 1e-4, 1e-3)
 
 
 @pytest.mark.parametrize("name", ["sum of many rows", "sum of many"])
