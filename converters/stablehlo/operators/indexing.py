@@ -57,7 +57,7 @@ def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
     if sizes is not None and set(sizes_of(step)) == {1}:
         start = builder.cast(begin, "int32")
         return builder.call("xla.dynamic_slice", x, start, as_shape=sizes, sizes=sizes)
-    return sliced(x, *map(sizes_of, (begin, end, step)), builder=builder)
+    return sliced(x, sizes_of(begin), sizes_of(end), sizes_of(step), builder)
 
 
 def _added_sizes(each: Operation) -> list[Size] | None:
