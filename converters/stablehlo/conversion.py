@@ -157,7 +157,14 @@ def _convert(
         if len(known) == len(inputs):
             run = partial(_region, context, scope, depth, is_scalar_code)
             operation = Operation(
-                op, name, known, run, context.broadcasts, is_scalar_code, context.operations
+                op,
+                name,
+                known,
+                run,
+                context.broadcasts,
+                is_scalar_code,
+                scope.get,
+                context.operations,
             )
             results = _results(context, operation, function, builder)
     except Unconvertible as why:

@@ -33,7 +33,7 @@ class Operation:
     ``run`` converts a region (or a function by name) for tensors instead of its arguments. In the
     region of a reduction these are tensors where the region has scalars: all of its operations
     are element-wise. ``broadcasts`` has what broadcast tensors are made of, for operators that
-    broadcast by themselves.
+    broadcast by themselves. ``tensor_of`` returns the tensor of a value before the operation.
     """
 
     op: Any
@@ -42,6 +42,7 @@ class Operation:
     run: Callable[..., list[Tensor]] = field(repr=False)
     broadcasts: dict[int, tuple[Tensor, Tensor]] = field(repr=False)
     is_scalar_code: bool
+    tensor_of: Callable[[Any], Tensor | None] = field(repr=False)
     seed: int = 0
 
     def has(self, name: str) -> bool:

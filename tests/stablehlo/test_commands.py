@@ -55,6 +55,15 @@ def test_build_and_compare(model: str, tmp_path: Path) -> None:
     assert main(["compare", model, "--routes", "reference", "jax"]) == 0
 
 
+@pytest.mark.slow
+def test_a_build_beside_the_threads_of_jax_warns_of_nothing(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    jax.jit(lambda x: x + 1)(X)
+    tvm_nnef.build(exported(), progress=False, cache=False).export(tmp_path / "net.so")
+    assert [str(each.message) for each in recwarn if "fork" in str(each.message)] == []
+
+
 def function_of(body: str, type_: str = "tensor<2xf32>") -> bytes:
     signature = f"func.func @main(%a: {type_}) -> {type_}"
     return f"module {{ {signature} {{\n{body}\n}} }}".encode()

@@ -231,6 +231,24 @@ def test_gradients_of_overlapping_windows_with_equal_elements(against_jax: Any) 
     against_jax(jax.grad(lambda x: (pool(x) ** 2).sum()), x)
 
 
+NAN = np.array([3, np.nan, 2, 5, 5, 1, np.nan], np.float32)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("x", "size", "stride"),
+    [(NAN, 3, 2), (NAN, 1, 2), (reals(24), 9, 3)],
+    ids=["NaN", "single elements", "many elements"],
+)
+def test_the_selected_elements_of_windows(
+    x: Any, size: int, stride: int, compiled: bool, against_jax: Any
+) -> None:
+    pool = window(lax.max, -np.inf, (size,), (stride,), "VALID")
+    gradient = jax.grad(lambda x, factors: (pool(x) * factors).sum())
+    factors = reals((len(x) - size) // stride + 1)
+    against_jax(gradient, x, factors, compiled=compiled)
+
+
 CUMULATIVE: dict[str, Callable[..., Any]] = {
     "sum": lambda x: jnp.cumsum(x, 1), "product": lambda x: jnp.cumprod(x, 0),
     "max": lambda x: lax.cummax(x, axis=1), "backwards": lambda x: lax.cumsum(x, reverse=True),

@@ -64,6 +64,7 @@ from tvm_nnef.tvm_support.lowering import (
     device_functions,
     is_tangled,
     keeping_buffers,
+    names_many_values,
     names_values,
     on_host,
     polling,
@@ -210,7 +211,8 @@ def _lowering(
     the shapes. Such checks would be most of the code of a small kernel.
     """
     stir, tir = s_tir.transform, tirx.transform
-    is_cpu, is_vulkan = (str(target.kind.name) == kind for kind in ("llvm", "vulkan"))
+    kind = str(target.kind.name)
+    is_cpu, is_cuda, is_vulkan = (kind == each for each in ("llvm", "cuda", "vulkan"))
     placed = stir.PlanAndUpdateBufferAllocationLocation()
     return [
         ("bind_target", with_target(target)),
@@ -225,16 +227,13 @@ def _lowering(
         ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
         *_if(not is_cpu, ("unify_threads", stir.UnifyThreadBinding())),
         ("lower_matched_buffers", stir.LowerMatchBuffer()),
-        ("simplify_statements", stir.StmtSimplify()),
+        ("simplify_statements", _unless(names_many_values, stir.StmtSimplify())),
         ("annotate_irregular_loops", stir.AnnotateIrregularLoop()),
         ("lower_blocks", stir.LowerOpaqueBlock()),
         ("make_divisors_positive", _on_functions(with_positive_divisors)),
         ("flatten_buffers", flattened),
         # CUDA has its own conversions.
-        *_if(
-            str(target.kind.name) != "cuda",
-            ("round_to_bfloat16", _on_functions(with_rounded_bfloat16)),
-        ),
+        *_if(not is_cuda, ("round_to_bfloat16", _on_functions(with_rounded_bfloat16))),
         ("widen_bfloat16", tir.BF16ComputeLegalize()),
         ("narrow_indices", tir.NarrowDataType(32)),
         ("partition_loops", stir.LoopPartition()),
@@ -250,7 +249,7 @@ def _lowering(
         # The generator of CUDA takes an index for aligned, and loads a vector, only if it sees all
         # of the index.
         *_if(
-            str(target.kind.name) != "cuda",
+            not is_cuda,
             ("eliminate_common_subexpressions", _unless(_names_values, tir.CommonSubexprElim())),
         ),
         ("verify_memory", tir.VerifyMemory()),

@@ -292,8 +292,9 @@ def _in_copy_of_process(action: Callable[[], object]) -> str:
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # The action takes no locks that threads of ours could hold.
+        # The action takes no locks that threads of ours, or of JAX, could hold.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         child = os.fork()
     if child == 0:
         status = 1

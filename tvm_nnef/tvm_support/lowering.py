@@ -32,6 +32,9 @@ _CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 _MANY_CHOICES = 5_000
 """The choices and quotients of a function that TVM simplifies in some seconds (measured)."""
 
+_MANY_VALUES = 4
+"""The values named in a function that TVM simplifies in less than a second (measured)."""
+
 
 def with_target(target: Target) -> Any:
     """A pass that says in each PrimFunc which machine it is for, and which calls it."""
@@ -122,6 +125,13 @@ def is_tangled(function: PrimFunction) -> bool:
     found: list[tirx.Expr] = []
     tvm_ffi.structural_walk(function.body, (_CHOICES, found.append))
     return len(found) > _MANY_CHOICES
+
+
+def names_many_values(function: PrimFunction) -> bool:
+    """Whether TVM's first simplification takes long: twice as long for each ``Let`` in another."""
+    found: list[tirx.Let] = []
+    tvm_ffi.structural_walk(function.body, (tirx.Let, found.append))
+    return len(found) > _MANY_VALUES
 
 
 def names_values(function: PrimFunction) -> bool:

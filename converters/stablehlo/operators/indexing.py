@@ -49,6 +49,29 @@ def dynamic_slice(each: Operation, builder: Builder) -> Tensor:
     )
 
 
+@operation("real_dynamic_slice")
+def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
+    """A box with limits from operands, or with sizes that are added to starts."""
+    x, begin, end, step = each.inputs
+    sizes = _added_sizes(each)
+    if sizes is not None and set(sizes_of(step)) == {1}:
+        start = builder.cast(begin, "int32")
+        return builder.call("xla.dynamic_slice", x, start, as_shape=sizes, sizes=sizes)
+    return sliced(x, sizes_of(begin), sizes_of(end), sizes_of(step), builder)
+
+
+def _added_sizes(each: Operation) -> list[Size] | None:
+    """What the ends of a box are more than starts that are computed at run time."""
+    start, end = each.op.operands[1:3]
+    if each.inputs[1].sizes is not None or each.inputs[1].value is not None:
+        return None
+    if str(getattr(end.owner, "name", "")) != "stablehlo.add":
+        return None
+    others = [each.tensor_of(one) for one in end.owner.operands if one != start]
+    known = [one for one in others if one is not None]
+    return sizes_of(known[0]) if len(known) == 1 else None
+
+
 def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[int]:
     found = []
     for one, length, size in zip(starts, x.shape, sizes, strict=True):

@@ -121,13 +121,6 @@ def slice_(each: Operation, builder: Builder) -> Tensor:
     return sliced(each.inputs[0], starts, ends, steps, builder)
 
 
-@operation("real_dynamic_slice")
-def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box with limits from operands, which must follow from shapes."""
-    starts, ends, steps = (sizes_of(one) for one in each.inputs[1:])
-    return sliced(each.inputs[0], starts, ends, steps, builder)
-
-
 def sliced(
     x: Tensor,
     starts: Sequence[Size],

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Shape, Size, product
 from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
@@ -205,32 +203,43 @@ def _selected(
 ) -> Tensor:
     """The row-major position, in the operand, of the element that each window selects."""
     inner = Builder(builder)
-    strides = [int(np.prod([int(e) for e in x.shape[axis + 1 :]])) for axis in range(x.rank)]
+    more: dict[str, Attribute | None] = {
+        "shape": list(shape), "size": windows.size, "stride": windows.stride, "low": windows.low,
+        "strides": [product(x.shape[axis + 1 :]) for axis in range(x.rank)],
+    }  # fmt: skip
+
+    def element(step: Tensor, into: Builder) -> tuple[Tensor, Tensor]:
+        """An element of each window and its position, which is negative outside the operand."""
+        at = into.call("xla.window_position", x, step, as_type="int32", as_shape=shape, more=more)
+        safe = into.binary("math.max", at, into.constant(0, "int32")) if is_padded else at
+        flat = into.reshape(x, (product(x.shape),))
+        return at, into.call("layout.gather", flat, safe, as_shape=shape, axis=0)
+
+    is_padded = any(windows.padding)
     position = Tensor("int32", shape, hint="place")
     best = Tensor(x.dtype, shape, hint="best")
     index = Tensor("int32", (), hint="step")
-    more: dict[str, Attribute | None] = {
-        "shape": list(shape), "size": windows.size, "stride": windows.stride,
-        "low": windows.low, "strides": strides,
-    }  # fmt: skip
-    at = inner.call("xla.window_position", x, index, as_type="int32", as_shape=shape, more=more)
-    zero = inner.constant(0, "int32")
-    safe = inner.binary("math.max", at, zero)
-    flat = inner.reshape(x, (product(x.shape),))
-    value = inner.call("layout.gather", flat, safe, as_shape=shape, axis=0)
+    # The first element of a window begins its search, unless it may be outside.
+    step = index if is_padded else inner.binary("math.add", index, 1)
+    at, value = element(step, inner)
     (keeps,) = each.run(each.regions[0], [best, value], inner, True)
-    inside = inner.binary("math.ge", at, 0, "bool")
-    none = inner.binary("math.lt", position, 0, "bool")
-    other = inner.call("math.not", inner.computed(keeps))
-    takes = inner.binary("math.and", inside, inner.binary("math.or", none, other))
+    takes = inner.call("math.not", inner.computed(keeps))
+    if is_padded:
+        inside = inner.binary("math.ge", at, 0, "bool")
+        none = inner.binary("math.lt", position, 0, "bool")
+        takes = inner.binary("math.and", inside, inner.binary("math.or", none, takes))
+        begin = (
+            builder.full(builder.constant(-1, "int32"), shape, "int32"),
+            builder.full(builder.constant(0, x.dtype), shape, x.dtype),
+        )
+    else:
+        begin = element(builder.constant(0, "int32"), builder)
+        if product(windows.size) == 1:
+            return begin[0]
     yields = (inner.select(takes, at, position), inner.select(takes, value, best))
-    begin = (
-        builder.full(builder.constant(-1, "int32"), shape, "int32"),
-        builder.full(builder.constant(0, x.dtype), shape, x.dtype),
-    )
     found = Tensor("int32", shape)
     pairs = ((position, begin[0]), (best, begin[1]))
-    count = product(windows.size)
+    count = product(windows.size) - (0 if is_padded else 1)
     builder.steps.append(
         Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, (found, None))
     )
