@@ -32,8 +32,8 @@ _CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 _MANY_CHOICES = 5_000
 """The choices and quotients of a function that TVM simplifies in some seconds (measured)."""
 
-_MANY_VALUES = 4
-"""The values named in a function that TVM simplifies in less than a second (measured)."""
+_MANY_VALUES = 3
+"""The values named in an expression that TVM simplifies in less than a second (measured)."""
 
 
 def with_target(target: Target) -> Any:
@@ -129,9 +129,9 @@ def is_tangled(function: PrimFunction) -> bool:
 
 def names_many_values(function: PrimFunction) -> bool:
     """Whether TVM's first simplification takes long: twice as long for each ``Let`` in another."""
-    found: list[tirx.Let] = []
-    tvm_ffi.structural_walk(function.body, (tirx.Let, found.append))
-    return len(found) > _MANY_VALUES
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append))
+    return any(len(_named_values(store.value)) > _MANY_VALUES for store in stores)
 
 
 def names_values(function: PrimFunction) -> bool:
@@ -140,9 +140,13 @@ def names_values(function: PrimFunction) -> bool:
     TVM 0.27 looks for common subexpressions in the body of a ``Let`` too, but may define them
     after the statement that it is in.
     """
+    return bool(_named_values(function.body))
+
+
+def _named_values(node: Any) -> list[tirx.Let]:
     found: list[tirx.Let] = []
-    tvm_ffi.structural_walk(function.body, (tirx.Let, found.append))
-    return bool(found)
+    tvm_ffi.structural_walk(node, (tirx.Let, found.append))
+    return found
 
 
 def polling(function: PrimFunction) -> PrimFunction:
