@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import importlib.util
 import itertools
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Change the defaults of ``tvm_nnef.build`` for this test run."""
+    gc.disable()  # What is collected stays; to look through it again and again takes seconds.
     # Tests replace parts of the compiler, which no key of the cache covers.
     os.environ["TVM_NNEF_CACHE_MIB"] = "0"
     names = {"--verify-kernels": "verify", "--bounds-checks": "checked"}
@@ -54,8 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
         api.build = functools.partial(api.build, **chosen)
 
 
-ROTATION = 3
-"""With ``TVM_NNEF_SEED``, one in this many slow cases of a sampled or rotated test runs."""
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+ROTATION = 5
+"""With ``TVM_NNEF_SEED``, one in this many slow cases runs, but for those of ``every_run``."""
 
 
 @pytest.hookimpl(tryfirst=True)  # Before the tests of a mark are selected.
@@ -76,16 +84,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     seed = int(os.environ.get("TVM_NNEF_SEED") or 0)
     cases: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
-    slow: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
     left_out = []
     for item in items:
-        test = item.nodeid.partition("[")[0]
         sampled = item.get_closest_marker("sampled")
-        if sampled is not None and next(cases[test]) % sampled.args[0]:
+        if sampled is not None and next(cases[item.nodeid.partition("[")[0]]) % sampled.args[0]:
             item.add_marker(pytest.mark.slow)
-        rotated = sampled is not None or item.get_closest_marker("rotated") is not None
-        turns = seed and rotated and item.get_closest_marker("slow") is not None
-        if turns and (next(slow[test]) + seed) % ROTATION:
+        marks = {mark.name for mark in item.iter_markers()}
+        turns = seed and "slow" in marks and "every_run" not in marks
+        if turns and (zlib.crc32(item.nodeid.encode()) + seed) % ROTATION:
             left_out.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -129,6 +129,7 @@ def test_nothing_is_written_if_nothing_is_built(
     assert [*model.parent.iterdir()] == [model]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("interrupted", [0, 1])
 def test_an_interrupted_build_leaves_what_was_there(
     interrupted: int, script: Any, model: Path, monkeypatch: pytest.MonkeyPatch

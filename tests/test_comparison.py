@@ -108,6 +108,7 @@ def test_the_first_wrong_operator_is_named_with_its_location(chained: bool) -> N
         assert words in shown
 
 
+@pytest.mark.slow
 def test_rounding_that_adds_up_is_no_fault() -> None:
     """Each step errs by half of what is allowed; only where they are chained do they differ."""
     steps = "\n".join(f"t{n} = math.abs(t{n - 1});" for n in range(1, 9))

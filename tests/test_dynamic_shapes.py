@@ -261,6 +261,7 @@ CHECKS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("route", ["mapped", "formula", "reference"])
 @pytest.mark.parametrize(("text", "bad", "good", "message"), CHECKS.values(), ids=CHECKS)
 def test_a_check_that_fails_reports_the_values(text, bad, good, message, route) -> None:
@@ -276,6 +277,7 @@ def test_a_check_that_fails_reports_the_values(text, bad, good, message, route) 
     run(*good)
 
 
+@pytest.mark.slow
 def test_a_library_needs_nothing_of_python(tmp_path) -> None:
     """The runtime of TVM alone loads it, as a C++ program would, and runs and checks it."""
     file = tmp_path / "model.so"

@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "fuzz_inputs.py"
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("dat", "archive", "library")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["text", "json", "onnx", *SLOW])
 def test_damaged_inputs_give_diagnostics(kind: str, tmp_path: Path) -> None:
     options = ["--kind", kind, "--seed", "7", "--count", "40", "--output", str(tmp_path)]

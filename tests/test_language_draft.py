@@ -549,7 +549,7 @@ def test_models_mean(text: str, given: Any, expected: Any, options: Any, matches
     matches(tvm_nnef.evaluate(source(text), *given, dialect="draft", **options), expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("text", "given", "expected", "options"),
     [pytest.param(*rest, id=name) for name, *rest in MODELS if name in COMPILED],

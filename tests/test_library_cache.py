@@ -137,6 +137,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", DAMAGES)
 def test_a_damaged_entry_is_built_again(case: str, entries: Path, compiled: list[object]) -> None:
     build()

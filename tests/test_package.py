@@ -28,6 +28,7 @@ def test_public_names_are_there_and_documented(name: str) -> None:
     assert name in dir(tvm_nnef)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["Executable", "build", "compose", "evaluate", "load"])
 def test_any_public_name_may_be_the_first_one_used(name: str) -> None:
     subprocess.run([sys.executable, "-c", f"import tvm_nnef; tvm_nnef.{name}"], check=True)

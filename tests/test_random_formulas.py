@@ -26,6 +26,7 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("fuzz_formulas")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", [100, 20000])
 def test_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, first: int) -> None:
     valid = [seed for seed in range(first, first + 10) if not fuzz.refused(seed)]
@@ -34,6 +35,7 @@ def test_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, first
 
 
 @pytest.mark.slow
+@pytest.mark.every_run
 @pytest.mark.parametrize("part", range(MODELS))
 def test_new_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, part: int) -> None:
     count = FORMULAS // MODELS

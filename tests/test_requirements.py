@@ -175,6 +175,7 @@ def test_reading_and_evaluating_work_with_numpy_and_lark_alone(
     run(WORKS, tmp_path, alone, "-S")
 
 
+@pytest.mark.slow
 def test_what_needs_another_package_says_how_to_install_it(
     alone: dict[str, str], tmp_path: Path
 ) -> None:

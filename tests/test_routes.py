@@ -39,6 +39,7 @@ def test_alexnet_agrees_with_the_evaluator(alexnet: tuple[Any, Any, Any], route:
     np.testing.assert_allclose(probabilities, expected, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 def test_digits_agree_with_the_evaluator(route: str) -> None:
     images = np.random.default_rng(3).uniform(0, 1, (4, 1, 8, 8)).astype(np.float32)

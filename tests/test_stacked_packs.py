@@ -54,7 +54,7 @@ UNTIL = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("body", "n", "m", "expected"), [
     (SUM, 3, 0, [6, 6]),
     (SUM, 0, 0, [0, 0]),
@@ -132,7 +132,7 @@ PORTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("dialect", "inputs", "outputs", "body", "rows", "expected"), PORTS)
 def test_inputs_and_outputs_are_lists(
     dialect: str, inputs: str, outputs: str, body: str, rows: Any, expected: Any, tmp_path: Any

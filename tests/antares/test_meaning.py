@@ -132,6 +132,7 @@ def test_an_expression_means(text: str, expected: Any) -> None:
     check(tvm_nnef.evaluate(einstein_v2(text, inputs), *map(GIVEN.get, inputs))[0], text, expected)
 
 
+@pytest.mark.slow
 def test_compiled_expressions_mean_the_same() -> None:
     """All statements in one model, which is built once."""
     single = [each for each in MEANINGS if each[0].startswith("y") and ";" not in each[0]]
@@ -184,6 +185,7 @@ def test_a_mistake_in_a_file_has_its_position(
     assert "model:1:36: error: there is no tensor 'c'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_written_as_onnx(tmp_path: Path) -> None:
     tvm_nnef.convert(TEXT, tmp_path / "out.onnx")
     np.testing.assert_allclose(
@@ -220,6 +222,7 @@ def test_outputs_have_names() -> None:
     assert [port.name for port in tvm_nnef.compose(model).outputs] == ["t", "y"]
 
 
+@pytest.mark.slow
 def test_nothing_is_executed(tmp_path: Path) -> None:
     """Neither the parser nor what it calls evaluates text."""
     script = (

@@ -122,6 +122,7 @@ def test_quiet_prints_no_success_message(
     assert (captured.out, captured.err) == ("", "")
 
 
+@pytest.mark.slow
 def test_log_messages_are_printed_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

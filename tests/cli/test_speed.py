@@ -147,6 +147,7 @@ def test_bench_checks_the_program_that_it_times(
     assert json.loads(capsys.readouterr().out)[0]["checked"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wrong_fusion")
 def test_bench_checks_by_onnxruntime(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -199,6 +199,7 @@ def test_random_inputs_of_bfloat16(
     assert "y: bfloat16 [3]" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_terminal_without_unicode_gets_other_characters() -> None:
     command = [sys.executable, "-m", "tvm_nnef", *RUN, "-i", f"{DIGITS}/digit-7.png"]
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
@@ -216,6 +217,7 @@ def test_tensors_that_do_not_fit_into_memory(
     assert "error: not enough memory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_standard_output() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")

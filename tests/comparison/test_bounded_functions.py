@@ -100,6 +100,7 @@ def moved(name: str, offset: float) -> Callable[..., Any]:
 SATURATED = -np.linspace(16, 40, 32, dtype=np.float32).reshape(4, 8)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("routes", [("mapped", "reference"), ("reference", "mapped")])
 def test_a_saturated_sigmoid_is_not_a_difference(routes: tuple[str, str]) -> None:
     text = model("s = nn.sigmoid(x); y = layout.reshape{shape=[8,4]}(s);")

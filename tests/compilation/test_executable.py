@@ -134,6 +134,7 @@ def test_export_and_load_round_trip(executable, tmp_path):
     check(load(tmp_path / "copy.so")([A, A * 2], N))
 
 
+@pytest.mark.slow
 def test_an_exported_library_gives_its_metadata_to_any_program(executable, tmp_path):
     path = tmp_path / "model.so"
     executable.export(path)
@@ -243,6 +244,7 @@ def test_metadata_of_a_module_that_names_no_ports():
     assert [port["name"] for port in described["outputs"]] == ["output_0", "output_1", "output_2"]
 
 
+@pytest.mark.slow
 def test_all_cores_are_used_from_the_first_call_on(monkeypatch):
     """TVM by itself takes half of the hardware threads, from the first use on."""
     program = (

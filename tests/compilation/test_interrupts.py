@@ -67,7 +67,7 @@ def interrupted_soon(handler: Any = signal.default_int_handler) -> Iterator[None
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LOOPS)
 def test_an_endless_loop_can_be_interrupted_and_the_next_call_runs(
     name: str, tmp_path: Path
@@ -85,6 +85,7 @@ class Stop(Exception):
     """What a signal handler of a program raises."""
 
 
+@pytest.mark.slow
 def test_a_loop_ends_with_whatever_the_signal_handler_raises() -> None:
     def handler(*_: object) -> None:
         raise Stop
@@ -94,6 +95,7 @@ def test_a_loop_ends_with_whatever_the_signal_handler_raises() -> None:
         exe(np.float32(0.75), 0)
 
 
+@pytest.mark.slow
 def test_a_library_needs_no_more_than_the_library_of_tvm_that_c_programs_link(
     tmp_path: Path,
 ) -> None:

@@ -232,6 +232,7 @@ for limit in (0, 1000, 10_000):
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_and_nothing_is_left(library: Path, tmp_path: Path) -> None:
     assert library.stat().st_size > 10_000
     files = [tmp_path / "x.so", tmp_path / "x.tar"]

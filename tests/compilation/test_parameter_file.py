@@ -71,6 +71,7 @@ def digits(executable: Executable, tmp_path: Path) -> tuple[Executable, Path]:
     return executable, tmp_path / "digits.so"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_models_with_a_parameter_file_compute_the_same(name: str, tmp_path: Path) -> None:
     values = {"main.G.w": W, "main.G.v": V}
@@ -95,6 +96,7 @@ def test_equal_models_give_equal_files(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_packed_weights_are_in_the_file_and_not_in_the_library(
     digits: tuple[Executable, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_packed_weights_are_in_the_file_and_not_in_the_library(
     np.testing.assert_array_equal(executable(IMAGE)[0], folded(IMAGE)[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", ["a.so", "a.tar", "a.tgz"])
 @pytest.mark.parametrize("second", ["b.so", "b.tar"])
 def test_a_loaded_library_is_exported_with_its_weights(

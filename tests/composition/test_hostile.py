@@ -31,7 +31,7 @@ QUOTED = "'{{t{0}}}{{t{0}}}'"
 SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("blocks", "body", "words"), [
     ("@using { a = [0:1000000000000]; }", COPY, "longer than the limit"),
     ("@using { a = [1 ..(1000000000000)]; }", COPY, "longer than the limit"),
@@ -144,6 +144,7 @@ def test_nesting_beyond_the_stack_is_a_diagnostic() -> None:
     assert found.severity == "error"
 
 
+@pytest.mark.slow
 def test_exponential_invocations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "LIMIT", 1 << 17)
     levels = "\n".join(

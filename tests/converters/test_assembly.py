@@ -26,6 +26,7 @@ def assembled(builder: Builder, inputs: list[Tensor], output: Tensor) -> tvm_nne
     )
 
 
+@pytest.mark.slow
 def test_a_model_is_made_without_any_foreign_library() -> None:
     builder, x = Builder(), Tensor("float32", (2, 1), "x")
     weight = builder.constant(np.arange(3, dtype=np.float32), source="fc.weight")

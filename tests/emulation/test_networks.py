@@ -91,13 +91,13 @@ def run_emulated(name: str, emulator: Any, machine: str) -> None:
         check(name, executable, FLUSHES.get(machine, 2e-5))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("machine", ["aarch64", "armv7"])
 def test_a_network_of_convolutions_is_right(machine: str, emulator: Any) -> None:
     run_emulated("cnn", emulator, machine)
 
 
 @pytest.mark.slow
-@pytest.mark.rotated
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any) -> None:
@@ -105,7 +105,6 @@ def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any
 
 
 @pytest.mark.slow
-@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("machine", "linker"),
     [("aarch64", "ld.lld"), ("riscv64", "ld.lld"), ("armv7", "ziglang"), ("riscv64", "ziglang")],
@@ -153,7 +152,6 @@ def check_operators(library: Any, chosen: Any, real: str, run: Callable[..., Any
 
 
 @pytest.mark.slow
-@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("machine", "real"),
     [("aarch64", "float32"), ("armv7", "float32"), ("riscv64", "float32"),
@@ -179,13 +177,13 @@ def test_the_standard_library_is_right_on_other_cpus(
 OLDER = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if runs_here(resolve(name))]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", OLDER)
 def test_a_network_of_convolutions_is_right_with_older_instructions(target: str) -> None:
     check("cnn", tvm_nnef.build(MODELS["cnn"], target, progress=False))
 
 
 @pytest.mark.slow
-@pytest.mark.rotated
 @pytest.mark.parametrize("target", OLDER)
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_of_networks_are_right_with_older_instructions(name: str, target: str) -> None:
@@ -193,7 +191,6 @@ def test_kernels_of_networks_are_right_with_older_instructions(name: str, target
 
 
 @pytest.mark.slow
-@pytest.mark.rotated
 @pytest.mark.parametrize("target", OLDER)
 def test_the_standard_library_is_right_with_older_instructions(target: str, library: Any) -> None:
     def run(model: Any, given: Any, types: Any) -> Any:

@@ -82,6 +82,7 @@ def test_an_editor_is_served_over_standard_input_and_output() -> None:
     _serve(_session)
 
 
+@pytest.mark.slow
 def test_the_exit_status_is_0_after_an_orderly_end() -> None:
     pytest.importorskip("pygls", reason=REASON)
     command = [sys.executable, "-m", "tvm_nnef", "lsp"]

@@ -116,7 +116,7 @@ def test_a_tensor_of_steps(m, make, shape):
         np.testing.assert_allclose(found, powers_expected(X, F, max(0, steps))[0], rtol=1e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("items", [0, 1, 5, 20, 50])
 @pytest.mark.parametrize("shape", [(), (2, 3)])
 def test_a_fold_over_a_pack(m, make, shape, items):
@@ -165,6 +165,7 @@ def collatz(value, *, post, count=None):
     return value[0], steps
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("post", [False, True])
 @pytest.mark.parametrize("counted", [None, 0, 3, 40, "tensor"])
 def test_a_condition_with_and_without_a_count(m, make, post, counted):

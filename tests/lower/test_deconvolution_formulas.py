@@ -68,6 +68,7 @@ def operands(source: str) -> list[np.ndarray]:
     return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DECOMPOSED)
 def test_formula_is_decomposed(name: str) -> None:
     source = text(*DECOMPOSED[name])

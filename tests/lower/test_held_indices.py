@@ -52,7 +52,7 @@ def expected(step: Step | None, depth: int, start: np.ndarray) -> np.ndarray:
     return np.where(written, found, start)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("form", ["y[i,] = {}, i < n", "y[i,] = {} + y[i,], i < n"])

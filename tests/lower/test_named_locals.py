@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tvm_nnef
 
@@ -22,6 +23,7 @@ graph G {{ @input {{ x: real[5]; }} @output {{ y: real[5]; }} @compose {{ y = f(
 """
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_locals_is_built_and_computes_what_it_says():
     x = np.array([1.0, 0.5, -1.0, 0.99, 0.0], "float32")
     expected = x

@@ -93,6 +93,7 @@ def test_what_a_search_finds(name):
         np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.slow
 def test_a_search_of_nothing_finds_the_first_position():
     """Where a run makes the searched dimension empty; -x is searched by another strategy than x."""
     texts = [

@@ -51,6 +51,7 @@ def report() -> KernelReport:
     return report
 
 
+@pytest.mark.slow
 def test_every_kernel_has_rule_work_and_time(report: KernelReport) -> None:
     flop = sum(row.calls * row.work.flop for row in report.rows if row.work)
     products, exponentials = 2 * (2 * 16 * 32 * 32), 16 * 32

@@ -223,6 +223,7 @@ def test_the_state_stays_as_it_is() -> None:
     assert executable(ones)["y"].tolist() == [2.0] * 8
 
 
+@pytest.mark.slow
 def test_branches_and_loops_have_the_operations_that_ran() -> None:
     executable = tvm_nnef.build(CONTROL, progress=False, cache=False)
     profile = executable.profile(np.ones(64, "float32"), True, 3, repeat=2)
@@ -324,6 +325,7 @@ def test_profiles_as_json_and_html() -> None:
     assert "<td" in profile._repr_html_() and "nn.conv (Conv n)" in profile._repr_html_()
 
 
+@pytest.mark.slow
 def test_run_prints_and_writes_a_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

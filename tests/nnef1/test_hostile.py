@@ -133,7 +133,7 @@ def test_the_document_is_valid() -> None:
     assert convert(DOCUMENT).graphs == ("net",)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("start", range(0, 400, 50))
 def test_mutated_documents(start: int) -> None:
     """Every mistake is reported with its position and a hint, or there is none."""
@@ -214,7 +214,7 @@ def hostile() -> Iterator[tuple[str, str]]:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", dict(hostile()))
 def test_hostile_documents(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "MAX_WORK", evaluation.MAX_WORK // 5)

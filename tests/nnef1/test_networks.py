@@ -193,6 +193,7 @@ def test_networks(form: Callable[[Network], None], tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", NETWORKS)
 def test_networks_exported_again(form: Callable[[Network], None], tmp_path: Path) -> None:
     """Labels, names and results stay."""

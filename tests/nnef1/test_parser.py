@@ -117,6 +117,7 @@ def test_errors_of_several_statements_are_reported_at_once() -> None:
     assert [each.line for each in faults(text)] == [3, 5, 6]
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_an_error() -> None:
     expression = "(" * 5000 + "x" + ")" * 5000
     deep = "-" * 5000 + "x"

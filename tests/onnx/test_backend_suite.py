@@ -74,6 +74,7 @@ def _outcome(case: Any, make: Callable[[], Callable[..., Any]]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.every_run
 def test_the_lists_name_cases_of_the_suite(
     suite: Any, expected_failures: Any, expected_compiled: Any
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_part_of_the_suite_on_the_evaluator(suite: Any, expected_failures: Any
 
 
 @pytest.mark.slow
+@pytest.mark.every_run
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_suite_on_three_routes(
     part: int, suite: Any, expected_failures: Any, expected_compiled: Any

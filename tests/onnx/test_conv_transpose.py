@@ -100,7 +100,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "dynamic", "route"), RUNS)
 def test_conv_transpose_gives_the_numbers_of_onnx_runtime(
     name: str, dynamic: bool, route: Any

@@ -59,7 +59,6 @@ QUICK = ("RNN", "forward", True)
 """The other layers are compiled in the slow run."""
 
 
-@pytest.mark.rotated
 @pytest.mark.parametrize(
     ("operator", "direction", "lengths"),
     [

@@ -73,6 +73,7 @@ def test_a_backward_slice_that_starts_before_the_first_element(
     agree(proto, [np.arange(8, dtype=np.float32).reshape(4, 1, 2)])
 
 
+@pytest.mark.slow
 def test_a_grouped_convolution_of_dynamic_length(make_model: Any) -> None:
     weight = np.random.default_rng(0).standard_normal((32, 1, 2)).astype(np.float32)
     proto = make_model(

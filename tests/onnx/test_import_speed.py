@@ -40,6 +40,7 @@ def multiple(ours: Callable[[], object], theirs: Callable[[], object], most: flo
     return least[0] / least[1]
 
 
+@pytest.mark.slow
 def test_nodes_are_imported_in_some_tens_of_times_what_an_evaluator_takes_to_look_at_them() -> None:
     """ONNX's reference evaluator makes an object of each node; measured: 29 to 33 times that."""
     from onnx.reference import ReferenceEvaluator

@@ -360,6 +360,7 @@ def test_other_steps_may_stand_between_those_of_the_first_layer(make_model: Any,
     assert [line.count("net_layer(") for line in lines] == [0, 1, 1, 1, 0]
 
 
+@pytest.mark.slow
 def test_a_node_that_becomes_several_operations_is_not_cut(make_model: Any, both: Any) -> None:
     """A normalization is three operations, which stand together wherever it is cut."""
     names = ("scale", "offset")
@@ -521,6 +522,7 @@ def test_blocks_are_called_after_what_names_have_in_common(names: Sequence[str])
     assert title(scopes, ["matmul", "relu", "matmul"]) == TITLES[tuple(names)]
 
 
+@pytest.mark.slow
 @given(lists(integers(0, 2), max_size=40), integers(1, 4))
 def test_repeats_are_equal_stretches(letters: list[int], shortest: int) -> None:
     for each in repeats(letters, shortest):

@@ -76,7 +76,7 @@ def model(name: str) -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_a_quantized_operator_agrees(name: str) -> None:
     proto = model(name)

@@ -113,6 +113,7 @@ def test_other_sequences_in_loops_are_refused(
         tvm_nnef.convert(proto, bounds=8)
 
 
+@pytest.mark.slow
 def test_a_condition_alone_ends_a_loop(make_model: Any) -> None:
     values = helper.make_tensor_value_info
     body = helper.make_graph(

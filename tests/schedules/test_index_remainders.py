@@ -48,6 +48,7 @@ def _target(cpu: str) -> dict[str, Any]:
     return {**description, "mattr": [each for each in differences if each.startswith("-")]}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(
     not str(native().attrs["mtriple"]).startswith("x86_64"), reason="the targets are x86 CPUs"
 )

@@ -53,7 +53,7 @@ def is_parallel(mod: Any) -> bool:
     return all(map(loops, prim_functions(mod).values()))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", CASES)
 def test_long_rows_run_in_parallel(kernels: Any, name: str, dynamic: bool) -> None:

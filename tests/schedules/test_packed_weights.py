@@ -61,6 +61,7 @@ def test_width_reaches_the_fused_kernel(kernels, name):
     assert stage.panel_width in [int(load.source.shape[-1]) for load in loads(stage.value)[1:]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name in CASES if "dynamic" not in name])
 def test_tiles_of_packed_weights_are_right(kernels, name):
     build, shapes = CASES[name]
@@ -82,6 +83,7 @@ def test_panels_of_a_formula_have_no_width():
     assert "narrower" in str(strategies.apply(function, TARGET)[1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "groups"), [(8, 4, 4), (12, 4, 4), (8, 16, 8), (6, 18, 6), (8, 8, 8)]
 )

@@ -77,6 +77,7 @@ def test_other_machines_multiply_as_they_can(kernels):
     assert not any("pair" in variable.name_hint for variable in made.get_global_vars())
 
 
+@pytest.mark.slow
 def test_sums_of_sums_are_found_if_that_is_quick():
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((3,), "uint8"))

@@ -74,6 +74,7 @@ def test_what_depends_on_weights_alone_runs_where_they_are_prepared(detached, tm
     assert "rsqrt" not in bodies[run]
 
 
+@pytest.mark.slow
 def test_an_exported_library_takes_its_weights_when_it_is_loaded(detached, weights, tmp_path):
     executable = tvm_nnef.build(detached[1], progress=False)
     executable.export(tmp_path / "model.so")
@@ -82,6 +83,7 @@ def test_an_exported_library_takes_its_weights_when_it_is_loaded(detached, weigh
     np.testing.assert_array_equal(loaded(x)[0], executable(x, *weights.values())[0])
 
 
+@pytest.mark.slow
 def test_wrong_weights_are_reported(detached, weights):
     executable = tvm_nnef.build(detached[1], progress=False)
     with pytest.raises(NnefError, match="w"):

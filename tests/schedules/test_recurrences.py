@@ -248,6 +248,7 @@ def test_recurrences_make_their_steps_in_order(dtype: str) -> None:
         assert_identical(found, expected(case, arrays[f"x{rank}"], arrays[f"n{rank}"]), name)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", [0, 1, 2, 5])
 def test_recurrences_of_dynamic_length(row: int) -> None:
     cases = {name: case for name, case in CASES.items() if name in DYNAMIC}

@@ -221,6 +221,7 @@ OTHER_TARGETS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", OTHER_TARGETS)
 def test_kernels_build_for_other_machines(kernels, name):
     description, registers = OTHER_TARGETS[name]
@@ -257,6 +258,7 @@ def inner_loops(text):
     return [lines[first : last + 1] for first, last in sorted(found - inside)]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", MACHINES)
 def test_inner_loops_keep_their_totals_in_registers(kernels, name):
     def weights(*shape):

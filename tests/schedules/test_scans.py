@@ -95,6 +95,7 @@ def cumulative(x, axis, exclusive, reverse):
 SHAPES = [(1,), (2,), (67,), (3, 131), (131, 3), (1, 33), (5, 34, 17), (2, 3, 1), (19, 1, 70)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_cumulative_sums_at_awkward_sizes(dtype):
     parts, expected = [], []
@@ -375,6 +376,7 @@ def test_half_precision_adds_in_single():
     assert SERIAL not in kernels.values()
 
 
+@pytest.mark.slow
 def test_locals_that_are_read_again_and_again_are_computed_once():
     """Six that each read the last one three times, written out, are thousands of reads."""
     steps = ", ".join(
@@ -446,6 +448,7 @@ def recurrences(draw):
     return shape, f"y[{own}] = {first}; y[{own}] {store} {' + '.join(terms)}"
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck),
           phases=[Phase.explicit, Phase.generate])  # fmt: skip
 @given(st.lists(recurrences(), min_size=12, max_size=12))

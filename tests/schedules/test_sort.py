@@ -84,7 +84,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("length", "count"), ROWS)
 def test_rows_of_reals(length: int, count: int) -> None:
     largest = length % 2 == 1

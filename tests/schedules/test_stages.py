@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tvm import relax
 
 import tvm_nnef
@@ -41,6 +42,7 @@ DEPTH = 10
 """Steps that each read the last one three times: by themselves, 3 ** DEPTH reads of the input."""
 
 
+@pytest.mark.slow
 def test_what_is_read_several_times_is_computed_once(kernels):
     def steps(x):
         value = relax.op.divide(x, constant(np.float32([3.0])))
@@ -59,6 +61,7 @@ def test_what_is_read_several_times_is_computed_once(kernels):
     np.testing.assert_allclose(kernels.run(made, [x]), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_reads_bfloat16_has_no_name():
     text = """import image;
     graph G {

@@ -69,6 +69,7 @@ def model(whole: bool) -> str:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("whole", [False, True], ids=["chains", "formulas"])
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.filterwarnings("ignore:overflow encountered")

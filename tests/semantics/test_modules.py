@@ -124,6 +124,7 @@ def test_graphs_in_imported_modules_and_syntax_errors_have_their_file(check) -> 
     assert any("graph 'G' stands in the imported module 'a'" in d.message for d in found)
 
 
+@pytest.mark.slow
 def test_all_independent_mistakes_are_reported_at_once_in_order(check) -> None:
     text = """import nn, maths;
 graph G {

@@ -172,6 +172,7 @@ def test_a_call_is_an_invocation_and_a_tuple_several_results() -> None:
     check("r1, r2 = t: pair(x, y);", [ten, I(5)], ten, I(5), operators=own)
 
 
+@pytest.mark.slow
 def test_a_while_loop_adds_a_constant_vector_a_thousand_times() -> None:
     body = """r1, r2 = with iteration = 0, vector = x while math.lt(iteration, 1000) do {
         next = math.add(iteration, 1);
@@ -218,6 +219,7 @@ GENERAL = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("general", GENERAL, ids=str)
 def test_convolution_with_general_padding(general: Any) -> None:
     strides, low, high, lhs, rhs, groups = general
@@ -267,6 +269,7 @@ def test_dot_general_keeps_batch_dimensions_first() -> None:
     )
 
 
+@pytest.mark.slow
 def test_integers_are_divided_towards_zero() -> None:
     x, y = I([7, -7, 7, -7, 0]), I([2, 2, -2, -2, 3])
     check("xla.div(x, y)", [x, y], I([3, -3, -3, 3, 0]))

@@ -155,6 +155,7 @@ def test_boxes_agree_with_onnx_runtime(agree: Any) -> None:
     agree(list(boxes_apart()))
 
 
+@pytest.mark.slow
 def test_boxes_at_the_edge(agree: Any) -> None:
     """Cases of which ONNX Runtime does not take all; all expected by hand."""
     # two equal boxes, one of no area inside of them, one that touches them, corners in any order

@@ -449,7 +449,7 @@ with np.errstate(invalid="ignore"):
 FAMILIES = BY_FACTOR | BY_SIZE | SAMPLING | REGIONS | EXTENTS | NO_NUMBERS
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "route", ["reference", "mapped", pytest.param("formula", marks=pytest.mark.slow)]
 )

@@ -165,6 +165,7 @@ def norm(momentum: float) -> str:
     return LAYER.format(shape=extents(X.shape), call=f"batch_norm{{momentum={momentum}}}")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("route", ["formula", "mapped"])
 @pytest.mark.parametrize("momentum", [0.25, 1.0])
 def test_momentum_moves_the_running_statistics(momentum: float, route: Any) -> None:

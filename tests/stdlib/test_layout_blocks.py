@@ -164,7 +164,7 @@ def moved() -> Iterator[Case]:
     yield "layout.nonzero", {}, [REAL], np.argwhere(REAL).T
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("real", "int_"), TYPES)
 def test_other_dtypes(real: str, int_: str, agree: Any) -> None:
     cases = list(moved())

@@ -111,7 +111,7 @@ def wrapped(value: int, dtype: str) -> int:
     return (value - least) % count + least
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", INTS)
 def test_ints_wrap_where_they_are_stored(dtype: str, agree: Any) -> None:
     x, y = (side.ravel().copy() for side in np.meshgrid(np.array(INTS[dtype], dtype), INTS[dtype]))

@@ -69,6 +69,7 @@ def normal(function: Callable[..., Any]) -> Any:
     return REALS[np.logical_and.reduce([(size == 0) | ~(size < least) for size in sizes])]
 
 
+@pytest.mark.slow
 def test_functions_of_one_real(agree: Any) -> None:
     cases: list[Any] = [
         (f"math.{name}", {}, [normal(f) if name in IN_VECTORS else REALS], in_float64(f))

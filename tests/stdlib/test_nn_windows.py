@@ -352,6 +352,7 @@ def special_windows() -> Iterator[Case]:
         yield from pooling(x, [1, 2], [2, 2], padding=padding, stride=[2, 1])
 
 
+@pytest.mark.slow
 def test_negative_padding_is_halved_as_the_dialect_divides(agree: Any) -> None:
     """The tools divide toward zero, or away from it, where the draft rounds down, or up."""
     x = np.arange(1.0, 8.0, dtype=np.float32)[None, None]
@@ -407,6 +408,7 @@ def test_what_is_not_finite_in_a_filter_is_not_multiplied_with_the_padding(route
     assert np.isfinite(found[0, 0, 0]).all() and np.isinf(found[0, 0, 1:]).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("route", ["reference", "formula"])
 def test_nor_is_what_is_not_finite_in_a_filter_of_the_run(route: str, judge: Any) -> None:
     x, w = real(2, 2, 4, 4), real(3, 2, 3, 3)

@@ -66,6 +66,7 @@ def empties() -> list[Any]:
     return cases
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [scalars, empties])
 def test_the_smallest_tensors_are_taken(make: Any, agree: Any) -> None:
     agree(make())

@@ -105,6 +105,7 @@ def test_text_is_clean(module: str) -> None:
     assert re.findall(r"[^\x00-\x7f]|\\(?:gg|dots|sim|&)|</pre>|\t", text(module)) == []
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("module", "family", "kind"),
     [

@@ -153,7 +153,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[tuple[str, Any]]]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:

@@ -187,6 +187,7 @@ def test_other_encodings_are_pointed_at() -> None:
     assert (caught.value.diagnostics[0].line, caught.value.diagnostics[0].column) == (2, 4)
 
 
+@pytest.mark.slow
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(str))
 def test_no_text_crashes_the_reader(text: str) -> None:
     with contextlib.suppress(NnefError):

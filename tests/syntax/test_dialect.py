@@ -110,7 +110,7 @@ def test_names_that_only_one_library_has_decide() -> None:
 HOSTILE = ["'", '"\\', "import a,", "@lower{", "static ", "a[", "{a[", "[:", "is "]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("part", HOSTILE)
 def test_time_grows_with_the_length_of_a_text(part: str) -> None:
     def seconds(length: int) -> float:
@@ -131,6 +131,7 @@ def test_the_library_can_be_said_in_both_dialects(file: Path) -> None:
     assert parse(print_module(module, "tools"), dialect="tools") == module
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["layout", "math", "nn"])
 def test_a_module_with_formulas_is_recognized_in_both_dialects(name: str) -> None:
     (text,) = (file.read_text("utf-8") for file in STDLIB if file.stem == name)

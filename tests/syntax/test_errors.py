@@ -199,7 +199,7 @@ NESTINGS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("opening", NESTINGS)
 @pytest.mark.parametrize("core", ["", "x"])
 def test_bottomless_nesting_is_an_error(opening: str, core: str) -> None:

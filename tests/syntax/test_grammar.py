@@ -15,6 +15,7 @@ from tvm_nnef.syntax import expressions, grammar, nodes, parse, statements, stor
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dialect", ["draft", "tools"])
 def test_the_grammar_is_lalr_without_any_conflict(dialect: str) -> None:
     pytest.importorskip("interegular", reason="lark's strict mode needs it")
@@ -33,6 +34,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.mark.slow
 def test_tables_are_kept_and_found_again(
     cache_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tvm_nnef.syntax import nodes, parse_expression
 from tvm_nnef.syntax.walk import nodes_of, parts, walk
 
@@ -26,6 +28,7 @@ def test_a_caller_says_what_it_goes_into() -> None:
     assert [node.span.text for node in found] == ["a[i] + b", "a[i]", "b"]
 
 
+@pytest.mark.slow
 def test_a_deep_tree_needs_no_deep_stack() -> None:
     tree: nodes.Expression = parse_expression("a")
     for _ in range(20000):

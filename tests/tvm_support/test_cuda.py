@@ -101,6 +101,7 @@ def run(driver: Mapping[str, str], path: Path, *sizes: int) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.sampled(4)
 @needs_nvcc
 @pytest.mark.parametrize("name", ["model.so", "model.tar"])
 def test_an_exported_library_has_machine_code_that_tvm_loads(
@@ -114,12 +115,14 @@ def test_an_exported_library_has_machine_code_that_tvm_loads(
     assert len(launches) >= 4 and all(each.startswith("launch ") for each in launches)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_the_same_model_gives_the_same_code() -> None:
     one, other = (built()._library.gpu_code for _ in range(2))
     assert one == other
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_what_runs_where_it_is_built_is_compiled_by_nvcc(
     driver: Mapping[str, str], tmp_path: Path
@@ -128,6 +131,7 @@ def test_what_runs_where_it_is_built_is_compiled_by_nvcc(
     assert FAT_BINARY in run(driver, tmp_path / "model.sknd", 3)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -144,6 +148,7 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     assert not passes, "the work of a build is done first"
 
 
+@pytest.mark.sampled(4)
 @needs_nvcc
 @pytest.mark.parametrize(
     ("target", "forms"),
@@ -218,6 +223,7 @@ def test_an_architecture_is_unknown_to_the_compiler(nvcc: Callable[[str], Path])
         cuda.check_architectures(["sm_121"])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -299,6 +305,7 @@ def layers(driver: Mapping[str, str], path: Path, size: str = "4", *, keep: bool
     ]
 
 
+@pytest.mark.sampled(4)
 @needs_nvcc
 @pytest.mark.parametrize("in_file", [False, True])
 def test_later_calls_launch_a_graph(
@@ -360,6 +367,7 @@ def test_tensors_of_the_device_are_inputs(driver: Mapping[str, str], tmp_path: P
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_index_checks_are_compiled(tmp_path: Path) -> None:
     ports = "@input { x: real[5, 3]; i: int[2]; } @output { y: real; }"
@@ -369,6 +377,7 @@ def test_index_checks_are_compiled(tmp_path: Path) -> None:
     executable.export(tmp_path / "model.so")
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -> None:
     built().export(tmp_path / "model.so")

@@ -43,6 +43,7 @@ def values(*shapes: tuple[int, ...]) -> list[Any]:
     return [generator.standard_normal(shape).astype("float32") for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs")
 def test_a_network_gives_what_the_evaluator_gives() -> None:
     inputs = values((2, 3, 9, 11), (4, 3, 3, 3))
@@ -88,6 +89,7 @@ graph G {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs")
 def test_attention() -> None:
     """Rows without any score above -inf are NaN, as in NumPy."""
@@ -231,6 +233,7 @@ for make in (lambda: executable, lambda: tvm_nnef.load(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_without_a_driver_models_are_built_and_calls_are_errors(tmp_path: Path) -> None:
     pytest.importorskip("cffi")
     arguments = [sys.executable, "-c", WITHOUT_DRIVER, NETWORK, str(tmp_path / "model.so")]

@@ -81,6 +81,7 @@ def test_comparisons(dtype: str, vulkan: Any) -> None:
         np.testing.assert_array_equal(actual, expected, err_msg=f"expression {number}")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", [*INTEGERS, *REALS, "bool"])
 def test_conversions(source: str, vulkan: Any) -> None:
     for target in (*INTEGERS, *REALS, "bool"):

@@ -59,6 +59,7 @@ def test_ints_at_their_limits() -> None:
     np.testing.assert_array_equal(found, order)
 
 
+@pytest.mark.slow
 def test_boxes_that_overlap_no_better_one() -> None:
     text = """
     import algo;

@@ -326,6 +326,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_text_is_refused_with_a_diagnostic(source: Any) -> None:
     with pytest.raises(NnefError) as caught:

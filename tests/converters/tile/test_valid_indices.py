@@ -170,6 +170,7 @@ def random_case(generator: np.random.Generator) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_random_contractions_follow_the_rules() -> None:
     generator = np.random.default_rng(7)
     tried = 0

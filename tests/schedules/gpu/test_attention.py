@@ -76,7 +76,7 @@ def strategies_of(model: str, target: Any = None, **options: Any) -> list[str]:
     return [str(f.attrs[STRATEGY]) for f in prim_functions(scheduled).values()]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("mask", ["", "added", "chosen"])
 @pytest.mark.parametrize(("rows", "keys"), [(50, 50), (1, 70), (33, 129), (64, 64)])
 def test_static_sizes(rows: int, keys: int, mask: str, simulated_gpu: Any) -> None:
@@ -91,6 +91,7 @@ def test_static_sizes(rows: int, keys: int, mask: str, simulated_gpu: Any) -> No
 DYNAMIC = text("batch|3", "rows|200", "keys|200", mask="added")
 
 
+@pytest.mark.slow
 def test_dynamic_sizes(simulated_gpu: Any) -> None:
     assert strategies_of(DYNAMIC) == ["gpu.attention"]
     simulated_gpu(reverse=True)
@@ -359,6 +360,7 @@ def test_registers_suffice(arch: str, depth: int, rows: Any, real: str, tmp_path
     assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
 
 
+@pytest.mark.slow
 def test_the_kernel_is_verified_against_its_definition(simulated_gpu: Any) -> None:
     simulated_gpu()
     reported: list[Any] = []

@@ -66,6 +66,7 @@ def test_kernels_are_timed_on_no_cpu() -> None:
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(cuda_arch() is not None, reason="needs a machine without a GPU")
 def test_a_call_without_a_gpu_is_an_error(tmp_path: Path) -> None:
     executable = built()

@@ -59,7 +59,7 @@ def whole(*shape: int) -> Any:
 LENGTHS = (1, 2, 63, 64, 65, 512, 513, 2049)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_rows_of_any_length(length: int, simulated_gpu: Any) -> None:
     simulated_gpu(reverse=bool(length % 2))
@@ -89,6 +89,7 @@ def test_columns(simulated_gpu: Any) -> None:
     np.testing.assert_array_equal(tvm_nnef.build(text, progress=False)(x)[0], np.cumsum(x, 0))
 
 
+@pytest.mark.slow
 def test_ints_wrap_around(simulated_gpu: Any) -> None:
     simulated_gpu()
     lowers = {"sums": FORWARD["sums"], "products": FORWARD["sums"].replace("+=", "*=")}
@@ -98,6 +99,7 @@ def test_ints_wrap_around(simulated_gpu: Any) -> None:
     np.testing.assert_array_equal(products, np.cumprod(x, 1, dtype="int32"))
 
 
+@pytest.mark.slow
 def test_special_numbers(simulated_gpu: Any) -> None:
     simulated_gpu()
     x = whole(5, 1500)
@@ -121,6 +123,7 @@ def test_products_in_part_neither_overflow_nor_vanish(simulated_gpu: Any) -> Non
     np.testing.assert_allclose(found, np.cumprod(x, 1, dtype="float64"), 1e-5)
 
 
+@pytest.mark.slow
 def test_sums_are_the_same_in_every_run_and_close_to_the_exact_ones(simulated_gpu: Any) -> None:
     x = np.random.default_rng(3).random((2, 20_003)).astype("float32")
     found = []

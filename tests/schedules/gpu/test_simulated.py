@@ -217,7 +217,7 @@ TILED.remove("product of rows")
 TILED.remove("dynamic transposed")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("name", "match"),
     [*((name, None) for name in CASES), *((name, contraction.match) for name in TILED)],
@@ -322,7 +322,7 @@ SLOW = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in HALF_CASES]
 )

@@ -76,6 +76,7 @@ def test_boxes_that_overlap_no_better_one(
     np.testing.assert_array_equal(found, chosen(boxes, scores, most, 0.3, least))
 
 
+@pytest.mark.slow
 def test_dynamic_numbers_of_boxes(simulated_gpu: Any) -> None:
     simulated_gpu(reverse=True)
     text = graph("b|3", "c|3", "n|600", max_outputs_per_class=40, iou_threshold=0.5)

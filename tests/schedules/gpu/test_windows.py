@@ -79,6 +79,7 @@ def test_large_images_are_computed_in_runs(name: str) -> None:
     assert len(re.findall(r"= x_(?:view_)?ptr\[", source)) == 3 * rows
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("name", CASES)
