@@ -195,6 +195,25 @@ def test_a_user_s_own_torch_is_not_taken_for_pytorch(tmp_path: Path, file: str) 
     run(program, tmp_path, environment)
 
 
+def test_the_command_line_does_not_import_pytorch(tmp_path: Path) -> None:
+    """It takes seconds, and TVM imports it wherever it is installed."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").touch()
+    (tmp_path / "torch" / "__init__.py").write_text("print('PyTorch is imported')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(("", *sys.path))}
+
+    def printed(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True
+        ).stdout
+
+    assert "PyTorch is imported" in printed("-c", "import tvm_nnef.tvm_support")
+    output = printed("-m", "tvm_nnef", "run", str(DIGITS))
+    assert "%" in output
+    assert "PyTorch is imported" not in output
+
+
 def test_a_module_that_is_no_package_to_install_is_a_defect() -> None:
     with pytest.raises(ModuleNotFoundError), needed_for("this"):
         importlib.import_module("tvm_nnef.no_such_module")

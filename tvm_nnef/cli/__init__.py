@@ -41,6 +41,8 @@ def _run_given(arguments: Sequence[str] | None) -> int:
     from tvm_nnef.cli.arguments import make_parser
     from tvm_nnef.cli.terminal import logged
 
+    if arguments is None:  # This process is the command, which takes no tensors of PyTorch.
+        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]  # TVM takes seconds to load it.
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # The shell asks for completions.
         _complete(parser)
