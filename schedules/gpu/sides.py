@@ -81,7 +81,7 @@ __device__ __forceinline__ void wait_for_copies_{count}() {{
 _CLEAR = """
 __device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
 """
-"""The generator of CUDA loads vectors only at indices that it finds to be aligned itself."""
+"""Zeros for a vector that is not inside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
