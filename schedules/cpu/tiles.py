@@ -28,7 +28,8 @@ def rows_for(extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0) -
 def cost(extent: int, rows: int, vectors: int, machine: CpuModel) -> float:
     """Multiply-adds' worth of time for one step of all rows with so many vectors."""
     tiles = -(-extent // rows)
-    step = max(rows * vectors, rows + vectors, machine.fma_in_flight)
+    loading = max(rows + vectors, rows * machine.broadcast_cost)
+    step = max(rows * vectors, loading, machine.fma_in_flight)
     return tiles * (step + machine.step_overhead)
 
 

@@ -1,6 +1,6 @@
 """Machine models: what schedules know of the machines that they are for, one file per family.
 
-A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have a
+A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have
 their own model (:class:`~cuda.GpuModel`).
 """
 

@@ -33,7 +33,8 @@ class CpuModel:
     Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways`` and
     ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
     level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``), ``step_overhead``
-    is what a step of a loop costs beside them, in multiply-adds. ``l2_bytes_per_cycle`` and
+    is what a step of a loop costs beside them, ``broadcast_cost`` to load an element for all lanes,
+    in multiply-adds. ``l2_bytes_per_cycle`` and
     ``memory_bytes_per_cycle`` are read or written. ``fork_cycles`` are the cycles of work from
     which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes``
     may be taken by one kernel from the stack. To load, compute and store a vector takes about
@@ -54,6 +55,7 @@ class CpuModel:
     fma_in_flight: int = 8
     fma_latency: int = 4
     step_overhead: int = 2
+    broadcast_cost: int = 1
     l2_bytes_per_cycle: int = 32
     memory_bytes_per_cycle: int = 8
     fork_cycles: int = 1 << 14

@@ -7,9 +7,10 @@ from tvm_nnef.schedules.machine.model import KIB, CpuModel, Family, Instruction,
 FAMILY = Family(
     levels=(
         ("avx512f", CpuModel(512, 32, l2_bytes=1024 * KIB)),
-        ("avx2", CpuModel(256, 16)),
-        ("avx", CpuModel(256, 16)),
-        ("sse2", CpuModel(128, 16)),
+        # Rows are often multiples of a cache line apart: Zen loads one such element a cycle.
+        ("avx2", CpuModel(256, 16, broadcast_cost=2)),
+        ("avx", CpuModel(256, 16, broadcast_cost=2)),
+        ("sse2", CpuModel(128, 16, broadcast_cost=2)),
     ),
     instructions=(
         Instruction(Special.SCALE, 16, "llvm.x86.avx512.mask.scalef.ps.512", "avx512f"),

@@ -55,6 +55,14 @@ def test_rows_that_the_cache_maps_to_one_set_are_few():
     assert tiles.rows_for(3136, 2, machine, row_bytes=4160) > machine.l1_ways
 
 
+@pytest.mark.parametrize("rows", [13, 14])
+def test_tiles_multiply_each_element_that_is_broadcast_by_several_vectors(rows):
+    machine = cpu_model(resolve("x86-64-v3"))
+    width = tiles.packed_width(rows, 256, 32, machine)
+    # One vector would fit all rows, at half the speed: a broadcast takes as long as two products.
+    assert width // machine.lanes(32) >= 2
+
+
 def test_special_instructions_are_those_of_the_features():
     wide, older, generic = (cpu_model(resolve(n)) for n in ("x86-64-v4", "x86-64-v3", "c"))
     assert wide.widest(Special.DOT_INT16) == 16 and wide.intrinsic(Special.SCALE, 16)
