@@ -234,8 +234,9 @@ def strip(
 ) -> Statement:
     """The body for each element of a row of any length, in vectors."""
     # Two vectors at a time; with an overlapping end they would make more rows short.
-    long = tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < 2 * lanes)
-    size = 2 * lanes if long else lanes
+    pair = 2 * lanes
+    long = tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < pair)
+    size = pair if long or sizes.is_divisible(extent, pair) else lanes
     return split(extent, size, _in_vectors(body, dtype), tail, dtype, name="vector")
 
 

@@ -74,6 +74,18 @@ def test_tails_store_every_element(tail: Tail, dynamic: bool) -> None:
             assert strip(extent, lanes, tail, dynamic=dynamic) == [], (extent, lanes)
 
 
+@pytest.mark.parametrize("tail", [Tail.NARROWER, Tail.OVERLAP])
+def test_a_dynamic_row_of_pairs_of_vectors_is_one_loop_over_them(tail: Tail) -> None:
+    n = tirx.Var("n", "int64")
+    row = tirx.decl_buffer((n * 32,), "float32", "row")
+    one = tirx.const(1.0, "float32")
+    loop = emit.strip(n * 32, 16, lambda i: tirx.BufferStore(row, one, [i]), tail=tail)
+    assert isinstance(loop, tirx.For)
+    assert isinstance(loop.body, tirx.For)
+    assert loop.body.kind == tirx.ForKind.VECTORIZED
+    assert int(loop.body.extent) == 32
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_a_guarded_tail_has_the_elements_that_are_left(dynamic: bool) -> None:
     for extent in (0, 1, 7, 8, 9, 31, 32):
