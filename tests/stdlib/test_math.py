@@ -388,7 +388,7 @@ REDUCTIONS = {
     "coordinates of max and min": (
         {"x": TIED},
         [
-            # over all axes: the first 0 stands at [0, 1, 0], the first 7 at [1, 1, 0]
+            # over all axes: the first 0 is at [0, 1, 0], the first 7 at [1, 1, 0]
             ("math.argmin_nd(x)", [np.full((1, 1, 1), at) for at in (0, 1, 0)]),
             ("math.argmax_nd{squeeze=true}(x)", [np.array(at) for at in (1, 1, 0)]),
             # over the rows of each matrix
