@@ -381,6 +381,14 @@ def test_variables_replace_those_of_a_model_in_memory(folder: Path) -> None:
     assert "'variables' does not have it" in found.message
     with pytest.raises(NnefError, match="a Model in memory has no option 'dialect'"):
         load_model(model, dialect="tools")
+    for source in (folder, model, MAIN):
+        (found,) = check(source, variables=[W, B])  # type: ignore[arg-type]
+        assert found.message == "'variables' must map full names to arrays"
+    graph = compose(folder)
+    with pytest.raises(NnefError, match=r"the model has no variable 'main\.G\.v'"):
+        evaluate(graph, X, variables={**VARIABLES, "main.G.v": W})
+    with pytest.raises(NnefError, match="a Graph cannot be evaluated with 'attributes'"):
+        evaluate(graph, X, variables=VARIABLES, attributes={"n": 2})
 
 
 def test_modules_with_names_too_long_for_a_file_are_missing(net: Path) -> None:

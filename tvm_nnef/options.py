@@ -103,6 +103,14 @@ def refuse_for_module(options: Mapping[str, Any]) -> None:
         raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
 
 
+def refuse_for_graph(options: Mapping[str, Any]) -> None:
+    """Raises NnefError for options of a model, given with a graph that is composed already."""
+    if options:
+        names = ", ".join(f"'{name}'" for name in options)
+        hint = "give them to compose, which makes the graph, or give the model itself"
+        raise error(f"a Graph cannot be evaluated with {names}", hint=hint)
+
+
 _ROUTES = ("mapped", "formula")
 
 

@@ -13,6 +13,7 @@ from tvm_nnef.diagnostics import (
     NnefError,
     Severity,
     did_you_mean,
+    error,
     plural,
 )
 from tvm_nnef.semantics.program import MAIN, Program
@@ -127,6 +128,13 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
         raise NnefError(found)
 
 
+def require_mapping(variables: object) -> None:
+    """Raises NnefError for variables that are given as anything but a mapping."""
+    if variables is not None and not isinstance(variables, Mapping):
+        hint = "as in variables={'main.Net.weight': array}"
+        raise error("'variables' must map full names to arrays", hint=hint)
+
+
 def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic]:
     """Errors for names of no variable, whatever the attributes of the graphs are.
 
@@ -147,6 +155,14 @@ def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic
         if not (name.startswith(graphs) and name.rpartition(".")[2].partition(":")[:2] in last)
     )
     return [_unknown_variable(name, known) for name in islice(unknown, MAX_REPORTED)]
+
+
+def check_names(graph: Graph, variables: Mapping[str, Any]) -> None:
+    """Raises an NnefError for names of no variable of a graph."""
+    known = [tensor.name for tensor in graph.variables]
+    unknown = [name for name in variables if name not in known]
+    if unknown:
+        raise NnefError(_unknown_variable(name, known) for name in unknown[:MAX_REPORTED])
 
 
 def _unknown_variable(name: str, known: Collection[str]) -> Diagnostic:
