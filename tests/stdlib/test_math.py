@@ -444,3 +444,9 @@ REJECTIONS = [
 @pytest.mark.parametrize(("invocation", "words"), REJECTIONS)
 def test_refuses(invocation: str, words: str, rejected: Any) -> None:
     rejected({"x": np.zeros((2, 3)), "y": np.zeros((2, 2))}, invocation, words)
+
+
+def test_errors_in_texts_of_operators_are_at_the_invocation(rejected: Any) -> None:
+    found = rejected({"x": np.zeros(2)}, "math.add{lhs_align=2147483648}(x, x)", "a pack of")
+    assert found.path == "<text>"
+    assert [note.message for note in found.notes] == ["in the standard operator 'math.add'"]
