@@ -377,8 +377,7 @@ def test_variables_replace_those_of_a_model_in_memory(folder: Path) -> None:
     given = {"main.G.w": W + 1.0, "main.G.y.b": B}
     np.testing.assert_array_equal(evaluate(model, X, variables=given)[0], W + 1.0 + B)
     np.testing.assert_array_equal(evaluate(model, X)[0], W + B)
-    (found,) = check(model, variables={"main.G.w": W})
-    assert "'variables' does not have it" in found.message
+    assert "'variables' does not have it" in check(model, variables={"main.G.w": W})[0].message
     with pytest.raises(NnefError, match="a Model in memory has no option 'dialect'"):
         load_model(model, dialect="tools")
     for source in (folder, model, MAIN):
@@ -387,6 +386,7 @@ def test_variables_replace_those_of_a_model_in_memory(folder: Path) -> None:
     graph = compose(folder)
     with pytest.raises(NnefError, match=r"the model has no variable 'main\.G\.v'"):
         evaluate(graph, X, variables={**VARIABLES, "main.G.v": W})
+    evaluate(graph, X, variables={**VARIABLES, "main.Other.v": W})
     with pytest.raises(NnefError, match="a Graph cannot be evaluated with 'attributes'"):
         evaluate(graph, X, variables=VARIABLES, attributes={"n": 2})
 

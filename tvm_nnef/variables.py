@@ -158,9 +158,11 @@ def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic
 
 
 def check_names(graph: Graph, variables: Mapping[str, Any]) -> None:
-    """Raises an NnefError for names of no variable of a graph."""
+    """Raises an NnefError for names of no variable; those of other graphs may be given."""
     known = [tensor.name for tensor in graph.variables]
-    unknown = [name for name in variables if name not in known]
+    own, every = f"{graph.name}.", f"{MAIN}."
+    strange = (each for each in variables if each.startswith(own) or not each.startswith(every))
+    unknown = [name for name in strange if name not in known]
     if unknown:
         raise NnefError(_unknown_variable(name, known) for name in unknown[:MAX_REPORTED])
 
