@@ -2,7 +2,7 @@
 
 Input: a PrimFunc. Output: the same, in which each dimension of a parameter that is a quotient or
 another expression has a symbol, which TVM binds to the shape of an argument. Nested expressions, as
-of strides and reshapes in turn, would be simplified anew for each index.
+of strides and reshapes in turn, would be simplified again for each index.
 """
 
 from __future__ import annotations

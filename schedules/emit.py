@@ -294,7 +294,7 @@ def _at_point(
     """The body at the point of a grid that has a number.
 
     The indices of a dynamic grid are computed once, in a small buffer: TVM replaces a variable by
-    its value in every index, and simplifies each anew, for seconds; it does not look into loads.
+    its value in every index, and simplifies each again, for seconds; it does not look into loads.
     """
     indices = decoded(number, extents, dtype)
     if len(indices) == 1 or sizes.are_known(extents):

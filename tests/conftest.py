@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
 
 
 ROTATION = 5
-"""With ``TVM_NNEF_SEED``, one in this many slow cases runs, but for those of ``every_run``."""
+"""With ``TVM_NNEF_SEED``, one in this many slow cases runs, except for those of ``every_run``."""
 
 
 @pytest.hookimpl(tryfirst=True)  # Before the tests of a mark are selected.

@@ -98,7 +98,7 @@ def test_control_characters_are_escaped_everywhere(text: str, shown: str) -> Non
     assert not set(rendered) & {"\x1b", "\r", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\ud800"}
 
 
-def test_carets_stand_under_escaped_text() -> None:
+def test_carets_are_under_escaped_text() -> None:
     _, shown, carets = Diagnostic("c", span("\x1b «foo»;")).render().split("\n")
     assert shown[carets.index("^") : carets.rindex("^") + 1] == "foo"
 

@@ -331,7 +331,7 @@ graph G { @input { x: real[s|40,3]; c: real[1]; } @output { z: real[s,s]; }
 """
 
 
-def test_what_stands_after_a_product_may_be_computed_in_several_steps() -> None:
+def test_operations_after_a_product_may_be_several_steps() -> None:
     executable = tvm_nnef.build(MASKED, progress=False)
     for n in (1, 2, 33, 40):
         x, c = f32(n, 3), f32(1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_nnef.api import compose, evaluate
+from tvm_nnef.api import compose, evaluate, from_nnef
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model import load_model, save_model
 from tvm_nnef.model_check import check
@@ -353,10 +353,42 @@ def test_unknown_names_of_variables_are_errors(net: Path) -> None:
     (found,) = check(net, variables=given)
     assert "has no variable 'main.G.v'" in found.message
     assert found.hint == "did you mean 'main.G.w'?"
-    with pytest.raises(NnefError, match="has no variable"):
-        evaluate(load_model(net, variables=given), np.zeros((2, 3), np.float32))
+    for model in (net, load_model(net)):
+        for call in (load_model, from_nnef, evaluate):
+            with pytest.raises(NnefError, match=r"the model has no variable 'main\.G\.v'"):
+                call(model, variables=given)
     del given["main.G.v"]
     assert check(net, variables=given) == []
+
+
+@pytest.mark.parametrize("name", ["main.G.w:2", "main.y.b", "G.y.b", "main.G.y.c", "b", ""])
+def test_names_are_unknown_before_a_graph_is_composed(folder: Path, name: str) -> None:
+    text = MAIN.replace("x: real[2,3]; }", "x: real[n,3]; }").replace("w: real[2,3]", "w: real[3]")
+    (folder / "main.sknd").write_text(text, encoding="utf-8")
+    with pytest.raises(NnefError, match=f"the model has no variable '{name}'"):
+        load_model(folder, variables={**VARIABLES, name: W})
+    found = check(folder, variables={**VARIABLES, name: W})
+    assert f"the model has no variable '{name}'" in [each.message for each in found]
+    assert set(load_model(folder, variables=VARIABLES).variables) == set(VARIABLES)
+
+
+def test_variables_replace_those_of_a_model_in_memory(folder: Path) -> None:
+    model = load_model(folder)
+    given = {"main.G.w": W + 1.0, "main.G.y.b": B}
+    np.testing.assert_array_equal(evaluate(model, X, variables=given)[0], W + 1.0 + B)
+    np.testing.assert_array_equal(evaluate(model, X)[0], W + B)
+    assert "'variables' does not have it" in check(model, variables={"main.G.w": W})[0].message
+    with pytest.raises(NnefError, match="a Model in memory has no option 'dialect'"):
+        load_model(model, dialect="tools")
+    for source in (folder, model, MAIN):
+        (found,) = check(source, variables=[W, B])  # type: ignore[arg-type]
+        assert found.message == "'variables' must map full names to arrays"
+    graph = compose(folder)
+    with pytest.raises(NnefError, match=r"the model has no variable 'main\.G\.v'"):
+        evaluate(graph, X, variables={**VARIABLES, "main.G.v": W})
+    evaluate(graph, X, variables={**VARIABLES, "main.Other.v": W})
+    with pytest.raises(NnefError, match="a Graph cannot be evaluated with 'attributes'"):
+        evaluate(graph, X, variables=VARIABLES, attributes={"n": 2})
 
 
 def test_modules_with_names_too_long_for_a_file_are_missing(net: Path) -> None:

@@ -80,7 +80,7 @@ def test_dimensions_may_be_dynamic(smooth: Path, route: Any) -> None:
     np.testing.assert_allclose(y, MEAN, rtol=1e-5)
 
 
-def test_a_module_may_stand_in_a_folder_of_the_search_path(smooth: Path, tmp_path: Path) -> None:
+def test_a_module_may_be_in_a_folder_of_the_search_path(smooth: Path, tmp_path: Path) -> None:
     library = tmp_path / "library"
     library.mkdir()
     shutil.move(smooth / "mine.sknd", library)

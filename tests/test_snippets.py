@@ -1,4 +1,4 @@
-"""The snippets of the README and of ``docs`` run, and print what stands below them.
+"""The snippets of the README and of ``docs`` run, and print the output that is below them.
 
 A page is run in its own folder, which has ``docs``, from the first block to the last:
 

@@ -49,8 +49,9 @@ PHRASES = (
     ("no readable", r"\bno readable\b", "not a readable"),
     ("number from", r"\bnumber from \d(?! to)", "number, 1 or more"),
     ("to keep it open|keeps it open", r"\bkeeps? it open\b", "keep it dynamic"),
-    (" a pack stands|where infinity", r"\b(?:pack|tensor|value) stands where\b|\bwhere infinity\b",
-     "expected …, got …; for infinity"),
+    ("stand|stood", r"\b(?:stands?|standing|stood)\b(?! for\b)", "is, is written, is allowed"),
+    ("save that|anew", r"\bsave that\b|\banew\b", "except that, again"),
+    ("where infinity", r"\bwhere infinity\b", "for infinity"),
     ("settle", r"\bsettle[sd]?\b", "infer, decide, complete"),
     ("hallway| door|this room|every room|each room|the house",
      r"\bhallways?\b|\b(?:public|one|side) doors?\b|\b(?:this|every|each) room\b|\bof the house\b",
@@ -77,6 +78,7 @@ NAMES = {
     r"(?:^|_)no_number(?:_|$)": "nan",
     r"(?:^|_)open_(?:extent|dimension|size|shape)s?(?:_|$)": "dynamic dimension",
     r"(?:^|_)data_decides?(?:_|$)": "data_dependent",
+    r"(?:^|_)(?:stands?|stood)_(?!for(?:_|$))": "is, is written, is allowed",
 }
 """Words of which no name of a function, class, argument or variable is made."""
 

@@ -14,9 +14,9 @@ from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
-from tvm_nnef.options import check_lowerings, check_route, refuse_for_module
+from tvm_nnef.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
 from tvm_nnef.storage.metadata import Metadata, write_metadata
-from tvm_nnef.variables import check_variables
+from tvm_nnef.variables import check_names, check_variables, require_mapping
 
 if TYPE_CHECKING:
     import os
@@ -144,6 +144,9 @@ def evaluate(
 
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
+        refuse_for_graph(compose_options)
+        require_mapping(values)
+        check_names(graph, values)
     else:
         options = {**compose_options, "variables": variables}
         model, left = load_to_compose(model_or_graph, options)

@@ -42,7 +42,7 @@ tools differ in the points that `tvm_nnef/stdlib/tools` lists.
 class Entry:
     """An operator as it is listed.
 
-    ``comment`` is what stands above the operator in its text, without the comment signs.
+    ``comment`` is the comment above the operator in its text, without the comment signs.
     """
 
     module: str

@@ -1,6 +1,6 @@
 """Where a checkout has the packages that an installation has in this one.
 
-The folders ``converters`` and ``schedules`` stand beside ``tvm_nnef`` and are installed into it. A
+The folders ``converters`` and ``schedules`` are beside ``tvm_nnef`` and are installed into it. A
 finder for these two names lets a checkout be used as it is, and leaves the search path of the
 package alone: with the folder around it, ``tvm_nnef.tests`` could be imported as well.
 """

@@ -265,7 +265,7 @@ def _excerpt(span: Span | None, paint: Callable[[str, str], str]) -> list[str]:
         text = text[first : first + _MAX_LINE]
         start, end = start - first, min(end - first, _MAX_LINE)
     number = str(line)
-    # Tabs are kept before the caret, so that it stands under its text at any tab width.
+    # Tabs are kept before the caret, so that it is under its text at any tab width.
     lead = re.sub(r"[^\t]", " ", before + printable(text[:start]))
     carets = paint("^" * max(1, len(printable(text[start:end]))), _CARET)
     return [

@@ -52,7 +52,7 @@ _ENVIRONMENTS = ("gnu", "musl", "eabi", "android")
 """How the last part of a target triple begins if it names a C library or an ABI."""
 
 _VENDORS = ("", "unknown-", "none-")
-"""What may stand before the operating system in the name of a cross compiler."""
+"""The possible vendors, before the operating system in the name of a cross compiler."""
 
 _PATIENCE = 60
 """Seconds after which a compiler that is asked for its machine is taken not to answer."""

@@ -1,6 +1,6 @@
 """Max and min of two numbers, which keep NaN; argmax and argmin.
 
-TIR operands of one dtype in, an expression out. TVM's own lose a NaN depending on where it stands.
+TIR operands of one dtype in, an expression out. TVM's own lose a NaN in one of the two operands.
 """
 
 from __future__ import annotations

@@ -27,7 +27,12 @@ from tvm_nnef.diagnostics import (
 )
 from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.html_table import html_table
-from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
+from tvm_nnef.options import (
+    refuse_for_loaded,
+    refuse_options,
+    refuse_skriptnd_options,
+    search_folder,
+)
 from tvm_nnef.pickling import Texts, program_of, texts_of
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -37,7 +42,7 @@ from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.dialect import Ambiguity, detect
-from tvm_nnef.variables import Variables, variable_bytes
+from tvm_nnef.variables import Variables, require_mapping, unknown_variables, variable_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -177,7 +182,7 @@ def load_model(
     search_path
         Folders in which modules are looked for, after the model and before the standard library.
     variables
-        Arrays by full name, instead of the ``.dat`` files.
+        Arrays by full name, instead of the ``.dat`` files; an unknown name is an error.
     format
         The format of the model; detected from the content by default.
     **convert_options
@@ -203,11 +208,18 @@ def load_model(
     """
     if isinstance(model, Model):
         refuse_options(convert_options)
-        return model
-    opened = open_source(model, format)
-    loaded, found = read_model(opened, dialect, search_path, variables, convert_options)
-    if loaded is None:
-        raise NnefError(each for each in found if each.severity != "warning")
+        require_mapping(variables)
+        refuse_for_loaded(dialect=dialect, search_path=search_path, format=format)
+        loaded = model if variables is None else _with_variables(model, variables)
+    else:
+        opened = open_source(model, format)
+        read, found = read_model(opened, dialect, search_path, variables, convert_options)
+        if read is None:
+            raise NnefError(each for each in found if each.severity != "warning")
+        loaded = read
+    unknown = () if variables is None else unknown_variables(loaded.program, variables)
+    if unknown:
+        raise NnefError(unknown)
     return loaded
 
 
@@ -239,6 +251,7 @@ def read_model(
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
     """A model and everything found on the way; None if there are errors."""
+    require_mapping(variables)
     try:
         if opened.format.is_foreign:
             refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
@@ -267,8 +280,10 @@ def _converted(
     opened: OpenedSource, variables: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Model:
     model: Model = opened.format.convert(opened.source, options)
-    if variables is None:
-        return model
+    return model if variables is None else _with_variables(model, variables)
+
+
+def _with_variables(model: Model, variables: Mapping[str, Any]) -> Model:
     return replace(model, variables=variables, given_variables=True)
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.diagnostics import Diagnostic, NnefError, capped
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
-from tvm_nnef.model import AnyModel, Model, read_model
-from tvm_nnef.options import refuse_options
+from tvm_nnef.model import AnyModel, Model, load_model, read_model
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.program import MAIN
-from tvm_nnef.variables import check_variables, without_files
+from tvm_nnef.variables import check_variables, unknown_variables, without_files
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -70,8 +69,17 @@ def check(
     found: list[Diagnostic]
     try:
         if isinstance(model, Model):
-            refuse_options(convert_options)
-            loaded, found = model, []
+            loaded, found = (
+                load_model(
+                    model,
+                    dialect=dialect,
+                    search_path=search_path,
+                    variables=variables,
+                    format=format,
+                    **convert_options,
+                ),
+                [],
+            )
         else:
             opened = open_source(model, format)
             given: dict[str, Any] = dict(convert_options)
@@ -90,6 +98,8 @@ def check(
                 if (each.span, each.message) not in known:
                     known.add((each.span, each.message))
                     found.append(each)
+        unknown = () if variables is None else unknown_variables(loaded.program, variables)
+        found += (each for each in unknown if (None, each.message) not in known)
     return capped(found)
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class OperationName:
-    """An operation by the full name of its first result, its operator, and where it stands.
+    """An operation by the full name of its first result, its operator, and its location.
 
     ``place`` is file, line and column of the invocation, ``source`` the operation of the model that
     this one was converted from; both are empty if unknown.

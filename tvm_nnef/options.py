@@ -87,12 +87,28 @@ def refuse_skriptnd_options(title: str, **options: Any) -> None:
             raise error(f"the conversion of {title} has no option '{name}'", hint=hint)
 
 
+def refuse_for_loaded(**options: Any) -> None:
+    """Raises NnefError for options by which a model is read, given with one that was read."""
+    for name, value in options.items():
+        if value not in ("auto", (), [], None):
+            hint = "give it to load_model, which reads the model"
+            raise error(f"a Model in memory has no option '{name}'", hint=hint)
+
+
 def refuse_for_module(options: Mapping[str, Any]) -> None:
     """Raises NnefError for options of a model, given with a module that was made without them."""
     if options:
         names = ", ".join(f"'{name}'" for name in options)
         hint = "give them to from_nnef, which makes the module, or give the model itself"
         raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+
+
+def refuse_for_graph(options: Mapping[str, Any]) -> None:
+    """Raises NnefError for options of a model, given with a graph that is composed already."""
+    if options:
+        names = ", ".join(f"'{name}'" for name in options)
+        hint = "give them to compose, which makes the graph, or give the model itself"
+        raise error(f"a Graph cannot be evaluated with {names}", hint=hint)
 
 
 _ROUTES = ("mapped", "formula")

@@ -1,7 +1,7 @@
 """The texts of the standard library, found by the name of a module and the dialect of a model.
 
 The library is written once, in the draft's dialect; the overlay folder ``tools`` holds the
-operators that Khronos's tools name or define differently. Nothing is parsed here but for
+operators that Khronos's tools name or define differently. Nothing is parsed here except for
 :func:`standard_operators`.
 """
 

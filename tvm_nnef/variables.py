@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,9 +13,10 @@ from tvm_nnef.diagnostics import (
     NnefError,
     Severity,
     did_you_mean,
+    error,
     plural,
 )
-from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.semantics.program import MAIN, Program
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import variable_file_name
 
@@ -127,6 +128,51 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
         raise NnefError(found)
 
 
+def require_mapping(variables: object) -> None:
+    """Raises NnefError for variables that are given as anything but a mapping."""
+    if variables is not None and not isinstance(variables, Mapping):
+        hint = "as in variables={'main.Net.weight': array}"
+        raise error("'variables' must map full names to arrays", hint=hint)
+
+
+def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic]:
+    """Errors for names of no variable, whatever the attributes of the graphs are.
+
+    A variable has the name of its graph and that of its declaration, which may be in an operator.
+    """
+    reached = map(program.definition, program.invoked())
+    every = [each for found in (*program.graphs, *reached) for each in found.variables]
+    last = {(each.name.name, ":" if each.type.pack else "") for each in every}
+    graphs = tuple(f"{graph.qualified_name}." for graph in program.graphs)
+    known = [
+        f"{graph.qualified_name}.{each.name.name}"
+        for graph in program.graphs
+        for each in graph.variables
+    ]
+    unknown = (
+        name
+        for name in names
+        if not (name.startswith(graphs) and name.rpartition(".")[2].partition(":")[:2] in last)
+    )
+    return [_unknown_variable(name, known) for name in islice(unknown, MAX_REPORTED)]
+
+
+def check_names(graph: Graph, variables: Mapping[str, Any]) -> None:
+    """Raises an NnefError for names of no variable; those of other graphs may be given."""
+    known = [tensor.name for tensor in graph.variables]
+    own, every = f"{graph.name}.", f"{MAIN}."
+    strange = (each for each in variables if each.startswith(own) or not each.startswith(every))
+    unknown = [name for name in strange if name not in known]
+    if unknown:
+        raise NnefError(_unknown_variable(name, known) for name in unknown[:MAX_REPORTED])
+
+
+def _unknown_variable(name: str, known: Collection[str]) -> Diagnostic:
+    example = f", as '{min(known)}'" if known else ""
+    hint = did_you_mean(name, known) or f"variables are given by their full names{example}"
+    return Diagnostic(f"the model has no variable '{name}'", hint=hint)
+
+
 def without_files(model: WithVariables, graph: Graph, severity: Severity = "error") -> Diagnostic:
     """That none of the variables of a graph has a file."""
     count, first = len(graph.variables), graph.variables[0].name
@@ -170,13 +216,7 @@ def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
     unknown = [
         name for name in model.variables if name not in known and not name.startswith(others)
     ]
-    return [
-        Diagnostic(
-            f"graph '{graph.name}' has no variable '{name}'",
-            hint=did_you_mean(name, known) or "variables are given by their full names",
-        )
-        for name in unknown[:MAX_REPORTED]
-    ]
+    return [_unknown_variable(name, known) for name in unknown[:MAX_REPORTED]]
 
 
 # NumPy's extension types, such as bfloat16, are of none of these kinds.

@@ -1,4 +1,4 @@
-"""The syntax tree of Antares IR. Nodes are equal if they say the same, wherever they stand."""
+"""The syntax tree of Antares IR. Nodes are equal if they say the same, at any location."""
 
 from __future__ import annotations
 

@@ -347,7 +347,8 @@ def _unknown(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
     if isinstance(candidate.source, bytes):
         return error("the bytes are not a model of a known kind", hint=hint)
     if not isinstance(candidate.source, (str, os.PathLike)):
-        return error(f"a {type(candidate.source).__name__} is not a model", hint=hint)
+        kind = type(candidate.source).__name__
+        return error(f"an object of type {kind} is not a model", hint=hint)
     return error("this is not a model of a known kind", hint=hint, file=_name(candidate))
 
 

@@ -87,7 +87,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Runs of equal steps, where they stand, what they are worth, and what cutting costs."""
+    """Runs of equal steps: their positions, what they are worth, and what cutting costs."""
 
     positions: Sequence[_Position]
     runs: Sequence[Run]
@@ -198,7 +198,7 @@ def _fills(inner: _Block, outer: _Block) -> bool:
 
 
 def _is_rotation(block: _Block, best: _Block) -> bool:
-    """Whether a block is as long as another, and worth as much but for a repetition or so."""
+    """Whether a block is as long as another, and worth as much except for a repetition or so."""
     return block.length == best.length and block.gain >= best.gain - 1.5 * best.length
 
 
@@ -226,7 +226,7 @@ def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
 
 
 def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Position]:
-    """Positions, and those beside them where other steps stand between the same ones.
+    """Positions, and those beside them with other steps between the same ones.
 
     So it is with the first layer of a network, which makes what all layers read.
     """
@@ -242,7 +242,7 @@ def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Po
 
 
 def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Position | None:
-    """The position where a word stands with other units between, from the first of the units on.
+    """The position of a word with other units between, from the first of the units on.
 
     What is between must not read what the word makes: it is moved before it.
     """

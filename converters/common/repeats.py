@@ -106,7 +106,7 @@ def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
 
 
 def _intervals(common: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """What suffixes that stand together have in common: its length, the first and last of them."""
+    """The common prefixes of adjacent suffixes: the length, the first and last suffix."""
     stack: list[tuple[int, int]] = []
     for position, length in enumerate((*common[1:], 0)):
         first = position

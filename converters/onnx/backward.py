@@ -1,7 +1,7 @@
 """Shapes from the end: what a declared output says about the tensors that it is made of.
 
 A tensor of data-dependent shape, such as a reduction over axes that arrive at run time, has no
-its own shape in the model; but where only element-wise operators stand between it and an output
+its own shape in the model; but if there are only elementwise operators between it and an output
 that has one, it is known all the same.
 """
 

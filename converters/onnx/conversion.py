@@ -46,7 +46,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
-_ORDER = "correct the model: nodes stand after those whose results they read"
+_ORDER = "correct the model: put nodes after those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
 
 

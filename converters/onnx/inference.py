@@ -133,7 +133,7 @@ def _by_schema(
 
 
 def _sentence(cause: Exception) -> str:
-    """What the inference says about a node, without where it stands."""
+    """What the inference says about a node, without its location."""
     text = re.sub(r"^(\[[^]]*\])?\s*(\(op_type:[^)]*\):)?\s*", "", str(cause)).partition("\n")[0]
     return f"it is not valid ONNX: {text.strip().rstrip('.')}"
 

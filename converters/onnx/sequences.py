@@ -208,7 +208,7 @@ def _listed(sizes: list[Size], size: Size) -> list[Size]:
 
 
 def _equal(length: int, size: int) -> list[Size]:
-    """Parts of one size, but for the last one, which is what remains."""
+    """Parts of one size, except for the last one, which is what remains."""
     if size < 1:
         raise Invalid(f"it splits into parts of size {size}")
     if length // size > MOST_ITEMS:

@@ -16,7 +16,7 @@ from typing import Any
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.onnx.main import convert as convert_onnx
 from tvm_nnef.converters.onnx.registry import Custom
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import UnsupportedError, error
 from tvm_nnef.model import Model
 from tvm_nnef.requirements import needed_for
 
@@ -42,15 +42,16 @@ def convert(
         For a module: the arguments of a call, as a tuple of tensors (or one tensor), or as a
         mapping of the names of arguments to tensors.
     dynamic_shapes
-        For a module: its dynamic dimensions, as ``torch.onnx.export`` takes them. Each needs one
-        of the ``bounds``, by its name.
+        The dynamic dimensions, as ``torch.onnx.export`` takes them. Each needs one of the
+        ``bounds``, by its name. A program has its own, with names of PyTorch's if not given here.
     input_shapes, dtypes, bounds, converters, outline
         As in :func:`tvm_nnef.converters.onnx.convert`, of the exported model.
 
     Raises
     ------
     NnefError
-        If PyTorch cannot export the module, and for everything that cannot be converted.
+        If PyTorch cannot export the module, for buffers that a call changes, and for everything
+        that cannot be converted.
     """
     return convert_onnx(
         _exported(source, example_inputs, dynamic_shapes),
@@ -69,8 +70,8 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     if is_module and inputs is None:
         hint = "give tensors for a call: example_inputs=(torch.zeros(1, 3, 224, 224),)"
         raise error("a torch.nn.Module needs example inputs", hint=hint)
-    if not is_module and (inputs is not None or dynamic_shapes is not None):
-        hint = "leave out 'example_inputs' and 'dynamic_shapes': the program has them"
+    if not is_module and inputs is not None:
+        hint = "leave out 'example_inputs': the program has them"
         raise error("a torch.export.ExportedProgram takes no example inputs", hint=hint)
     options: dict[str, Any] = {"dynamo": True, "verbose": False}
     if isinstance(inputs, Mapping):
@@ -81,11 +82,17 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
         options["dynamic_shapes"] = dynamic_shapes
     try:
         with _evaluating(source if is_module else None), _quiet():
-            return torch.onnx.export(source, **options).model_proto
+            exported = torch.onnx.export(source, **options)
     except Exception as problem:
         cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
         hint = "torch.onnx.export with the same arguments and verbose=True reports more"
         raise error(f"PyTorch cannot export the model: {cause}", hint=hint) from problem
+    changed = exported.exported_program.graph_signature.buffers_to_mutate.values()
+    if changed:
+        hint = "let 'forward' take the state as an input, and return the new one"
+        message = f"a call changes buffers, which cannot be converted: {', '.join(changed)}"
+        raise error(message, hint=hint, kind=UnsupportedError)
+    return exported.model_proto
 
 
 def _exporter() -> Any:
@@ -117,6 +124,7 @@ def _quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "# The axis name", UserWarning)
             yield
     finally:
         logger.setLevel(level)

@@ -30,7 +30,7 @@ def key_of(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
 
 
 def _real_key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
-    """The key of a real: its bits are in order but for the sign; -0.0 equals 0.0."""
+    """The key of a real: its bits are in order except for the sign; -0.0 equals 0.0."""
     dtype, bits = dtype_of(value), tirx.reinterpret(key_type, value)
     sign = tirx.shift_right(bits, tirx.const(bits_of(key_type) - 1, key_type))
     ordered = tirx.bitwise_xor(bits, tirx.bitwise_and(sign, tirx.max_value(key_type)))

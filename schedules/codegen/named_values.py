@@ -100,7 +100,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], Pr
         return taken(substituted(let.body, {let.var: buffer[(index,)]}))
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
-        """The value of one of two arms, whose steps stand under the condition."""
+        """The value of one of two arms, whose steps are computed under the condition."""
         buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
         branches = []
         for arm in arms:

@@ -99,7 +99,7 @@ def _part(kernel: Kernel, stage: Stage, inside: Sequence[Stage]) -> Kernel:
 
 
 def _repeated(kernel: Kernel, inside: Mapping[Stage, Sequence[Stage]]) -> list[Stage]:
-    """The stages that several parts would compute, and reductions of a part but for the last."""
+    """The stages that several parts would compute, and reductions of a part except for the last."""
     parts = [[*stages, stage] for stage, stages in inside.items()]
     found = [
         stage

@@ -88,7 +88,7 @@ class Block(ABC):
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
-        """The buffers of the block, but for what is staged next."""
+        """The buffers of the block, except for what is staged next."""
         return [*dict.fromkeys(side.buffer for side in self._sides), self._accumulators]
 
     @abstractmethod

@@ -135,7 +135,7 @@ def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
         def element(*indices: PrimExpression) -> PrimExpression:
             found: dict[int, PrimExpression] = {}
             for sources, targets in groups:
-                # A dynamic dimension is alone in its group, but for dimensions of size 1.
+                # A dynamic dimension is alone in its group, except for dimensions of size 1.
                 inside = [n for n in sources if not sizes.same(before[n], 1)]
                 others = [n for n in targets if not sizes.same(after[n], 1)]
                 number = tirx.const(0, "int64")

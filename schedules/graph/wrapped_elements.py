@@ -62,7 +62,7 @@ def with_sealed_elements(function: PrimFunction) -> PrimFunction:
 
 
 def _in_view(value: PrimExpression) -> list[tirx.Var]:
-    """The buffers that an int is read from, but for what is sealed or converted in it."""
+    """The buffers that an int is read from, except for what is sealed or converted in it."""
     found: list[tirx.Var] = []
 
     def loaded(load: TensorLoad) -> WalkResult:

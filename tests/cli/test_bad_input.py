@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -31,6 +34,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("good.npy", np.zeros((1, 1, 8, 8), np.float32))
     np.save("objects.npy", np.array([{}], dtype=object))
     np.savez("many.npz", x=np.zeros(3))
+    with ZipFile("bomb.npz", "w") as archive, archive.open("image.npy", "w") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (4 * 10**12,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+    Path("loop").symlink_to("loop")
     return tmp_path
 
 
@@ -41,6 +48,7 @@ MODELS = {
     "bytes.sknd": "not a SkriptND model",
     "text.txt": "unexpected word 'x'",
     os.devnull: "neither a file nor a folder",
+    "loop": "a symbolic link that leads to no file or folder",
 }
 
 
@@ -63,7 +71,9 @@ INPUTS = {
     "empty.npy": "not a readable .npy file",
     "many.npz": "are not the inputs of the graph",
     "text.txt": "cannot be read as an image",
-    "folder.npy": "no such file, given for input 'image'",
+    "folder.npy": "a folder, not a file, given for input 'image'",
+    os.devnull: "not a regular file, given for input 'image'",
+    "bomb.npz": "expected shape (1, 1, 8, 8), got (4000000000000)",
     "absent.npy": "no such file, given for input 'image'",
 }
 
@@ -111,6 +121,15 @@ def test_what_cannot_be_done(
     assert "error: " in shown
     assert words in shown
     assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full")
+def test_a_full_disk_for_the_output() -> None:
+    command = [sys.executable, "-m", "tvm_nnef", "ops"]
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: No space left on device\n  hint: check permissions")
 
 
 def test_a_folder_with_other_things_is_not_replaced(

@@ -122,7 +122,7 @@ def test_duplicate_scopes_of_variables_are_refused(refused: Refused) -> None:
     refused(graph_text(compose), "two tensors are named 'main.G.p.a.w'", "different labels")
 
 
-# What stands on the left: the names of the tensors of the results.
+# The left side: the names of the tensors of the results.
 @pytest.mark.parametrize(("compose", "names"), [
     ("ys..(3) = parts{k=3}(x); y = total(ys);", ["ys:1", "ys:2", "ys:3", "y"]),
     ("[a, b..(2)] = parts{k=3}(x); y = total([a, b..]);", ["a", "b:1", "b:2", "y"]),

@@ -145,4 +145,5 @@ def test_dynamic_tensors_that_are_too_large() -> None:
         "import layout; graph G { @input { x: real[~|9]; } @output { y: real[~..]; }\n"
         "@compose { y = layout.tile{repeats=[4611686018427387904]}(x); } }\n"
     )
-    assert "too large" in tvm_nnef.check(text)[0].message
+    (found,) = tvm_nnef.check(text)
+    assert "too large" in found.message and found.path == "<text>" and found.line == 2

@@ -123,7 +123,7 @@ def test_a_skip_connection_passes_beside_the_boxes() -> None:
         assert not any(box.contains(point) for point in points(corners) for box in boxes)
 
 
-def test_a_constant_stands_just_above_what_reads_it() -> None:
+def test_a_constant_is_just_above_its_reader() -> None:
     root = ElementTree.fromstring(svg(tvm_nnef.compose(SKIP)))
     rows = {each.text: float(each.get("y", "")) for each in root.iter(f"{NAMESPACE}text")}
     assert rows["c"] == rows["t"] > rows["s"]

@@ -106,7 +106,7 @@ GOOD = {
     ),
     "while": model(WHILE),
     "while with data as count": with_while(count=N),
-    "endless but for its condition": with_while(scans=(), body=body(T, inputs=(S,))),
+    "endless except for its condition": with_while(scans=(), body=body(T, inputs=(S,))),
     "loop in a branch": model(If(C, graph((X, P), (FINAL, Q), LOOP), graph((X,), (X, (X, X))),
                                  (Y, (A, B)))),
     "updates": model(BRANCH, updates=((W, Y),)),

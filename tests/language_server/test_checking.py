@@ -89,7 +89,7 @@ def test_the_standard_library_may_be_linked(
     assert not standard_library.is_standard_file(tmp_path / "own.sknd")
 
 
-def test_shapes_stand_after_the_names_of_results() -> None:
+def test_shapes_are_after_the_names_of_results() -> None:
     text = DIGITS.read_text("utf-8").replace("batch: int = 1", "batch: int = 5")
     found = shapes_of(str(DIGITS), {str(DIGITS): text})
     shown = {text[: each.offset].split()[-1]: each.text for each in found}

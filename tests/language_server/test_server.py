@@ -107,7 +107,7 @@ async def _session(editor: Editor) -> None:
     types, document = editor.types, editor.document
     assert await editor.diagnostics() == []
 
-    # A character of two UTF-16 code units stands before the mistake, on its line.
+    # A character of two UTF-16 code units is before the mistake, on its line.
     editor.change("@input", "@assert { batch > 0: '\U0001f600'; batch > btch; }\n    @input")
     (problem,) = await editor.diagnostics()
     assert problem.message.startswith("'btch' is not defined\nhint: did you mean 'batch'?")

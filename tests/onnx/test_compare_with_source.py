@@ -1,6 +1,6 @@
 """A converted model held against ONNX Runtime: the first node of the source that differs is named.
 
-The mistakes are a user's own converters, so that each model is right but for one operator.
+The mistakes are a user's own converters, so that each model is right except for one operator.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Single-operator models with inputs and outputs, and Khronos's own conversion of each.
 
-Both conversions must compute what the model computes. The models stand beside the checkout.
+Both conversions must compute what the model computes. The models are beside the checkout.
 """
 
 from __future__ import annotations

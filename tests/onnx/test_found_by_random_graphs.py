@@ -113,7 +113,7 @@ def test_one_of_a_dynamic_dimension_broadcasts(make_model: Any) -> None:
 
 
 def test_joined_functions_of_what_only_one_part_has(make_model: Any) -> None:
-    """The steps of a function of guarded elements stood before the guard, out of bounds."""
+    """The steps of a function of guarded elements were before the guard, out of bounds."""
     proto = make_model(
         [
             node("Exp", ["x"], ["a"]),

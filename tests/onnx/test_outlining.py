@@ -339,7 +339,7 @@ def test_dynamic_dimensions_are_inferred_from_inputs_or_given(make_model: Any, b
         np.testing.assert_array_equal(compiled[0](x)[0], compiled[1](x)[0])
 
 
-def test_other_steps_may_stand_between_those_of_the_first_layer(make_model: Any, both: Any) -> None:
+def test_other_steps_may_be_between_those_of_the_first_layer(make_model: Any, both: Any) -> None:
     """What all layers read is often made where the first one needs it."""
     nodes, arrays, read = [], {}, "x"
     for number in range(3):
@@ -362,7 +362,7 @@ def test_other_steps_may_stand_between_those_of_the_first_layer(make_model: Any,
 
 @pytest.mark.slow
 def test_a_node_that_becomes_several_operations_is_not_cut(make_model: Any, both: Any) -> None:
-    """A normalization is three operations, which stand together wherever it is cut."""
+    """A normalization is three operations, which stay together wherever it is cut."""
     names = ("scale", "offset")
     arrays = {name: RANDOM.standard_normal(4).astype(np.float32) for name in names}
     nodes = [node("LayerNormalization", ["x", *names], ["start"])]

@@ -84,6 +84,15 @@ def test_a_dimension_is_dynamic_up_to_a_bound() -> None:
         agrees(exe(batch)[0], module(batch))
 
 
+def test_dynamic_dimensions_of_a_program_are_named() -> None:
+    shapes = ({0: torch.export.Dim("batch", max=4)},)
+    module = network().eval()
+    program = torch.export.export(module, (torch.rand(2, 3, 8, 8),), dynamic_shapes=shapes)
+    model = tvm_nnef.convert(program, dynamic_shapes=shapes, bounds={"batch": 4})
+    batch = torch.rand(3, 3, 8, 8)
+    agrees(tvm_nnef.evaluate(model, batch.numpy())[0], module(batch))
+
+
 def test_results_go_back_to_pytorch_without_a_copy() -> None:
     module = network().eval()
     exe = tvm_nnef.build(module, example_inputs=IMAGE, progress=False)
@@ -99,6 +108,18 @@ class Branching(torch.nn.Module):
         return x if x.sum() > 0 else -x
 
 
+class Counting(torch.nn.Module):
+    """A module with state, of which ONNX keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        self.count += 1
+        return x * self.count
+
+
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no example inputs": (torch.nn.ReLU(), {}, "needs example inputs"),
     "example inputs of a program": (
@@ -107,6 +128,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         "takes no example inputs",
     ),
     "not exportable": (Branching(), {"example_inputs": (IMAGE,)}, "PyTorch cannot export"),
+    "a buffer that changes": (Counting(), {"example_inputs": (IMAGE,)}, "changes buffers.*count"),
     "an unknown option": (torch.nn.ReLU(), {"example_input": (IMAGE,)}, "'example_inputs'"),
 }
 

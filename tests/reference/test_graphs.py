@@ -81,7 +81,7 @@ X = np.array([1, 2, 3], "float32")
 W = {"main.G.w": np.array([10, 20, 30], "float32"), "main.Other.v": np.zeros(9)}
 
 
-def test_outputs_stand_in_the_order_of_the_graph(sums):
+def test_outputs_are_in_the_order_of_the_graph(sums):
     z, y = evaluate(sums, [X], W)
     np.testing.assert_array_equal(y, [11, 22, 33])
     np.testing.assert_array_equal(z, [22, 44, 66])

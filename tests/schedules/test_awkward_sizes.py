@@ -2,8 +2,8 @@
 
 A row of ``TABLE`` is a form of kernel, and the sizes that it runs in: 1 and 2, primes below and
 around the widths of tiles, one less and one more than a number of whole vectors, images smaller
-than a window. Each is built twice from the same PrimFuncs: by the strategies, and by TVM as they
-stand. The strategy must be the one that the row stands under. A new strategy needs rows: a test
+than a window. Each is built twice from the same PrimFuncs: by the strategies, and by TVM
+unscheduled. The strategy must be the one that the row names. A new strategy needs rows: a test
 compares the names in the table with those in the code.
 """
 
@@ -277,7 +277,7 @@ def two_windows(channels, height, width):
 
 
 def turned_windows(channels, height, width):
-    """A formula: sums of windows of images whose channels stand last, and first in the result."""
+    """A formula: sums of windows of images whose channels are last, and first in the result."""
 
     def function(x):
         steps = [te.reduce_axis((0, 3), name) for name in "ab"]

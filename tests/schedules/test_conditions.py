@@ -68,7 +68,7 @@ def test_conditions_of_all_sizes(kernels, operator, target):
                 np.testing.assert_array_equal(found.numpy(), wanted, err_msg=name)
 
 
-def test_what_stands_around_is_computed_in_the_same_kernel(kernels):
+def test_operations_around_a_condition_are_in_its_kernel(kernels):
     def around(data, bias):
         found = joined(data, [1], ANY, lambda x: x > tirx.const(1.5, "float32"))
         return te.compute((19,), lambda i: tirx.Select(found(i), bias(i), -bias(i)), name="chosen")

@@ -148,7 +148,7 @@ AFTER = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BETWEEN)
-def test_what_stands_between_convolutions_runs_channels_last(kernels, name):
+def test_operations_between_convolutions_run_channels_last(kernels, name):
     mod = network([conv, *BETWEEN[name], conv])
     moved = channels_last(mod)
     transpositions = operators(moved).count("permute_dims")

@@ -91,7 +91,7 @@ def test_what_is_guarded_is_not_loaded(kernels):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
-def test_steps_of_a_guarded_value_stand_under_its_guard(dtype):
+def test_steps_of_a_guarded_value_are_under_its_guard(dtype):
     x = tirx.decl_buffer((8,), "float32", "x")
     y = tirx.decl_buffer((16,), dtype, "y")
     i, inner, outer = tirx.Var("i", "int32"), tirx.Var("a", "float32"), tirx.Var("b", "float32")

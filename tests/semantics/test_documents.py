@@ -1,7 +1,7 @@
 """Whole documents, valid and invalid, checked from their text to their composed graphs.
 
-The documents stand in ``documents/``, one file for each part of the language, each under a line
-``=== title``. Where an error is expected, the line ends with ``#! words``: the error stands at that
+The documents are in ``documents/``, one file for each part of the language, each under a line
+``=== title``. Where an error is expected, the line ends with ``#! words``: the error is at that
 line and has these words; there is no other error. A document that begins with a block is the body
 of an operator, and one without a graph gets one after it.
 """

@@ -121,7 +121,7 @@ def test_graphs_in_imported_modules_and_syntax_errors_have_their_file(check) -> 
     assert program is None
     assert found[0].message == "'q' is not defined"
     assert {diagnostic.path for diagnostic in found} == {"main.sknd", "a.sknd", "b.sknd"}
-    assert any("graph 'G' stands in the imported module 'a'" in d.message for d in found)
+    assert any("graph 'G' is defined in the imported module 'a'" in d.message for d in found)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What cannot be converted is an error that names the operation and where it stands."""
+"""What cannot be converted is an error that names the operation and its location."""
 
 from __future__ import annotations
 

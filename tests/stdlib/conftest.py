@@ -333,7 +333,7 @@ def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
 def judge() -> Callable[..., None]:
     """Run a family on a route and compare each result with what its row expects.
 
-    ``head`` stands before the text, a line that names the dialect.
+    ``head`` is put before the text, a line that names the dialect.
     """
 
     def check(inputs: Inputs, rows: Rows, route: str, head: str = "") -> None:
@@ -351,7 +351,7 @@ def judge() -> Callable[..., None]:
 
 @pytest.fixture
 def rejected() -> Callable[..., tvm_nnef.Diagnostic]:
-    """Check that an invocation is refused with these words, where it stands; give the diagnostic.
+    """Check that an invocation is rejected with these words, at its location; give the diagnostic.
 
     ``result`` has the type that the invocation would give, and is a list where it gives a pack.
     """

@@ -1,8 +1,8 @@
 """One table of all standard operators, with every attribute off its default.
 
 A row is held against float32 on the evaluator, which the tests beside this one judge by NumPy,
-SciPy and ONNX Runtime: in halves an operator is what it is in float32, rounded once, and what is no
-number stands where it stands there, on every route.
+SciPy and ONNX Runtime: the results in float16 and bfloat16 are those in float32, rounded once, and
+NaNs are at the same indices, on every route.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def test_halves_are_rounded_once(dtype: str, agree: Any, evaluated: Any) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("special", SPECIAL)
-def test_nan_stands_where_it_stands(special: float, agree: Any, evaluated: Any) -> None:
+def test_nan_is_at_the_same_indices(special: float, agree: Any, evaluated: Any) -> None:
     def spoilt(x: Any) -> Any:
         x = x.copy()
         x.reshape(-1)[x.size // 2] = special

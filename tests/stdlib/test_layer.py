@@ -25,7 +25,7 @@ SOLID = real(1, 2, 3, 4, 3)
 LOST = X.copy()
 LOST[0, 0, 1, 1], LOST[1, 2, 3, 0], LOST[1, 3, 4, 2] = np.nan, np.inf, -np.inf
 
-# What stands after `layer.`, what nn.* says the same with, and the shapes of the variables.
+# The name after `layer.`, the same with nn.*, and the shapes of the variables.
 CASES: dict[str, tuple[Any, str, str, dict[str, tuple[int, ...]]]] = {
     "linear": (ROWS, "linear{channels=4}", "linear(x, filter, bias)",
         {"filter": (4, 5), "bias": (4,)}),

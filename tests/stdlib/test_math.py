@@ -388,7 +388,7 @@ REDUCTIONS = {
     "coordinates of max and min": (
         {"x": TIED},
         [
-            # over all axes: the first 0 stands at [0, 1, 0], the first 7 at [1, 1, 0]
+            # over all axes: the first 0 is at [0, 1, 0], the first 7 at [1, 1, 0]
             ("math.argmin_nd(x)", [np.full((1, 1, 1), at) for at in (0, 1, 0)]),
             ("math.argmax_nd{squeeze=true}(x)", [np.array(at) for at in (1, 1, 0)]),
             # over the rows of each matrix
@@ -444,3 +444,9 @@ REJECTIONS = [
 @pytest.mark.parametrize(("invocation", "words"), REJECTIONS)
 def test_refuses(invocation: str, words: str, rejected: Any) -> None:
     rejected({"x": np.zeros((2, 3)), "y": np.zeros((2, 2))}, invocation, words)
+
+
+def test_errors_in_texts_of_operators_are_at_the_invocation(rejected: Any) -> None:
+    found = rejected({"x": np.zeros(2)}, "math.add{lhs_align=2147483648}(x, x)", "a pack of")
+    assert found.path == "<text>"
+    assert [note.message for note in found.notes] == ["in the standard operator 'math.add'"]

@@ -554,6 +554,8 @@ REJECTIONS = [
     ("nn.deconv{padding=0}(v, f, b)", "the bias must have an element"),
     ("nn.max_pool{size=0}(x)", "'size' must be positive"),
     ("nn.max_pool{size=8, padding=0}(x)", "must not be smaller than the dilated window"),
+    ("nn.max_pool{size=3, stride=99}(x)", "stride = [99, 99]"),
+    ("nn.prelu{axis=9}(x, b)", "'axis' is out of range for an input of rank 4; axis = 9"),
     ("nn.max_pool{size=2, padding_align='MIDDLE'}(x)", "'padding_align' must be one of"),
     ("nn.relu{alpha=2.0}(x)", "'alpha' must lie between 0 and 1"),
     ("nn.gelu{approximate='FAST'}(x)", "'approximate' must be one of"),

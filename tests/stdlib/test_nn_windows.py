@@ -24,7 +24,7 @@ def real(*shape: int) -> Any:
 
 
 def stored(x: Any, positions: tuple[int, int]) -> Any:
-    """An array in the order NCX, stored in another one: where N and C stand there."""
+    """An array in the order NCX, stored in another one, with N and C at the given positions."""
     return np.moveaxis(x, (0, 1), positions).copy()
 
 

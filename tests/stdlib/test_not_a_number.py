@@ -1,4 +1,4 @@
-"""NaN and infinities in sums, products and norms: they stand where NumPy has them."""
+"""NaN and infinities in sums, products and norms: they are where NumPy has them."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "pipe": (tar(MAIN, member("w.dat", type=tarfile.FIFOTYPE)), "'w.dat' is not a regular file"),
     "sparse": (tar(MAIN, member("w.dat", type=tarfile.GNUTYPE_SPARSE)), "'w.dat' is not a regular"),
     "unknown kind": (tar(MAIN, member("w.dat", type=b"Z")), "'w.dat' is not a regular file"),
-    "twice": (tar(MAIN, member("./main.sknd", b"x")), "'./main.sknd' stands twice"),
+    "twice": (tar(MAIN, member("./main.sknd", b"x")), "'./main.sknd' is twice"),
     "no name": (tar(MAIN, member(".", b"x")), "has no name"),
     "larger than the archive": (
         tar(MAIN)[:1024] + member("w.dat", size=2**40)[0].tobuf(tarfile.GNU_FORMAT),

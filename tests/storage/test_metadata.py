@@ -66,12 +66,12 @@ def test_every_key_is_read() -> None:
 
 
 FAULTS = {
-    # name: (text, what the caret stands under, part of the message, part of the hint)
+    # name: (text, what the caret is under, part of the message, part of the hint)
     "no JSON": ("{\n labels: []}", "l", "expected JSON", "double quotes"),
     "nothing": ("", "", "expected JSON", ""),
     "no object": ("[]", "[]", "the file must be an object", ""),
     "unknown key": ('{\n "label": [1]}', "[1]", "unknown key 'label'", "did you mean 'labels'"),
-    "key twice": ('{"labels": [], "labels": []}', '"labels"', "stands twice", ""),
+    "key twice": ('{"labels": [], "labels": []}', '"labels"', "is twice", ""),
     "labels no list": ('{"labels": "a"}', '"a"', "'labels' must be a list", ""),
     "label no text": ('{"labels": ["a", 7]}', "7", "'labels.1' must be a text", ""),
     "no layout": ('{"inputs": {"x": {}}}', "{}", "'inputs.x' must be an object with", ""),
@@ -164,7 +164,7 @@ def test_halves_of_surrogate_pairs_are_refused(text: str) -> None:
 
 def test_a_doubled_key_among_many_is_found_in_one_pass() -> None:
     keys = ", ".join(f'"key{number}": "x"' for number in range(150_000))
-    with pytest.raises(NnefError, match="'key149999' stands twice"):
+    with pytest.raises(NnefError, match="'key149999' is twice"):
         read_metadata(f'{{"source_names": {{{keys}, "key149999": "x"}}}}'.encode(), "model.json")
 
 

@@ -41,7 +41,7 @@ def test_tables_are_kept_and_found_again(
     parse("operator f { }")
     assert [file.name.split("-")[0] for file in cache_folder.iterdir()] == ["tables"]
     grammar.load.cache_clear()
-    monkeypatch.setattr(grammar, "build", lambda dialect: pytest.fail("the tables were made anew"))
+    monkeypatch.setattr(grammar, "build", lambda dialect: pytest.fail("the tables were made again"))
     assert parse("operator f { }").definitions[0].name.name == "f"
 
 

@@ -86,7 +86,7 @@ REPLACEMENTS: dict[int, tuple[tuple[str, str], ...]] = {
     4962: (("12_norm", "l2_norm"),),
     5274: ((") *", ") * ..,"),),
 }
-"""What the scan did at one place: by line, what stands there and what should."""
+"""What the scan did at one place: by line, the text that is there and the correct one."""
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ INVOCATIONS = {
 
 
 @pytest.mark.parametrize("text", INVOCATIONS)
-def test_an_operator_of_the_module_is_invoked_where_an_invocation_may_stand(text: str) -> None:
+def test_an_operator_of_the_module_is_invoked_if_invocations_are_allowed(text: str) -> None:
     module = parse(OWN_OPERATOR.format(text), dialect="tools")
     assert repr(module).count("callee=Path(parts=('exp',))") == INVOCATIONS[text]
     using = module.definitions[1].blocks[0].statements[0]

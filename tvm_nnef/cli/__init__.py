@@ -142,13 +142,14 @@ def _fail(message: str, status: int) -> int:
 
 
 def _system_error(problem: OSError) -> str:
-    """What the operating system refused that no command expects: a full disk, say."""
+    """An error of the operating system that no command expects, such as a full disk."""
     try:
         sys.stdout.flush()
     except OSError:
         _discard_output()  # Otherwise the interpreter tries again at exit, and complains.
     place = f"{problem.filename}: " if problem.filename is not None else ""
-    return f"{place}error: {problem.strerror or problem}"
+    hint = "check permissions, free disk space and limits of the system"
+    return f"{place}error: {problem.strerror or problem}\n  hint: {hint}"
 
 
 def _internal_error(problem: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -90,7 +91,7 @@ def _by_name(
 def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
     """The arrays of a ``.npz`` file, which has one for each input and no other."""
     if not _exists(file):
-        raise error("no such file, given for the inputs", file=file, hint=_NPZ_HINT)
+        raise error(f"{_fault(file)}, given for the inputs", file=file, hint=_NPZ_HINT)
     names = [name for name, _ in wanted]
     try:
         with np.load(file, allow_pickle=False) as archive:
@@ -99,9 +100,23 @@ def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]
                 hint = f"the inputs are {', '.join(names)}"
                 message = f"the arrays of the file ({found}) are not the inputs of the graph"
                 raise error(message, file=file, hint=hint)
-            return {name: archive[name] for name in names}
+            return {name: _member(archive, name, tensor) for name, tensor in wanted}
     except _UNREADABLE as cause:
         raise error(f"not a readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
+
+
+def _member(archive: Any, name: str, tensor: Tensor) -> Any:
+    """An array of a ``.npz`` file; one of a wrong shape, which may be huge, without its data."""
+    with archive.zip.open(f"{name}.npy") as stream:
+        formats = np.lib.format
+        first = formats.read_magic(stream) == (1, 0)
+        read = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    pairs = zip(tensor.shape, shape, strict=False)
+    fits = len(shape) == tensor.rank and all(
+        wanted == found or not dimensions.is_static(wanted) for wanted, found in pairs
+    )
+    return archive[name] if fits else np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], OpenedSource]:
@@ -138,7 +153,7 @@ def _read(image: ImageInput | None, name: str, tensor: Tensor, file: str) -> Any
     """An array from a ``.npy`` file, otherwise from an image."""
     if not _exists(file):
         hint = "'-i NAME=FILE' gives a .npy file or an image for an input"
-        raise error(f"no such file, given for input '{name}'", file=file, hint=hint)
+        raise error(f"{_fault(file)}, given for input '{name}'", file=file, hint=hint)
     with Path(file).open("rb") as stream:
         is_array = stream.read(6) == b"\x93NUMPY"
     if is_array:
@@ -168,3 +183,13 @@ def _exists(file: str) -> bool:
         return Path(file).is_file()
     except (OSError, ValueError):
         return False
+
+
+def _fault(file: str) -> str:
+    """What is wrong with the name of what is not a regular file."""
+    with suppress(OSError, ValueError):
+        if file and Path(file).is_dir():
+            return "a folder, not a file"
+        if Path(file).exists():
+            return "not a regular file"
+    return "no such file"

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
-        # Python 3.10 to 3.13 list all commands for an unknown one; a user wants the nearest.
+        # Python 3.10 to 3.13 list all commands for an unknown one; a user needs the nearest.
         wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
         if wrong:
             message = f"unknown command '{wrong[1]}'"

@@ -44,15 +44,15 @@ _SENTINEL = 1e18
 class Difference:
     """How two arrays differ; ``first`` and ``second`` are the routes, in this order.
 
-    ``rtol`` and ``atol`` are the tolerances in force: elements agree where they differ by at most
-    ``atol + rtol * |first|``, where both are NaN, and where both are the same infinity.
+    ``rtol`` and ``atol`` are the tolerances in force: elements agree if they differ by at most
+    ``atol + rtol * |first|``, if both are NaN, or if both are the same infinity.
     ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
-    larger of the two magnitudes, infinite where only one of two elements is finite. ``share`` is
+    larger of the two magnitudes, infinite if only one of two elements is finite. ``share`` is
     the largest ratio of a difference to what is allowed at its position, ``position`` that position
-    (None if all elements are equal), and ``values`` what stands there. ``beyond`` counts the
+    (None if all elements are equal), and ``values`` the two elements there. ``beyond`` counts the
     elements that do not agree, ``nans`` those that are NaN in either array.
 
-    Where shapes or dtypes are not the same, no element is compared, and nothing agrees.
+    If shapes or dtypes are not the same, no element is compared, and nothing agrees.
     """
 
     shapes: tuple[tuple[int, ...], tuple[int, ...]]

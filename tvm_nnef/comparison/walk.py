@@ -1,8 +1,8 @@
 """The walk that compares: node by node in the order of the Graph, until one differs.
 
 Input: a Graph with dtypes, arrays of its inputs, the runners of two routes. Output: a
-:class:`Report`. How a node is executed stands in ``comparison/routes.py``, when two arrays agree in
-``comparison/differences.py``.
+:class:`Report`. Nodes are executed by ``comparison/routes.py``; whether two arrays agree is
+decided in ``comparison/differences.py``.
 
 Each node is executed as its own graph. Unless ``chained``, the second route gets the operands
 that the first has computed, or, where one route executes the model as a whole, what that one has

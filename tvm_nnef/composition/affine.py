@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 
 from tvm_nnef.composition import value_hints
+from tvm_nnef.composition.values import Value, show
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.semantics.affine import affine
 from tvm_nnef.semantics.names import used_names
@@ -17,6 +18,16 @@ def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
     """The names that an expression uses and that have no value yet, each once, in order."""
     used = (identifier.name for identifier in used_names(node))
     return list(dict.fromkeys(name for name in used if name not in known))
+
+
+def for_attributes(
+    shape: Sequence[nodes.Extent], attributes: Container[str], names: Mapping[str, Value]
+) -> str:
+    """The attributes that a shape has in lengths, with their values, for messages; or nothing."""
+    lengths = [each.pack.length for each in shape if each.pack and each.pack.length]
+    used = dict.fromkeys(name for length in lengths for name in unknown_names(length, ()))
+    given = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]
+    return f" for {', '.join(given)}" if given else ""
 
 
 def deduce(

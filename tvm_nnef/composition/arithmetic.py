@@ -109,7 +109,7 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
             return left is right
         raise error(f"operator '{symbol}' does not apply to tensors", span, hint=_TENSOR_HINT)
     if isinstance(left, formula.Subscript) or isinstance(right, formula.Subscript):
-        raise error("a guarded index can only stand as a whole index", span, hint=_GUARD_HINT)
+        raise error("only a whole index can be guarded", span, hint=_GUARD_HINT)
     left, right = promoted(left, right)
     if symbol in COMPARISONS:
         left, right = _comparable(left, right)

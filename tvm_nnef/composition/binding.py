@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.affine import deduce, unknown_names
-from tvm_nnef.composition.checks import run_helpers
+from tvm_nnef.composition.checks import check_known, run_helpers
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import ShapeBinder, evaluate_shape
@@ -59,8 +59,14 @@ def bind(
     _bind_types(definition, invocation, env)
     _check_attributes(definition, invocation, env)
     given = _bind_given_attributes(definition, invocation, env)
-    operands = _bind_inputs(definition, invocation, env, constant)
-    _bind_remaining_attributes(definition, given, invocation, env)
+    try:
+        operands = _bind_inputs(definition, invocation, env, constant)
+        _bind_remaining_attributes(definition, given, invocation, env)
+    except NnefError:
+        inputs = (parameter.name.name for parameter in definition.inputs)
+        known_operands = dict(zip(inputs, invocation.operands, strict=True))
+        check_known(definition, env.extended(known_operands), invocation.location)
+        raise
     run_helpers(definition, env, invocation.location)
     return env, operands
 

@@ -38,6 +38,22 @@ def run_helpers(definition: CheckedDefinition, env: Environment, location: Span)
         _check_assertions(ready, env, location, definition)
 
 
+def check_known(definition: CheckedDefinition, env: Environment, location: Span) -> None:
+    """Checks the assertions on attributes whose symbols are known so far, and no others.
+
+    One that fails, as on an axis that is out of range, explains why a name cannot be bound.
+    """
+    attributes = {parameter.name.name for parameter in definition.attributes}
+    for check in definition.assertions:
+        named = _named(check.condition)
+        if named & attributes and named | _named(check.message) <= env.names.keys():
+            try:
+                value = known(check.condition, env)
+            except NnefError:
+                continue
+            _judge(check, value, env, location, definition)
+
+
 def helper_values(definition: CheckedDefinition, env: Environment) -> dict[str, Attribute]:
     """The values of ``@using`` that are attributes: without tensors and undefined values."""
     names = (name for using in definition.usings for name in target_names(using.target))

@@ -37,10 +37,10 @@ from tvm_nnef.composition.values import (
     is_scalar,
     type_of,
 )
-from tvm_nnef.diagnostics import NnefError, Note, Span, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten
-from tvm_nnef.semantics.program import CheckedDefinition, Program
+from tvm_nnef.semantics.program import STDLIB_PREFIX, CheckedDefinition, Program
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
@@ -375,6 +375,23 @@ class Composer:
 
 
 def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition) -> NnefError:
-    """The error with a note of the invocation, unless the error points at it already."""
-    note = Note(f"in this invocation of '{definition.qualified_name}'", call.span)
-    return problem.with_note(note) if problem.diagnostics[0].span != call.span else problem
+    """The error with a note of the invocation, unless the error points at it already.
+
+    An error in the text of a standard operator is moved to the invocation by the model.
+    """
+    name, span = definition.qualified_name, problem.diagnostics[0].span
+    if span is None or span == call.span:
+        return problem
+    if _is_standard(span) and not _is_standard(call.span):
+        return type(problem)(_moved(each, call.span, name) for each in problem.diagnostics)
+    return problem.with_note(Note(f"in this invocation of '{name}'", call.span))
+
+
+def _moved(diagnostic: Diagnostic, span: Span, name: str) -> Diagnostic:
+    """A diagnostic at an invocation instead of the text of an operator."""
+    note = Note(f"in the standard operator '{name}'", diagnostic.span)
+    return replace(diagnostic, span=span, notes=(note, *diagnostic.notes))
+
+
+def _is_standard(span: Span) -> bool:
+    return span.source.path.startswith(STDLIB_PREFIX)

@@ -15,7 +15,7 @@ from tvm_nnef.graph.nodes import Operation, Tensor
 from tvm_nnef.symbolic.dimensions import Dimension, is_static, is_symbolic
 
 OPERATOR = "value"
-"""The name under which such operations stand in a graph; no operator can be named so."""
+"""The operator of such operations in a graph; no declared operator can have this name."""
 
 
 def needs_run(value: Item, shape: tuple[Dimension, ...]) -> bool:

@@ -208,7 +208,7 @@ def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement 
 
 
 def _separator(lowering: nodes.Lowering) -> str:
-    """What stands between the name of a pack of indices and a number: no name has it so far."""
+    """The separator of the name of a pack of indices and a number: no name has it so far."""
     names = [bound.index.name for bound in lowering.bounds]
     names += [local.name.name for local in lowering.locals]
     separator = "_"

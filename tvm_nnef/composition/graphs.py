@@ -106,7 +106,7 @@ def _compose(
     _run(composer, definition.components, frame)
     composed = composer.graph(definition, frame, operands, location)
     check_applied(composer.quantizations, frame.scope, composer.names)
-    check_sizes(every_tensor(composed))
+    check_sizes(every_tensor(composed), composed.operations)
     symbols = env.symbols
     return replace(composed, bounds=symbols.bounds, checks=tuple(symbols.checks))
 

@@ -198,7 +198,7 @@ def _used_indices(statement: Statement) -> set[str]:
 
 
 def _numbers(statement: Statement) -> Iterator[Dimension]:
-    """The ints that a statement names, and what stands beside them."""
+    """The ints in a statement, each with the ints before and after it."""
     outer = itertools.chain.from_iterable(map(walk, scalars(statement)))
     named = [each.value for each in outer if isinstance(each, Constant) and each.type == "int"]
     for value in dict.fromkeys(each for each in named if not isinstance(each, float)):

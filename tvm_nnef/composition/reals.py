@@ -1,7 +1,7 @@
 """Real numbers while a graph is composed: every function has a value, as in IEEE 754.
 
-Input and output: floats. Where Python's ``math`` raises an error, the infinity or NaN that C
-gives stands instead; dtypes come later, so everything is computed in double precision.
+Input and output: floats. If Python's ``math`` raises an error, the output is the infinity or NaN
+that C gives; dtypes come later, so everything is computed in double precision.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvm_nnef.composition import value_hints
-from tvm_nnef.composition.affine import deduce, unknown_names
+from tvm_nnef.composition.affine import deduce, for_attributes, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count, integer
 from tvm_nnef.composition.symbols import plain
@@ -104,7 +104,8 @@ class ShapeBinder:
             raise self._error(parameter, message, hint)
         if rank < taken or (rank > taken and not flexible):
             wanted = f"{taken} or more" if flexible else f"{taken}"
-            message = f"expected rank {wanted}, found rank {rank}"
+            given = for_attributes(declared, self.attributes, self.names)
+            message = f"expected rank {wanted}{given}, found rank {rank}"
             raise self._error(parameter, message, _RANK_HINT)
         for index in flexible:
             pack = declared[index].pack

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
+from tvm_nnef.graph.nodes import Node, Tensor, flatten
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -14,9 +14,14 @@ MAX_ELEMENTS = 1 << 44
 """The most elements of a tensor; a dimension that is known only at run time counts as 1."""
 
 
-def check_sizes(tensors: Iterable[Tensor]) -> None:
-    """Raises NnefError that lists the tensors of too many elements."""
-    found = [_too_large(tensor) for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
+def check_sizes(tensors: Iterable[Tensor], makers: Iterable[Node] = ()) -> None:
+    """Raises NnefError that lists the tensors of too many elements, where ``makers`` make them."""
+    made = {tensor: node.span for node in makers for tensor in flatten(node.results)}
+    found = [
+        _too_large(tensor, made.get(tensor) or tensor.span)
+        for tensor in tensors
+        if _elements(tensor) > MAX_ELEMENTS
+    ]
     if found:
         raise NnefError(found)
 
@@ -33,8 +38,8 @@ def _least(extent: Dimension) -> int:
     return max(1, int(trees.evaluate(extent, ones)))
 
 
-def _too_large(tensor: Tensor) -> Diagnostic:
+def _too_large(tensor: Tensor, span: Span | None) -> Diagnostic:
     shape = ", ".join(map(trees.text, tensor.shape))
     message = f"'{tensor.short_name}' has the shape [{shape}], which is too large"
     hint = f"a tensor has at most {MAX_ELEMENTS} elements"
-    return Diagnostic(message, tensor.span, hint)
+    return Diagnostic(message, span, hint)

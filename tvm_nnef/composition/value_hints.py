@@ -1,4 +1,4 @@
-"""Hints of errors that depend on a value: what could stand instead of it."""
+"""Hints of errors that depend on a value: what to write instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_nnef.symbolic import dimensions
 BEYOND = "write a larger bound, or make the data smaller"
 EQUAL = "change the shape that is given, or the declaration, so that both agree"
 FOR_NULL = "give a value for the case of null, as in 'a ?? 0'"
-_BARS = "bars stand around a whole index, as in 'x[|i + 1|,]'"
+_BARS = "write the bars around a whole index, as in 'x[|i + 1|,]'"
 _STATIC = "fix the dimension, with --shape or input_shapes"
 
 

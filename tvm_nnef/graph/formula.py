@@ -275,7 +275,7 @@ def scalars(statement: Statement) -> Iterator[Scalar]:
 
 
 def loads(statement: Statement) -> Iterator[Load]:
-    """Every load of a statement, wherever it stands."""
+    """Every load of a statement, at any depth."""
     for scalar in scalars(statement):
         for inner in walk(scalar):
             if isinstance(inner, Load):

@@ -41,7 +41,7 @@ _INFIX: Mapping[BinaryFunction, tuple[str, int]] = {
 
 
 def lines(formula: Formula) -> Iterator[str]:
-    """The lines of a formula, two blanks of indentation for what stands inside a loop nest."""
+    """The lines of a formula, indented by two blanks inside a loop nest."""
     for fill in formula.fills:
         yield f"{fill.tensor.name}[..] = {scalar(fill.value)}"
     for statement in formula.statements:

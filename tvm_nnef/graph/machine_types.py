@@ -252,7 +252,7 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
 
 
 def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
-    """What starts as a constant without a type finds it in the body, as if it stood there."""
+    """A state that starts as a constant without a type gets its type in the body."""
     _follow(types, node.carried, node.initial)
     for scan in node.scans:
         _follow(types, [scan.item] * len(scan.items), scan.items)

@@ -46,7 +46,7 @@ class Port:
 class Operation:
     """An invocation of an operator, everything about it resolved.
 
-    ``operands`` and ``results`` stand in the order of the operator's declaration, null if
+    ``operands`` and ``results`` are in the order of the operator's declaration, null if
     omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
     a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
@@ -76,7 +76,7 @@ class Operation:
 
     @property
     def span(self) -> Span | None:
-        """Where the invocation stands."""
+        """The location of the invocation."""
         return self.trace[-1] if self.trace else None
 
 
@@ -99,7 +99,7 @@ class If:
 
     @property
     def span(self) -> Span | None:
-        """Where the branch stands."""
+        """The location of the branch."""
         return self.trace[-1] if self.trace else None
 
     @property
@@ -154,7 +154,7 @@ class Loop:
 
     @property
     def span(self) -> Span | None:
-        """Where the loop stands."""
+        """The location of the loop."""
         return self.trace[-1] if self.trace else None
 
     @property
@@ -183,7 +183,7 @@ class Loop:
 
 
 Node: TypeAlias = "Operation | If | Loop"
-"""What stands in a graph, in an order in which it can run."""
+"""An item of a graph; they are in an order in which they can run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -214,7 +214,7 @@ class Graph:
     A symbol in a shape is defined by the first input or operation that has it as a dimension of its
     own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
     name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
-    its symbols are known: those of composites stand in the graph, branch or loop body around them.
+    its symbols are known: those of composites are in the graph, branch or loop body around them.
     """
 
     name: str

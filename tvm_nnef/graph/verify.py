@@ -43,7 +43,7 @@ def verify(graph: Graph) -> None:
 
     Names of tensors are unique; a tensor is computed in one place, and before it is used, and
     nothing outside uses what a body computes; the outputs of a composite's body are like its
-    results; declared types stand beside all operands and results; a constant has as many values
+    results; all operands and results have declared types; a constant has as many values
     as items; a variable is updated once, by a tensor of its type and shape; branches and loops
     keep their rules (:mod:`tvm_nnef.graph.verify_control_flow`); every formula is closed and typed
     (:mod:`tvm_nnef.graph.verify_formula`); and symbols are defined and have bounds

@@ -1,4 +1,4 @@
-"""The rules of a single If or Loop: what it says itself, not what stands inside its graphs.
+"""The rules of a single If or Loop: what it says itself, not the contents of its graphs.
 
 Input: a node. Output: what is wrong with it. Which tensors its graphs may read, and what they
 compute, is checked with them (:mod:`tvm_nnef.graph.verify`).

@@ -34,7 +34,7 @@ _FORMULAS = ("lower", "using", "assert", "constant")
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that can be typed. It replaces what stands between ``start`` and the offset.
+    """A word that can be typed. It replaces the text between ``start`` and the offset.
 
     ``detail`` is a line about it, ``description`` a text in Markdown.
     """
@@ -135,7 +135,7 @@ def _in_attributes(modules: Modules, text: str, begin: int, start: int) -> Itera
 
 
 def _last_item(text: str) -> str:
-    """What stands after the last comma that is in no brackets."""
+    """The text after the last comma outside of brackets."""
     depth, start = 0, 0
     for index, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
@@ -187,7 +187,7 @@ def _generics(modules: Modules, text: str, begin: int, start: int) -> Iterator[P
 
 
 def _names(modules: Modules, text: str, begin: int, start: int) -> Iterator[Proposal]:
-    """The names in the definition around, but for that which is being typed."""
+    """The names in the definition around, except for that which is being typed."""
     _, end = definition_around(text, start)
     words = vocabulary_of(modules.dialect).words
     header = text.find("{", begin)

@@ -103,7 +103,7 @@ def parse_partly(text: str, path: str, dialect: str) -> nodes.Module:
 def definition_around(text: str, offset: int) -> tuple[int, int]:
     """Where the definition around an offset starts and ends, also if it does not parse.
 
-    What stands before the first definition is one part, too.
+    The text before the first definition is one part, too.
     """
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     start = max((each for each in starts if each <= offset), default=0)

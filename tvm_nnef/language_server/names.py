@@ -24,7 +24,7 @@ _WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 class Declaration:
     """What a name stands for.
 
-    ``span`` is where the name is declared, ``used`` where it stands. ``owner`` is the node that
+    ``span`` is where the name is declared, ``used`` where it is used. ``owner`` is the node that
     declares it: an operator, a parameter, a statement; None if it is a module.
     """
 
@@ -77,7 +77,7 @@ def nodes_around(tree: nodes.Node, offset: int) -> list[nodes.Node]:
         ]
         if not inner:
             return found
-        # Between two names, the one that the offset stands before.
+        # Between two names, the one that the offset is before.
         found.append(min(inner, key=lambda each: (each.span.end == offset, -each.span.start)))
 
 

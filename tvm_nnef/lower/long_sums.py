@@ -177,7 +177,7 @@ def _other_name(name: str, statement: Statement) -> str:
 
 
 def replaced(node: Any, old: Scalar, scalar: Scalar) -> Any:
-    """A part of a formula with an index or another scalar replaced wherever it stands."""
+    """A part of a formula with every occurrence of an index or another scalar replaced."""
     if node == old:
         return scalar
     if isinstance(node, tuple):

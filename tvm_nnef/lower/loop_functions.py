@@ -243,7 +243,7 @@ class _Repeated:
     def _state(
         self, inner: Scope, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
     ) -> list[RelaxExpression]:
-        """What of the state stands after the carried tensors, after a step."""
+        """The rest of the state, after the carried tensors, after a step."""
         first = 1 + len(self.node.carried) + len(self.updates)
         stacks = [
             stored(self.walk.builder, stack, outputs[position], parameters[0])

@@ -1,7 +1,7 @@
 """A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
 Input: a Graph, its dtypes and the values of its variables. Output: an IRModule with a
-function ``main``, and private ones for branches and loops. What nodes become stands in
+function ``main``, and private ones for branches and loops. Nodes are lowered in
 ``lower/walk.py``: for an operation the first of the user's own function, the mapping of
 ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
 Relax finds must be what the Graph says.

@@ -120,7 +120,7 @@ def is_single(extent: Dimension) -> bool:
 
 
 def _next(terms: list[Term], after: Dimension) -> Term | None:
-    """The term that stands before those which add up to at most ``after``."""
+    """The term before those which add up to at most ``after``."""
     numbers = [term for term in terms if dimensions.is_static(term.coefficient)]
     if len(numbers) == len(terms):
         terms = [min(terms, key=lambda term: int(term.coefficient))]

@@ -1,4 +1,4 @@
-"""What lowering a branch or a loop needs of the function that it stands in."""
+"""What lowering a branch or a loop needs from the function that contains it."""
 
 from __future__ import annotations
 

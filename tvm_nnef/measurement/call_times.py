@@ -19,7 +19,7 @@ from tvm_nnef.measurement.timing import timed
 from tvm_nnef.profile import KernelTime, OperationTime, Profile
 
 _Call = tuple[str, int]
-"""A call of a kernel: the function that it stands in, and its number among the calls there."""
+"""A call of a kernel: the function that contains it, and its number among the calls there."""
 
 
 def profiled(
@@ -130,7 +130,7 @@ def _profile(metadata: Mapping[str, Any], recorder: _Recorder, plain: float, run
         kernel, shares = metadata["calls"][function][number]
         inside = tuple(names[operation] for operation, _ in shares)
         found.append(KernelTime(kernel, inside, time_of_call, count))
-        whole = sum(share for _, share in shares)  # 1, but for rounding.
+        whole = sum(share for _, share in shares)  # 1, except for rounding.
         for operation, share in shares:
             for each in _with_parents(operation, described):
                 seconds[each] += time_of_call * share / whole

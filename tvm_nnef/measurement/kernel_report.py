@@ -24,7 +24,7 @@ class KernelRow:
 
     ``operations`` are the names of the operations of the model that it computes. ``work`` and
     ``seconds`` are those of one call, None if extents are data-dependent; ``calls`` counts
-    places in the model, so that what stands in a loop counts once.
+    the calls in the text of the model, so that one in a loop counts once.
     """
 
     name: str
@@ -164,7 +164,7 @@ class KernelReport:
 
 _COLUMNS = ("kernel", "strategy", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s", "time")
 _TEXTS = 2
-"""How many columns hold text, and stand at the left."""
+"""The number of columns of text, which are the first ones."""
 
 
 def _milliseconds(seconds: float) -> str:

@@ -46,7 +46,7 @@ def kernel_report(
 
     Kernels are timed where the library runs ``here``, on so many threads.
     """
-    # What scheduling made anew are loops, which hold kernels without own code then.
+    # Loops that scheduling made hold kernels without own code then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
     bounds = bounds_of(scheduled)
     reported = {kernel.name: kernel for kernel in schedules.report(scheduled)}
@@ -82,7 +82,7 @@ def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
 
 
 def calls_of(mod: Module) -> Counter[str]:
-    """How often each PrimFunc stands in the Relax functions, by its name."""
+    """The number of calls of each PrimFunc in the Relax functions, by its name."""
     found: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:

@@ -1,7 +1,7 @@
 """The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
 
 Which of them is meant depends on what the name before the brackets is, and on whether the
-expression stands in ``@lower``; the text alone does not decide.
+expression is in ``@lower``; the text alone does not decide.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     """The type of ``|i|`` and ``|i <> a : b|``."""
     if context.block != "lower":
         context.report.error(
-            "an index between bars can only stand in '@lower'",
+            "an index between bars is only allowed in '@lower'",
             expression.span,
             f"write '{expression.index.span.text}' without bars",
         )

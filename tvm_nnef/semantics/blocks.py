@@ -81,7 +81,7 @@ def check_blocks(node: nodes.Definition, report: Report) -> None:
                 f"a second '@{block.kind}' block",
                 block.span,
                 "join the two blocks",
-                (Note("the first one stands here", first[block.kind].span),),
+                (Note("the first one is here", first[block.kind].span),),
             )
         first.setdefault(block.kind, block)
     name = node.name.name

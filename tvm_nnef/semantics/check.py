@@ -47,7 +47,7 @@ def check_program(
 
     ``load`` gives the source of the module with the given name parts, or None. The program is
     None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
-    ``check_stdlib``. ``ambiguities`` are reported as warnings, but for divisions of reals, which
+    ``check_stdlib``. ``ambiguities`` are reported as warnings, except for divisions of reals, which
     mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
     """
     modules, found = load_modules(main, load, parse or _parse, dialect)
@@ -116,7 +116,7 @@ def _checked(module: LoadedModule) -> CheckedModule:
 
 
 def _parse(text: str, path: str, dialect: str) -> nodes.Module:
-    """Standard modules are parsed once and kept; a user's text is parsed anew."""
+    """Standard modules are parsed once and kept; a user's text is parsed again."""
     if path.startswith(STDLIB_PREFIX):
         return _standard_tree(text, path, dialect)
     from tvm_nnef.syntax.parser import parse

@@ -1,4 +1,4 @@
-"""Where an expression stands: the names that it may use, and where complaints about it go."""
+"""The context of an expression: the names that it may use, and where its errors are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Context:
     tools: bool = False
 
     def infer(self, expression: nodes.Expression) -> Type:
-        """The type of an expression that stands here."""
+        """The type of an expression in this context."""
         return self.rules(expression, self)
 
     def at(self, block: BlockRole) -> Context:

@@ -140,7 +140,7 @@ def _call(expression: nodes.Call, context: Context) -> Type:
             expression.span,
             "an invocation is its own component: 'y = op(x);' in '@compose'"
             if context.block == "compose"
-            else f"built-in functions stand between back-ticks: '`{name}`(x)'"
+            else f"write built-in functions between back-ticks: '`{name}`(x)'"
             if name in BUILTINS
             else "operators are invoked in '@compose' and '@update' only",
         )

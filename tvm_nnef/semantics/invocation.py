@@ -105,7 +105,7 @@ def _check_generics(call: nodes.Call, match: _Match) -> None:
         context.report.error(
             f"'{call.callee}' has {len(dtypes)} generic types, but {len(call.generics)} are given",
             call.generics[len(dtypes)].span,
-            f"its generic types are {names}" if dtypes else "remove what stands in '<>'",
+            f"its generic types are {names}" if dtypes else "remove the '<...>'",
         )
     for given, definition in zip(call.generics, dtypes, strict=False):
         known = CONCRETE | set(context.generics.bases)
@@ -172,7 +172,7 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
 
 def _list_names(declared: dict[str, nodes.Parameter], callee: CheckedDefinition) -> str:
     if not declared:
-        where = " (inputs stand between parentheses)" if callee.inputs else ""
+        where = " (inputs go in parentheses)" if callee.inputs else ""
         return f"it has no attributes{where}"
     return f"its attributes are {', '.join(declared)}"
 

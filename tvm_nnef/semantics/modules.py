@@ -167,7 +167,7 @@ def check_structure(
             if definition.kind == "graph" and module.name != MAIN:
                 found.append(
                     Diagnostic(
-                        f"graph '{definition.name.name}' stands in the imported module "
+                        f"graph '{definition.name.name}' is defined in the imported module "
                         f"'{module.name}'",
                         definition.name.span,
                         "only the main module has graphs; make it a 'public operator'",

@@ -88,7 +88,7 @@ class CheckedDefinition:
 
     @property
     def is_private(self) -> bool:
-        """Whether only the own module may use the definition."""
+        """Whether only its own module may use the definition."""
         return self.name.startswith("_")
 
     @property
@@ -191,6 +191,11 @@ class Program:
                 hint="names that begin with '_' can only be used in their own module",
             )
         return found
+
+    def definition(self, qualified_name: str) -> CheckedDefinition:
+        """The definition of this name, which begins with that of its module."""
+        module, _, name = qualified_name.rpartition(".")
+        return self.modules[module].definitions[name]
 
     def invoked(self) -> frozenset[str]:
         """The qualified names of all that the graphs invoke, directly or not."""

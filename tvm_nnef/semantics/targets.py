@@ -24,7 +24,7 @@ class Assignments:
     """The names that a block has assigned, and the outputs or variables that it is to assign.
 
     ``fixed`` names what a block of the definition cannot assign; inside of a ``{ }`` block any
-    name may be taken anew.
+    name may be taken again.
     """
 
     kind: Literal["compose", "update", "block"]
@@ -224,7 +224,7 @@ def _compare_declared(
 
 
 def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> None:
-    """Checks what stands after a name on the left: a type, a shape, a length."""
+    """Checks the type, shape or length after a name on the left."""
     static = context.at("static")
     if target.type is not None:
         base_type(target.type, context)

@@ -131,7 +131,7 @@ def _add_member(members: dict[str, Member], info: tarfile.TarInfo, size: int, fi
         return
     fault = _fault(info, name, size)
     if name in members:
-        fault = "stands twice in the archive"
+        fault = "is twice in the archive"
     if fault:
         raise error(
             f"the member {info.name!r} {fault}",

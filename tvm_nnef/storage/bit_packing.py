@@ -1,7 +1,7 @@
 """Items of any width from 1 to 64 bits, to and from a continuous stream of bytes.
 
 Bytes in, an array of unsigned 64-bit integers out, and back; signs, types and headers
-belong to ``tensor_file``. The specification (NNEF 1.0.4, section 5.2) wants little-endian data
+belong to ``tensor_file``. The specification (NNEF 1.0.4, section 5.2) requires little-endian data
 packed continuously in row-major order and does not say which bit of a byte comes first. The
 written models answer for 1-bit items: the most significant. So a width of whole bytes is little
 endian here, and every other width is a stream in which the most significant bit comes first.

@@ -32,7 +32,7 @@ from tvm_nnef.storage.names import FOLDER_FILES, MAIN_FILE, NNEF1_FILE, member_n
 ModelPath: TypeAlias = "str | os.PathLike[str]"
 
 TEXT_PATH = "<text>"
-"""The name under which a model given as text stands in messages."""
+"""The name of a model given as text, in messages."""
 
 MAX_TEXT_SIZE = 16 << 20
 """Bytes that a text may have: a module, or ``model.json``."""
@@ -230,11 +230,14 @@ def open_files(model: ModelPath) -> Container:
             return _open_folder(path)
         if path.is_file():
             return _open_file(path)
-        exists = path.exists()
+        exists, is_link = path.exists(), path.is_symlink()
     except (OSError, ValueError) as cause:
         raise _unreadable(path, cause) from cause
     if exists:
         raise error("neither a file nor a folder", hint=_KINDS, file=str(model))
+    if is_link:
+        hint = "correct the link, or give the path of the model itself"
+        raise error("a symbolic link that leads to no file or folder", hint=hint, file=str(model))
     raise error("no such file or folder", hint=_near(path), file=str(model))
 
 
@@ -350,7 +353,7 @@ def _near(path: Path) -> str:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Names of the regular files below a folder, but for hidden folders and the manifest."""
+    """Names of the regular files below a folder, except for hidden folders and the manifest."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in files:

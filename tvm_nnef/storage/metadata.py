@@ -74,7 +74,7 @@ class Metadata:
     """The text that it was read from."""
 
     def span(self, *path: str | int) -> Span | None:
-        """Where the value that keys lead to stands in the text, if it was read from one."""
+        """The span of the value that keys lead to, if the metadata was read from a text."""
         if self.source is None:
             return None
         return Span(self.source, *_locate(self.source.text, path))
@@ -316,7 +316,7 @@ def _parse(source: Source) -> Json:
 
 def _doubled(source: Source, key: str) -> NnefError:
     return error(
-        f"the key {key!r} stands twice in the same object",
+        f"the key {key!r} is twice in the same object",
         _word(source, json.dumps(key, ensure_ascii=False)),
         hint="keep one of them",
     )

@@ -1,4 +1,4 @@
-"""Names inside a model: which file holds a variable, and which names may stand in a container.
+"""Names inside a model: which file holds a variable, and which names a container may have.
 
 Text in, text out; nothing here touches a file.
 """

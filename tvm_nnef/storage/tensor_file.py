@@ -99,7 +99,7 @@ class TensorHeader:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorFile:
-    """A tensor as it stands in a file.
+    """A tensor as a file has it.
 
     ``array`` has the dtype that :attr:`TensorHeader.dtype` names; the items of quantized types
     are their codes. ``parameters`` are the 32 raw bytes of the header.

@@ -1,7 +1,7 @@
 """What a user reads when a text does not follow the grammar.
 
 An exception of lark's parser in, a :class:`~tvm_nnef.diagnostics.Diagnostic` out, with the
-location, what was found, what could have stood there, and what to do about it.
+location, what was found, what was expected, and what to do about it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
     "@assert", "@lower", "@compose", "@update", "@quantize",
 )  # fmt: skip
-"""What can stand in a definition."""
+"""What a definition can contain."""
 
 EXAMPLES = {
     "@dtype": "T: type;",
@@ -174,7 +174,7 @@ def _hint(failure: _Failure) -> str:
     if text.startswith("@") and text not in BLOCKS:
         return did_you_mean(text, BLOCKS) or f"blocks are {', '.join(BLOCKS)}"
     if text == "import":
-        return "imports stand at the beginning of a file"
+        return "imports must be at the beginning of a file"
     if text in BLOCKS + _DEFINITIONS:
         return "is a '}' missing before it?"
     if text.isidentifier() and not text.isascii():
@@ -188,8 +188,8 @@ def _hint(failure: _Failure) -> str:
         return other_dialect
     if text == "<-":
         return (
-            "a substitution has an index and stands in parentheses, as in '(a[i] <- b)'; "
-            "a comparison wants a blank, as in 'a < -b'"
+            "write a substitution with an index and in parentheses, as in '(a[i] <- b)'; "
+            "write a comparison with a blank, as in 'a < -b'"
         )
     if text == "=" and before.rstrip()[-1:].isidentifier():
         attribute = _attribute_among_inputs(failure)
@@ -261,7 +261,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
     if failure.text in ("<=", ">=") and "'<?='" in failure.expected:
         return "minimum and maximum are assigned with '<?=' and '>?='"
     if failure.text == "=" and failure.expected == {"'['"}:
-        return "local values stand after 'with', as in 'with a = b: y[i,] = a'"
+        return "local values are written after 'with', as in 'with a = b: y[i,] = a'"
     return None
 
 

@@ -30,7 +30,7 @@ def check_expressible_in_tools(tree: nodes.Node) -> None:
 
 
 def _bodies(node: nodes.Node) -> tuple[object, ...]:
-    """What stands in a node where an invocation may stand."""
+    """The parts of a node that may be invocations."""
     match node:
         case nodes.Component(_, value):
             return (value,)

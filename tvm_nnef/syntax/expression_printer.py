@@ -16,7 +16,7 @@ from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
-    """What may stand at a location, named as in the grammar, from the loosest to the tightest."""
+    """What is allowed at a location, named as in the grammar, from the loosest to the tightest."""
 
     EXPRESSION = 0
     CLOSED = 1
@@ -47,7 +47,7 @@ _NUMBER_AT_END = re.compile(r"(?:\b[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?|\.)$")
 
 @dataclass(frozen=True, slots=True)
 class ExpressionPrinter:
-    """Prints expressions; ``enclosing`` is the quote of the string in whose braces they stand."""
+    """Prints expressions; ``enclosing`` is the quote of the string in whose braces they are."""
 
     spelling: Spelling = DRAFT
     enclosing: str = ""
@@ -59,7 +59,7 @@ class ExpressionPrinter:
 
     def _level(self, expression: nodes.Expression) -> Level:
         if self.spelling.is_tools and isinstance(expression, nodes.Fold):
-            # Hardly anything may follow a fold there, so it stands alone or in parentheses.
+            # Hardly anything may follow a fold there, so it is alone or in parentheses.
             return Level.CLOSED
         return _level(expression)
 
@@ -179,7 +179,7 @@ class ExpressionPrinter:
         )
 
     def arguments(self, arguments: Sequence[nodes.Expression | nodes.Omitted]) -> str:
-        """What stands between the parentheses of an invocation."""
+        """The text between the parentheses of an invocation."""
         return ", ".join(self.optional(argument) for argument in arguments)
 
     def optional(self, expression: nodes.Expression | nodes.Omitted) -> str:
@@ -187,7 +187,7 @@ class ExpressionPrinter:
         return "~" if isinstance(expression, nodes.Omitted) else self.print(expression)
 
     def items(self, items: Sequence[nodes.ListItem]) -> str:
-        """What stands between the brackets of a list or an index."""
+        """The text between the brackets of a list or an index."""
         return ", ".join(self._item(item) for item in items)
 
     def _item(self, item: nodes.ListItem) -> str:

@@ -14,7 +14,7 @@ from tvm_nnef.diagnostics import Span
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Anything that stands somewhere in a text."""
+    """A node of the syntax tree, with its span in the text."""
 
     span: Span = field(compare=False, repr=False, kw_only=True)
 
@@ -52,7 +52,7 @@ class Text(Node):
     """A string; adjacent literals are joined. Parts in braces are expressions to be formatted.
 
     Plain parts hold the characters as they are meant: in the draft ``\\{`` is a brace, in the tools
-    dialect a backslash and a brace. Two plain parts never stand side by side, and an empty string
+    dialect a backslash and a brace. Two plain parts are never adjacent, and an empty string
     has no parts.
     """
 

@@ -20,7 +20,7 @@ from tvm_nnef.syntax.spacing import LINE_END, Word, blank_between, joined, token
 from tvm_nnef.syntax.walk import nodes_of
 
 _CONTINUATIONS = ("else", "elif", "then", "while", "do", "unroll", ")", "]", "}")
-"""Words that may stand under the beginning of their statement."""
+"""Words that may be aligned with the beginning of their statement."""
 
 
 def format_text(text: str, path: str = "<text>", dialect: str = "draft") -> str:
@@ -75,7 +75,7 @@ class _Layout:
     words: Sequence[Word]
     dialect: str
     aligned: frozenset[int]
-    """Where words begin that may stand under the beginning of their statement."""
+    """The offsets of words that may be aligned with the beginning of their statement."""
     line_end: str
     lines: list[str] = field(default_factory=list)
     line: str = ""
@@ -121,7 +121,7 @@ class _Layout:
         return self.last is None or self.last.opens or _ends(self.last)
 
     def _breaks(self, previous: Word | None, word: Word) -> int:
-        """How many line breaks stand before a word."""
+        """The number of line breaks before a word."""
         if previous is None:
             return 0
         breaks = min(word.breaks, 2 if self._is_between else 1)

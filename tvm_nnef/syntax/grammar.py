@@ -32,7 +32,7 @@ def grammar_text(dialect: str) -> str:
 
 
 def build(dialect: str, *, strict: bool = False) -> lark.Lark:
-    """Make the tables anew; ``strict`` refuses every conflict (and needs ``interegular``)."""
+    """Make the tables again; ``strict`` refuses every conflict (and needs ``interegular``)."""
     return _build(grammar_text(dialect), STARTS, strict=strict)
 
 

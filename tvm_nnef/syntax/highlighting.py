@@ -51,7 +51,7 @@ def patterns() -> tuple[Pattern, ...]:
         _one(_word(_any(words.types)), "storage.type", "Keyword.Type"),
         _one(_word(_any(words.constants)), "constant.language", "Keyword.Constant"),
         _one(_word(_any(words.operators)), "keyword.operator.word", "Operator.Word"),
-        # In the draft, those of the tools dialect are names, but no name stands before another one.
+        # In the draft, those of the tools dialect are names, but no name comes before another one.
         _one(
             _word(_any(words.modifiers)) + r"(?=\s+[A-Za-z0-9_~])",
             "storage.modifier",

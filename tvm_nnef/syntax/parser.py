@@ -36,7 +36,7 @@ _TOKEN = re.compile(rf"#[^\r\n]*|{STRING}|\w+|[^\s\w]", re.DOTALL)
 _DEFINITION = re.compile(
     r"^[ \t]*(?:public\s+)?(?:operator|graph)\s+[A-Za-z_][A-Za-z0-9_]*\s*\{", re.MULTILINE
 )
-"""Where reading can begin anew: these words are reserved, so they stand nowhere else."""
+"""Where reading can begin again: these words are reserved, so they occur nowhere else."""
 
 
 _BEGINNINGS = ("public", "operator", "graph")
@@ -130,7 +130,7 @@ class _Parser:
     tables: lark.Lark
 
     def parse(self, start: int, end: int, kind: str) -> Built:
-        """Build what stands between two offsets; lark's exceptions escape."""
+        """Build the text between two offsets; lark's exceptions escape."""
         slice_: Any = lark.TextSlice(self.source.text, start, end)
         tree = self.tables.parse(slice_, start=kind)
         return build_tree(tree, self.source, self.spelling, self.parse_part)

@@ -28,7 +28,7 @@ _WORDS = re.compile(rf"""(?:{_STRING.pattern}|[^\s"'])+""", re.DOTALL)
 def print_module(module: nodes.Module, dialect: str = "draft") -> str:
     """The text of a file; ``parse(print_module(module, d), dialect=d) == module``.
 
-    Raises :class:`NnefError` for everything that the dialect cannot say, but for ``static`` and
+    Raises :class:`NnefError` for everything that the dialect cannot say, except for ``static`` and
     ``dynamic``, which the draft implies.
     """
     spelling = spelling_of(dialect)
@@ -41,7 +41,7 @@ def print_module(module: nodes.Module, dialect: str = "draft") -> str:
 
 
 def print_expression(expression: nodes.Expression, dialect: str = "draft") -> str:
-    """The text of an expression, on one line but for line breaks inside of strings.
+    """The text of an expression, on one line except for line breaks inside of strings.
 
     Raises :class:`NnefError` for what the dialect cannot say.
     """

@@ -16,7 +16,7 @@ from tvm_nnef.syntax.spelling import STRING
 
 _TOKENS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}};]", re.DOTALL)
 _OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
-"""What stands before the brace of a block; that of attributes stands after a name."""
+"""The text before the brace of a block; that of attributes comes after a name."""
 
 _BLOCK = re.compile(r"(@\w+)\s*\{")
 _MORE = re.compile(r"\s*[)\],;]")

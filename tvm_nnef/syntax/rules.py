@@ -25,7 +25,7 @@ Rule: TypeAlias = Callable[[Children, Span], object]
 
 
 def token_span(token: lark.Token, span: Span) -> Span:
-    """Where a token stands; ``span`` is any span of its source."""
+    """The span of a token; ``span`` is any span of its source."""
     return Span(span.source, cast(int, token.start_pos), cast(int, token.end_pos))
 
 

@@ -1,7 +1,7 @@
 """The words of a text with what surrounds them: their node, blanks between them, line breaks.
 
 Input: a text that parses, and its tree. Output: a :class:`Word` for each token and each comment, in
-the order of the text, and whether a blank stands between two of them. What the text says is not
+the order of the text, and whether there is a blank between two of them. What the text says is not
 changed here.
 """
 
@@ -30,7 +30,7 @@ class Word:
     """A token or a comment.
 
     ``owner`` is the innermost node around it, ``breaks`` the number of line breaks before it,
-    ``column`` where it stands in its line, from 0.
+    ``column`` its column, from 0, with tabs expanded.
     """
 
     text: str
@@ -117,7 +117,7 @@ def _column(text: str, offset: int) -> int:
 
 
 def _owners(module: nodes.Module, starts: Sequence[int]) -> list[nodes.Node]:
-    """The innermost node around each token; what stands inside of strings owns none."""
+    """The innermost node around each token."""
     owners: list[nodes.Node] = [module] * len(starts)
     for node in walk(module):
         first = bisect.bisect_left(starts, node.span.start)
@@ -139,7 +139,7 @@ def _joined(words: Sequence[Word], dialect: str) -> Iterator[str]:
 
 
 def blank_between(left: Word, right: Word, dialect: str) -> str:
-    """What stands between two words on one line."""
+    """The blanks between two words on one line."""
     if right.is_comment:
         return "  "
     # A number would take the first dot for its decimal point.
@@ -162,7 +162,7 @@ def _signs(dialect: str) -> tuple[str, ...]:
 
 
 def _joins_right(word: Word) -> bool:
-    """Whether no blank stands after a word."""
+    """Whether there is no blank after a word."""
     owner = word.owner
     match word.text:
         case "(" | "[" | ".":
@@ -189,7 +189,7 @@ def _joins_right(word: Word) -> bool:
 
 
 def _joins_left(left: Word, word: Word) -> bool:
-    """Whether no blank stands between two words because of the second one."""
+    """Whether there is no blank between two words because of the second one."""
     owner = word.owner
     match word.text:
         case ";" | "," | ")" | "]" | ".":
@@ -222,7 +222,7 @@ def _joins_left(left: Word, word: Word) -> bool:
 
 
 def _is_bound(owner: nodes.Node) -> bool:
-    """Whether the bar of this node stands before a bound."""
+    """Whether the bar of this node is followed by a bound."""
     return isinstance(owner, nodes.Extent | nodes.Pack)
 
 

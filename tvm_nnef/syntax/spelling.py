@@ -41,7 +41,7 @@ class Spelling:
 
     ``operators`` and ``assignments`` give the signs of those in the tree that are not spelled like
     their names; ``reserved`` are the words that cannot be names. (In the draft ``is`` can be one,
-    wherever no operator may stand.)
+    wherever an operator is not allowed.)
     """
 
     dialect: str

@@ -238,7 +238,7 @@ class Loop(Node):
 
 
 Body: TypeAlias = "Expression | Scope"
-"""What stands in a branch or a loop: an invocation, a block, or an expression of tensors."""
+"""The body of a branch or a loop: an invocation, a block, or an expression of tensors."""
 
 
 @dataclass(frozen=True, slots=True)

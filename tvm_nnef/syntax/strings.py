@@ -73,8 +73,8 @@ def literals(
 ) -> Iterator[tuple[str, list[str | nodes.Expression]]]:
     """The literals that make up a text in the tools dialect, each its quote and its parts.
 
-    No quote can be escaped there, so one stands between quotes of the other kind; in the braces of
-    another string (``enclosing`` is its quote) it cannot stand at all. Raises :class:`NnefError`
+    No quote can be escaped there, so one is written between quotes of the other kind; in the braces
+    of another string (``enclosing`` is its quote) it is not allowed. Raises :class:`NnefError`
     for characters that no literal can hold.
     """
     quote = _OTHER.get(enclosing, "")

@@ -1,11 +1,11 @@
 """What the rules of the grammar mean in the dialect of Khronos's tools of 2026.
 
-The children of a rule in, a node out, as in :mod:`~tvm_nnef.syntax.rules`; here stand the
-rules that read more than the draft's, and those that refuse what the tools refuse.
+The children of a rule in, a node out, as in :mod:`~tvm_nnef.syntax.rules`; these are the
+rules that accept more than the draft's, and those that reject what the tools reject.
 
 Built-ins are plain calls there. ``exp(x)`` is a :class:`~tvm_nnef.syntax.nodes.Builtin`, except
-where an invocation may stand (a component's value, the parts of a branch or a loop) and the module
-itself defines an ``exp``: unqualified names refer to the own module only.
+where an invocation is allowed (a component's value, the parts of a branch or a loop) and the module
+itself defines an ``exp``: unqualified names refer to their own module only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _cumulative_fold(children: Children, span: Span) -> nodes.Fold:
 
 
 def _check_fold(left: nodes.Expression, sign: lark.Token, span: Span) -> None:
-    """A fold on the left of an operator wants parentheses, unless the operator is its own.
+    """A fold on the left of an operator must be in parentheses, unless the operator is its own.
 
     Parentheses are in no tree, so they are looked for in the text.
     """
@@ -136,7 +136,7 @@ def _module(children: Children, span: Span) -> nodes.Module:
 
 
 def own_builtins(module: nodes.Module) -> frozenset[str]:
-    """The names of built-ins that mean a definition of the module where an invocation may stand."""
+    """The names of built-ins that mean a definition of the module where invocations are allowed."""
     return BUILTIN_FUNCTIONS & {definition.name.name for definition in module.definitions}
 
 

@@ -25,7 +25,7 @@ _MODIFIERS = ("OPTIONAL", "STATIC", "DYNAMIC")
 class Vocabulary:
     """The words of a dialect, each in one group, and its signs, the longest first.
 
-    ``declaring`` are those that begin a definition or an import, ``modifiers`` stand before a type
+    ``declaring`` are those that begin a definition or an import, ``modifiers`` come before a type
     or a size, ``control`` are all other keywords; ``blocks`` have an ``@`` before them.
     """
 

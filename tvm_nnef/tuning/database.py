@@ -308,7 +308,7 @@ def _number(value: Any) -> int:
 
 
 def _damaged(file: Path, reason: str) -> NnefError:
-    hint = "remove the file to have the kernel tuned anew"
+    hint = "remove the file to have the kernel tuned again"
     if file.name == HEADER:
         hint = _ELSEWHERE
     return error(f"the tuning database is damaged: {reason}", file=str(file), hint=hint)

@@ -88,7 +88,7 @@ class KernelSearch:
         if len(results) == len(candidates):
             self._context.notify_runner_results(candidates, results)
         else:
-            # The search wants to hear of all that it proposed, or to begin anew.
+            # The search needs the results of all that it proposed, or a new start.
             self._context = None
 
     def _step_plans(self, batch: int, observe: Callable[[], None]) -> bool:

@@ -1,6 +1,6 @@
 """Offsets of multi-dimensional accesses, without a simplification that is wrong in TVM 0.27.
 
-``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and writes it anew.
+``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and rewrites it.
 Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
 ``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
 are not loop variables, nor indices of threads, this is not done; the rules that follow later, which

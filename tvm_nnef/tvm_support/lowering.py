@@ -204,7 +204,7 @@ def with_written_infinities(function: PrimFunction) -> PrimFunction:
 def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
     """The function with conversions to bfloat16 that round although TVM computes in float32.
 
-    TVM widens what is computed in bfloat16 and drops the conversions, but for elements it stores.
+    TVM widens what is computed in bfloat16 and drops the conversions, except those of stores.
     """
     stored: list[Any] = []
     walk(function.body, (tirx.BufferStore, lambda store: stored.append(store.value)))

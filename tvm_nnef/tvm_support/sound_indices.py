@@ -48,7 +48,7 @@ def _plain(call: Call) -> PrimExpression:
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
-    """The function with positive divisors only; TVM's simplification makes negative ones anew."""
+    """The function with positive divisors only; TVM's simplification makes negative ones again."""
     return with_mapped_body(function, *_POSITIVE)
 
 

@@ -44,7 +44,7 @@ def checked_threads(count: object) -> int:
     if count is None:
         return default_threads()
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        hint = "1 or more; what is more than there are cores counts as all of them"
+        hint = "give 1 or more; all cores are used if it is more than there are"
         raise error(f"threads cannot be {count!r}", hint=hint)
     return count
 

@@ -1,6 +1,6 @@
 """Walks over the nodes of expressions and statements, as those of ``tvm_ffi`` but faster.
 
-``tvm_ffi`` examines the classes of each call anew, which takes ten times as long as the walk of an
+``tvm_ffi`` examines the classes of each call again, which takes ten times as long as the walk of an
 expression of a few nodes, such as an index.
 """
 

@@ -56,7 +56,7 @@ _COMPARISONS: Mapping[str, Mapping[str, Op]] = {
         "uint": Op.UGreaterThanEqual,
     },
 }
-"""Instructions whose result is a boolean; those of NaN are false, but for ``NE``."""
+"""Instructions whose result is a boolean; those of NaN are false, except for ``NE``."""
 
 
 def binary(code: Assembler, name: str, dtype: str, a: Id, b: Id) -> Id:
@@ -193,7 +193,7 @@ _CONVERSIONS: Mapping[tuple[str, str], _Conversion] = {
     **{(source, "float"): _to_float for source in ("int", "uint", "float")},
     **{("float", target): _from_float for target in ("int", "uint")},
 }
-"""Conversions by the kinds of both dtypes, but for those between integers."""
+"""Conversions by the kinds of both dtypes, except for those between integers."""
 
 
 def reinterpreted(code: Assembler, value: Id, source: str, target: str) -> Id:

@@ -1,6 +1,6 @@
 """Structured control flow: bodies as functions that write them, in; basic blocks out.
 
-SPIR-V wants a merge instruction in the block before each branch: it names the block in which the
+SPIR-V requires a merge instruction in the block before each branch: it names the block in which the
 ways meet again, and for loops the one that goes back.
 """
 

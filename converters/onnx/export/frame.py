@@ -43,7 +43,7 @@ def over(name: str, operands: Sequence[Spread]) -> Spread:
 
 @dataclass(slots=True)
 class Frame:
-    """A statement that is being written out; ``made`` are the results as they stand before it."""
+    """A statement that is being written out; ``made`` are the results before it."""
 
     statement: Statement
     dtypes: Mapping[ScalarType, str]

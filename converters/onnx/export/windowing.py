@@ -18,7 +18,7 @@ from tvm_nnef.symbolic.dimensions import Dimension
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows stand: ``before`` and ``after`` are paddings, which may be negative."""
+    """The positions of windows: ``before`` and ``after`` are paddings, which may be negative."""
 
     size: list[int]
     stride: list[int]
@@ -87,9 +87,9 @@ def _rounded_up(count: int, lead: int, step: int, span: int, size: Dimension) ->
 
 @dataclass(frozen=True, slots=True)
 class Spatial:
-    """A value whose dimensions of interest stand last, after two others.
+    """A value whose dimensions of interest are last, after two others.
 
-    ``order`` are the dimensions as they stand now. If there are not two others, these are one
+    ``order`` are the dimensions in their present order. If there are not two others, these are one
     dimension and one of size 1; ``filling`` are more of size 1, before the last ones.
     """
 

@@ -104,7 +104,7 @@ def _aligned(arrays: Mapping[str, Array]) -> Iterator[Piece]:
 def _streamed(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> Iterator[Piece]:
     """The bytes of a model as Protobuf writes them, the elements of its variables in their place.
 
-    Fields may stand in any order, so the variables come last in the graph, and the graph last.
+    Fields may be in any order, so the variables come last in the graph, and the graph last.
     """
     light = onnx.ModelProto()
     light.CopyFrom(model)

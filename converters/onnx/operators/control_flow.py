@@ -1,7 +1,7 @@
 """If, Loop and Scan: subgraphs as blocks, which see the tensors outside.
 
 What is decided before a run leaves no trace: the branch taken, and the steps of a loop that
-changes shapes, stand in the graph itself.
+changes shapes, are in the graph itself.
 """
 
 from __future__ import annotations

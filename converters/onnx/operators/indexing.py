@@ -141,7 +141,7 @@ def nonzero(node: Node, builder: Builder) -> Tensor:
 
 @operator("Unique", since=11)
 def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """The distinct slices, where they first stand, which one each is, and how often it comes."""
+    """The distinct slices, their first positions, which one each is, and how often it comes."""
     x = node.input(0)
     axis = node.axis(x.rank) if node.has("axis") else None
     if axis is None:
@@ -159,7 +159,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
     name = "onnx.sorted_rank" if node.flag("sorted", True) else "onnx.first_rank"
     inverse = builder.call(name, compared, first, as_type="int64", as_shape=(number,))
-    # Where the row of each rank stands; their number is data-dependent, at most that of rows.
+    # The position of the row of each rank; their number is data-dependent, at most that of rows.
     found = builder.call("onnx.rows_of_ranks", first, inverse, as_type="int64")
     used = builder.call("onnx.used_ranks", first, as_type="bool")
     ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number, builder)
@@ -172,9 +172,9 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
 
 
 def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
-    """The distinct numbers, where they first stand, which one each is, and how often it comes.
+    """The distinct numbers, their first positions, which one each is, and how often it comes.
 
-    Equal numbers are neighbours in order, the one that stands first in front.
+    Equal numbers are neighbours in order, in the order of their positions.
     """
     (number,) = x.shape
     sortable = builder.cast(x, "int32") if x.kind == "bool" else x
@@ -187,7 +187,7 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
     positions = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
     if not ordered:
         first = builder.call("layout.gather", positions, inverse, as_shape=(number,), axis=0)
-        numbers, positions = _numbered(builder.call("onnx.stand_at_own", first), builder)
+        numbers, positions = _numbered(builder.call("onnx.own_positions", first), builder)
         run = builder.call("layout.gather", inverse, positions, as_shape=positions.shape, axis=0)
         counts = builder.call("layout.gather", counts, run, as_shape=positions.shape, axis=0)
         inverse = builder.call("layout.gather", numbers, first, as_shape=(number,), axis=0)
@@ -200,7 +200,7 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
 
 
 def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
-    """How many ones stand before each element or at it, less one, and where the ones stand."""
+    """The number of ones up to each element, less one, and the positions of the ones."""
     (number,) = begins.shape
     total = builder.call("math.cumsum", begins, axis=0)
     found = decided(builder.call("layout.nonzero", begins), (1,), 1, number, builder)

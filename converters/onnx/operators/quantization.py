@@ -113,7 +113,7 @@ def dynamically_quantized_product(
 
 
 def centred(x: Tensor, zero: Tensor | None, column: bool, builder: Builder) -> Tensor:
-    """x - zero in int32; a zero point for each row stands before the columns."""
+    """x - zero in int32; a zero point for each row is before the columns."""
     wide = builder.cast(x, "int32")
     if zero is None:
         return wide

@@ -121,6 +121,6 @@ def qgemm(node: Node, builder: Builder) -> Tensor:
 
 def _matrix(node: Node, position: int, flag: str, builder: Builder) -> Tensor:
     turned = node.flag(flag)
-    # The zero points of B, one for each column of the product, stand before its rows if transposed.
+    # The zero points of B, one for each column of the product, are before its rows if transposed.
     centre = centred(node.input(position), node.optional(position + 2), turned, builder)
     return builder.transpose(centre, [1, 0]) if turned else centre

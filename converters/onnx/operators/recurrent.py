@@ -1,7 +1,7 @@
 """RNN, GRU and LSTM, and ONNX Runtime's quantized LSTM: a loop over time for each direction.
 
 The products with the inputs are made for all times at once before the loop; only those with
-the state stand in it.
+the state are in it.
 """
 
 from __future__ import annotations

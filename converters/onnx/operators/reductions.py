@@ -184,7 +184,7 @@ POSITIONS = (
 
 @operator("TopK")
 def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """The largest (or least) elements along an axis, in order, and where they stand."""
+    """The largest (or least) elements along an axis, in order, and their positions."""
     x = node.input(0)
     axis, largest = node.axis(x.rank, -1), node.flag("largest", True)
     given = node.sizes(1)

@@ -180,7 +180,7 @@ def _transposed_pads(
 
 @operator("MaxPool")
 def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
-    """The largest element of each window, and where it stands in the tensor."""
+    """The largest element of each window, and its position in the tensor."""
     x = node.input(0)
     window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
     shape = (*x.shape[:2], *window.out)

@@ -289,7 +289,7 @@ def test_heads_that_do_not_fit_stay_apart() -> None:
 
 @pytest.fixture(scope="module")
 def layers() -> Any:
-    """Makes a layer of a network, small but for its vocabulary."""
+    """Makes a layer of a network, small except for its vocabulary."""
     pytest.importorskip("onnx")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))

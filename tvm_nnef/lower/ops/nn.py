@@ -97,7 +97,7 @@ def _trailing(
 
 
 def _dimensions(layout: str, rank: int) -> list[int]:
-    """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
+    """The positions of the dimensions of a format such as NXC: N, C, then the spatial ones."""
     spatial = layout.index("X")
     positions: dict[str, list[int]] = {}
     for position, letter in enumerate(layout):
@@ -289,8 +289,7 @@ def _batch_norm(invocation: Invocation) -> Lowered:
 
     Statistics that are constants are folded here, unless a mean is so far from zero, beside its
     deviation, that the sum would lose digits: then, and if they are dynamic, the mean is
-    subtracted first. Relax's own operator returns a tuple, which stands in the way of layout
-    conversion.
+    subtracted first. Relax's own operator returns a tuple, which prevents layout conversion.
     """
     if not computes_natively(invocation):
         return None

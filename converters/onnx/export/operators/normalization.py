@@ -28,7 +28,7 @@ def _channels(invocation: Invocation, operand: int, value: float, axis: int) -> 
 
 
 def _batch_norm(invocation: Invocation) -> Exported:
-    """BatchNormalization, whose channels are dimension 1 and whose operands stand otherwise."""
+    """BatchNormalization: its channels are dimension 1, its operands are in another order."""
     rank, epsilon = invocation.tensor(0).rank, invocation.real("epsilon")
     axis = invocation.axis("channel_axis")
     if rank < 2 or not invocation.holds(epsilon):

@@ -8,7 +8,7 @@ from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 
 _GATES = (0, 3, 1, 2)
-"""Input, output, forget and cell, as ONNX wants them, among input, forget, cell and output."""
+"""Input, output, forget and cell, in the order of ONNX, among input, forget, cell and output."""
 
 
 def _ordered(invocation: Invocation, operand: int) -> str:

@@ -18,7 +18,7 @@ _MOST_DIMENSIONS = 3
 
 
 def _dimensions(layout: str, rank: int) -> list[int]:
-    """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
+    """The positions of the dimensions of a format such as NXC: N, C, then the spatial ones."""
     at = layout.index("X")
     positions = {
         letter: position + (rank - 3 if position > at else 0)
