@@ -54,10 +54,26 @@ class Border:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduction:
-    """``target[indices] = epilogue``, of ``init`` combined with ``term`` over ``reduced``.
+class Epilogue:
+    """``target[indices] = epilogue``, an expression of the variable ``accumulator``."""
 
-    ``accumulator`` is the variable of the epilogue for the combined value. ``copies`` are stages
+    target: tirx.Var
+    indices: tuple[PrimExpression, ...]
+    accumulator: tirx.Var
+    epilogue: PrimExpression
+
+    def store(
+        self, value: PrimExpression, point: Mapping[tirx.Var, PrimExpression]
+    ) -> tirx.BufferStore:
+        """The store of the element at a point, given the value of the accumulator."""
+        result = substituted(self.epilogue, {**point, self.accumulator: value})
+        indices = [substituted(index, point) for index in self.indices]
+        return tirx.BufferStore(self.target, result, indices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction(Epilogue):
+    """``init`` combined with ``term`` over ``reduced``, and what follows. ``copies`` are stages
     that are computed before, into their own buffers. ``views`` are statements that declare
     buffers over the elements of others. ``panel_width`` is that of the stage.
     """
@@ -68,10 +84,6 @@ class Reduction:
     init: PrimExpression
     reducer: Reducer
     dtype: str
-    target: tirx.Var
-    indices: tuple[PrimExpression, ...]
-    accumulator: tirx.Var
-    epilogue: PrimExpression
     borders: tuple[Border, ...] = ()
     copies: tuple[Stage, ...] = ()
     views: tuple[tirx.Stmt, ...] = ()

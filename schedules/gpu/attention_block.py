@@ -256,10 +256,8 @@ class CoreBlock:
             value = self._sums[(i * self._number(tile.own_columns) + j,)] / total[(zero,)]
             if not sizes.is_known(keys):
                 value = tirx.Select(keys > 0, value, _real(0))
-            value = substituted(it.epilogue, point | {it.accumulator: value})
-            indices = [substituted(index, point) for index in it.indices]
-            store = tirx.BufferStore(it.target, value, indices)
-            return launch.guarded(launch.limits(self._batch.limit, *edges), store)
+            limits = launch.limits(self._batch.limit, *edges)
+            return launch.guarded(limits, it.store(value, point))
 
         def own_row(i: Index) -> tirx.Stmt:
             return emit.sequence(

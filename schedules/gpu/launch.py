@@ -64,6 +64,12 @@ def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tir
     )
 
 
+def numbered(axes: Sequence[Axis], count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
+    """A launch with a thread for the number of each point of some axes."""
+    element = Axis(tirx.Var("element", dtype), size(axes))
+    return elements([element], count, lambda at: body(at[element.var]), dtype)
+
+
 def size(axes: Sequence[Axis]) -> sizes.Extent:
     """The number of points of some axes."""
     return sizes.product(axis.extent for axis in axes)

@@ -42,8 +42,8 @@ Held: TypeAlias = "tuple[Side, tirx.Buffer]"
 """A side, and the registers of a thread for what it stages next."""
 
 
-_Result: TypeAlias = "tuple[PrimExpression, list[PrimExpression], list[launch.Limit]]"
-"""A value, the indices that it is stored at, and what these have to be below."""
+_Result: TypeAlias = "tuple[tirx.BufferStore, list[launch.Limit]]"
+"""The store of a result, and what its indices have to be below."""
 
 
 class Block(ABC):
@@ -261,8 +261,8 @@ class Block(ABC):
             return self._result(own, rows.nth(row, i), columns.nth(column, j))
 
         def element(own: Index, i: Index, j: Index) -> tirx.Stmt:
-            value, indices, limits = result(own, i, j)
-            return launch.guarded(limits, tirx.BufferStore(target, value, indices))
+            store, limits = result(own, i, j)
+            return launch.guarded(limits, store)
 
         def together(number: Index) -> tirx.Stmt:
             """A run of columns: computed one by one, stored at once."""
@@ -271,11 +271,11 @@ class Block(ABC):
             lanes = [number_like(lane, number) for lane in range(run)]
             found = [result(first + lane, i, j + lane) for lane in lanes]
             computed = [
-                tirx.BufferStore(results, value, [lane])
-                for lane, (value, *_) in zip(lanes, found, strict=True)
+                tirx.BufferStore(results, store.value, [lane])
+                for lane, (store, _) in zip(lanes, found, strict=True)
             ]
-            _, indices, limits = found[0]
-            copy = copied(target[tuple(indices)], results[(lanes[0],)], run)
+            store, limits = found[0]
+            copy = copied(target[tuple(store.indices)], results[(lanes[0],)], run)
             return launch.guarded(limits, emit.sequence([*computed, copy]))
 
         if not self._stores_runs():
@@ -300,16 +300,16 @@ class Block(ABC):
         return number
 
     def _result(self, own: Index, row: Index, column: Index) -> _Result:
-        """An element of the result, its indices, and what they have to be below."""
+        """The store of an element of the result, and what its indices have to be below."""
         rows, columns, *_ = self._sides
         point = {**self._batch.point, **rows.point(row), **columns.point(column)}
         value: PrimExpression = self._accumulators[(own,)]
         limits = launch.limits(self._batch.limit, rows.limit(row), columns.limit(column))
         if self._tile.chunks == 1:
-            return *self._plan.stored(value, point), limits
+            return self._reduction.store(value, point), limits
         total = sizes.number(launch.size(self._plan.axes), self._dtype)
         number = self._number_of([point[axis.var] for axis in self._plan.axes])
-        return value, [self._chunk * total + number], limits
+        return tirx.BufferStore(self._plan.partials, value, [self._chunk * total + number]), limits
 
     def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for each element of a thread, unrolled: its number, its row, its column."""

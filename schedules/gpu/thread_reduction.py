@@ -21,7 +21,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along, stored
+from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
@@ -103,11 +103,7 @@ class ThreadReductionPlan(GpuPlan):
 
             found.append(launch.blocks(sizes.product(counts), block, dtype))
         if self.chunks > 1:
-            number = Axis(tirx.Var("element", dtype), launch.size(axes))
-            threads = self.machine.usual_threads
-            found.append(
-                launch.elements([number], threads, lambda at: self._joined(at[number.var]), dtype)
-            )
+            found.append(launch.numbered(axes, self.machine.usual_threads, self._joined, dtype))
         return emit.sequence(found)
 
     def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
@@ -135,7 +131,7 @@ class ThreadReductionPlan(GpuPlan):
                 found.reduced, lambda at: combine(substituted(found.term, at)), point
             ),
         )
-        return emit.sequence([body, stored(self.reduction, value, point)])
+        return emit.sequence([body, found.store(value, point)])
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
         """The element of the result that has a number, from the results of chunks."""
@@ -149,7 +145,7 @@ class ThreadReductionPlan(GpuPlan):
             return emit.loop(self.chunks - 1, chunk, name="chunk", dtype=dtype, start=1)
 
         body, value = self.combined(self.partials[(number,)], each)
-        return emit.sequence([body, stored(self.reduction, value, launch.point(axes, number))])
+        return emit.sequence([body, self.reduction.store(value, launch.point(axes, number))])
 
 
 _Combine = Callable[[PrimExpression], tirx.Stmt]
@@ -232,9 +228,9 @@ class _Block:
         load = tirx.BufferStore(own, self._shared[(element,)], [zero])
         if plan.chunks > 1:
             offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
-            store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
+            store = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
         else:
-            store = stored(plan.reduction, own[(zero,)], launch.point(axes, number))
+            store = plan.reduction.store(own[(zero,)], launch.point(axes, number))
         body = emit.sequence([tirx.AllocBuffer(own), load, store])
         return launch.guarded([(lane, 1), *self._limits(element)], body)
 

@@ -22,7 +22,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, subs
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, stored
+from tvm_nnef.schedules.gpu.operands import inlined_reduction
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support import traversal
@@ -115,7 +115,7 @@ class WindowPlan(GpuPlan):
             written += self._position(readers, {**point, axis.var: first}, accumulators)
         for number in range(self.run):
             at = {**point, axis.var: self._index(first, number)}
-            store = stored(found, accumulators[(_at(number),)], at)
+            store = found.store(accumulators[(_at(number),)], at)
             written.append(launch.guarded(self._limits(first, number), store))
         return emit.sequence(written)
 

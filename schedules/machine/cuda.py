@@ -71,68 +71,29 @@ class GpuModel:
         return max(1, self.vector_bytes * 8 // max(8, bits))
 
 
+def _model(
+    multiprocessors: int,
+    threads: int,
+    blocks: int,
+    shared_kib: int,
+    multiply_adds: int,
+    memory_bytes: int,
+    tensor_multiply_adds: int,
+) -> GpuModel:
+    """A GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
+    return GpuModel(
+        multiprocessors, threads, blocks, shared_kib * KIB, multiply_adds, memory_bytes,
+        tensor_multiply_adds, tile_shared_bytes=(shared_kib - 1) * KIB,
+    )  # fmt: skip
+
+
 MODELS: Mapping[int, GpuModel] = {
-    75: GpuModel(
-        40,
-        1024,
-        16,
-        64 * KIB,
-        multiply_adds=64,
-        memory_bytes=5,
-        tensor_multiply_adds=512,
-        has_bfloat16=False,
-        has_async_copies=False,
-    ),
-    80: GpuModel(
-        108,
-        2048,
-        32,
-        164 * KIB,
-        multiply_adds=64,
-        memory_bytes=10,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=163 * KIB,
-    ),
-    86: GpuModel(
-        84,
-        1536,
-        16,
-        100 * KIB,
-        multiply_adds=128,
-        memory_bytes=6,
-        tensor_multiply_adds=512,
-        tile_shared_bytes=99 * KIB,
-    ),
-    89: GpuModel(
-        128,
-        1536,
-        24,
-        100 * KIB,
-        multiply_adds=128,
-        memory_bytes=3,
-        tensor_multiply_adds=512,
-        tile_shared_bytes=99 * KIB,
-    ),
-    90: GpuModel(
-        132,
-        2048,
-        32,
-        228 * KIB,
-        multiply_adds=128,
-        memory_bytes=14,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=227 * KIB,
-    ),
-    100: GpuModel(
-        148,
-        2048,
-        32,
-        228 * KIB,
-        multiply_adds=128,
-        memory_bytes=29,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=227 * KIB,
-    ),
+    75: GpuModel(40, 1024, 16, 64 * KIB, 64, 5, 512, has_bfloat16=False, has_async_copies=False),
+    80: _model(108, 2048, 32, 164, 64, 10, 1024),
+    86: _model(84, 1536, 16, 100, 128, 6, 512),
+    89: _model(128, 1536, 24, 100, 128, 3, 512),
+    90: _model(132, 2048, 32, 228, 128, 14, 1024),
+    100: _model(148, 2048, 32, 228, 128, 29, 1024),
 }
 """Models by version: of each the GPU for data centres, if there is one."""
 
