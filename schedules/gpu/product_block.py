@@ -147,7 +147,7 @@ class Block(ABC):
 
         first = [begin(tirx.const(each, self._dtype)) for each in range(ahead)]
         return [
-            *(tirx.AllocBuffer(registers) for _, registers in held),
+            *(tirx.AllocBuffer(registers) for _, registers in held if registers is not None),
             *itertools.chain(*first),
             *load(zero),
             *store(zero),

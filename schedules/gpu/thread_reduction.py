@@ -165,21 +165,25 @@ class _Block:
 
     def statement(self) -> tirx.Stmt:
         """The phases: all threads, a tree, the results."""
-        widths = [1 << n for n in reversed(range(self._sharing.bit_length() - 1))]
-        phases = [self._own, *map(self._level, widths), self._result]
-        threads = [launch.threads(self._threads, phase, self._dtype) for phase in phases]
-        return emit.sequence([tirx.AllocBuffer(self._shared), *threads])
+        own, result = (
+            launch.threads(self._threads, phase, self._dtype) for phase in (self._own, self._result)
+        )
+        reducer = self._plan.reduction.reducer
+        tree = launch.tree(
+            self._shared, self._sharing, lambda thread: self._position(thread)[1:], self._elements,
+            reducer, self._dtype,
+        )  # fmt: skip
+        return emit.sequence([tirx.AllocBuffer(self._shared), own, *tree, result])
 
-    def _position(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        """The element of a thread in its block, and its number among those that share it."""
+    def _position(
+        self, thread: PrimExpression
+    ) -> tuple[PrimExpression, PrimExpression, PrimExpression]:
+        """The element of a thread in its block, its number among those that share it, its place."""
         if self._plan.along_steps:
             element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
         else:
             lane, element = emit.decoded(thread, [self._sharing, self._elements], self._dtype)
-        return element, lane
-
-    def _offset(self, element: PrimExpression, lane: PrimExpression) -> PrimExpression:
-        return lane * tirx.const(self._elements, self._dtype) + element
+        return element, lane, lane * tirx.const(self._elements, self._dtype) + element
 
     def _limits(self, element: PrimExpression) -> list[launch.Limit]:
         total = launch.size(self._plan.reduction.axes)
@@ -188,7 +192,7 @@ class _Block:
     def _own(self, thread: PrimExpression) -> tirx.Stmt:
         """What one thread combines of its element."""
         plan, found = self._plan, self._plan.reduction
-        element, lane = self._position(thread)
+        element, lane, place = self._position(thread)
         point = launch.point(found.axes, self._first + element)
         steps = launch.size(found.reduced)
         part = sizes.quotient_above(steps, plan.chunks)
@@ -206,22 +210,12 @@ class _Block:
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
         body, value = plan.combined(first, each)
-        store = tirx.BufferStore(self._shared, value, [self._offset(element, lane)])
+        store = tirx.BufferStore(self._shared, value, [place])
         return launch.guarded(self._limits(element), emit.sequence([body, store]))
-
-    def _level(self, width: int) -> emit.Body:
-        def joined(thread: PrimExpression) -> tirx.Stmt:
-            element, lane = self._position(thread)
-            offset = self._offset(element, lane)
-            other = self._shared[(offset + tirx.const(width * self._elements, self._dtype),)]
-            both = self._plan.reduction.reducer.combine(self._shared[(offset,)], other)
-            return launch.guarded([(lane, width)], tirx.BufferStore(self._shared, both, [offset]))
-
-        return joined
 
     def _result(self, thread: PrimExpression) -> tirx.Stmt:
         plan = self._plan
-        element, lane = self._position(thread)
+        element, lane, _ = self._position(thread)
         number, axes = self._first + element, plan.reduction.axes
         # Conditions must not load from shared memory: TVM would insert no barrier before.
         own, zero = launch.local(1, plan.reduction.dtype, "result"), tirx.const(0, "int32")

@@ -66,6 +66,17 @@ class GpuModel:
         by_shared = self.shared_bytes // max(1, shared_bytes)
         return min(self.blocks, self.threads // max(1, threads), by_registers, by_shared)
 
+    def runs(self, threads: int, registers: int, shared_bytes: int) -> bool:
+        """Whether blocks of so many threads, given what a thread and a block take, are possible.
+
+        Their warps are whole.
+        """
+        return (
+            self.warp <= threads <= self.block_threads
+            and threads % self.warp == 0
+            and self.resident_blocks(threads, registers, shared_bytes) > 0
+        )
+
     def lanes(self, bits: int) -> int:
         """The elements of so many bits that a thread loads at once; at least one."""
         return max(1, self.vector_bytes * 8 // max(8, bits))
