@@ -88,4 +88,4 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 def product_of(kernel: Kernel) -> tuple[Reduction, MatrixProduct] | None:
     """The sum of products of a kernel; None for other kernels."""
     reduction = inlined_reduction(kernel)
-    return None if reduction is None else read_product(reduction, kernel.index_type)
+    return None if reduction is None else read_product(reduction)

@@ -74,9 +74,9 @@ class MatrixProduct:
         return (*self.batches, *self.rows, *self.columns)
 
 
-def read_product(reduction: Reduction, index_type: str) -> tuple[Reduction, MatrixProduct] | None:
+def read_product(reduction: Reduction) -> tuple[Reduction, MatrixProduct] | None:
     """A reduction, its axes divided into groups, as a product of matrices; None for other kinds."""
-    reduction = with_groups(reduction, index_type, reduction.axes)
+    reduction = with_groups(reduction, reduction.axes)
     choice = choice_of(reduction.term)
     term, guard = reduction.term, None
     if choice is not None and is_zero(choice[2]):
