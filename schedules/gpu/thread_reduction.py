@@ -32,9 +32,6 @@ _MOST_CHUNKS = 256
 _DECODING = 12
 """Instructions that compute the index along an axis from the number of a step, about."""
 
-_SECTOR = 32
-"""Bytes that memory is read in: a thread that reads one element alone wastes the others."""
-
 _LOADED_AHEAD = 8
 """Steps of a thread that are written one after the other, so that their loads overlap."""
 
@@ -63,7 +60,7 @@ class ThreadReductionPlan(GpuPlan):
         waves = -(-elements * shared // (machine.multiprocessors * machine.threads))
         neighbours = self.sharing if self.along_steps else self._block_elements
         widths = [bits_of(str(load.source.dtype)) for load in loads(self.reduction.term)]
-        wasted = max(1, _SECTOR * 8 // (neighbours * max(widths, default=8)))
+        wasted = max(1, machine.sector_bytes * 8 // (neighbours * max(widths, default=8)))
         loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:

@@ -37,9 +37,6 @@ _MOST_COMBINED = 256
 _LONGEST_RUN = 8
 """The most results of a thread."""
 
-_ISSUE_CYCLES = 4
-"""The cycles from one load of a thread to the next one."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
@@ -89,7 +86,7 @@ class WindowPlan(GpuPlan):
         loaded = of_window * len(window.readers(self.run)) * rest + once * steps
         busy = threads * loaded / (machine.shared_loads * machine.multiprocessors)
         waves = -(-threads // (machine.multiprocessors * machine.threads))
-        own = machine.load_cycles + loaded * _ISSUE_CYCLES
+        own = machine.load_cycles + loaded * machine.issue_cycles
         return machine.launch_cycles + max(busy, waves * own)
 
     def decisions(self) -> Mapping[str, int | str]:

@@ -16,14 +16,15 @@ class GpuModel:
     shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
     block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
     ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
-    loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
+    loads at most ``vector_bytes`` at once. Memory is read by ``sector_bytes``: a thread that reads
+    one element alone wastes the others. ``multiply_adds`` of float32 begin in each cycle on a
     multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
     ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive. Kernels may call functions in CUDA C
     (``has_functions``), and copy to shared memory while they compute (``has_async_copies``).
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
-    block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
-    loads from memory.
+    block, from a load from memory to its use, from one load of a thread to the next one, and, as
+    loads overlap, for a step of a thread that loads from memory.
     """
 
     multiprocessors: int
@@ -44,10 +45,12 @@ class GpuModel:
     thread_registers: int = 255
     warp: int = 32
     vector_bytes: int = 16
+    sector_bytes: int = 32
     shared_loads: int = 32
     launch_cycles: int = 4000
     barrier_cycles: int = 40
     load_cycles: int = 500
+    issue_cycles: int = 4
     step_cycles: int = 100
 
     @property
