@@ -24,7 +24,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 )
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
-from tvm_nnef.schedules.analysis.reduction import epilogue_of
+from tvm_nnef.schedules.analysis.reduction import Epilogue, epilogue_of
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, choice_of
 
@@ -48,13 +48,12 @@ class FixedWeights:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Attention:
-    """``target[indices] = epilogue`` of a weighted sum over ``keys``, for each of ``axes``.
+class Attention(Epilogue):
+    """A weighted sum over ``keys``, and what follows.
 
     The ``score`` of a row and a key is an expression of the variable ``product``, the sum over
     ``depth`` of ``query(batch, row, depth) * key(batch, depth, key)``. Weights are its softmax over
-    all keys. The sum of weights times ``value(batch, key, column)`` is the variable ``accumulator``
-    of the epilogue.
+    all keys. The sum of weights times ``value(batch, key, column)`` is the accumulator.
     """
 
     batches: tuple[Axis, ...]
@@ -68,10 +67,6 @@ class Attention:
     product: tirx.Var
     score: PrimExpression
     fixed: FixedWeights | None
-    target: tirx.Var
-    indices: tuple[PrimExpression, ...]
-    accumulator: tirx.Var
-    epilogue: PrimExpression
 
 
 def may_end_attention(kernel: Kernel) -> bool:

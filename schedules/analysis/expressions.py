@@ -66,9 +66,9 @@ def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> P
 
 
 def with_loads(
-    expression: PrimExpression, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
-) -> PrimExpression:
-    """The expression with the loads of a buffer replaced."""
+    expression: AnyTree, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
+) -> AnyTree:
+    """The expression or statement with the loads of a buffer replaced."""
 
     def replaced(load: TensorLoad) -> PrimExpression:
         return value(load) if load.source.same_as(buffer) else load

@@ -27,7 +27,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined,
 from tvm_nnef.schedules.analysis.merging import merge_axes
 from tvm_nnef.schedules.analysis.padding import read_guard, read_padding
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _LONGEST_BORDER = 11
 """The padding of a longer window is copied: else its steps are written out too often."""
@@ -54,10 +54,26 @@ class Border:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduction:
-    """``target[indices] = epilogue``, of ``init`` combined with ``term`` over ``reduced``.
+class Epilogue:
+    """``target[indices] = epilogue``, an expression of the variable ``accumulator``."""
 
-    ``accumulator`` is the variable of the epilogue for the combined value. ``copies`` are stages
+    target: tirx.Var
+    indices: tuple[PrimExpression, ...]
+    accumulator: tirx.Var
+    epilogue: PrimExpression
+
+    def store(
+        self, value: PrimExpression, point: Mapping[tirx.Var, PrimExpression]
+    ) -> tirx.BufferStore:
+        """The store of the element at a point, given the value of the accumulator."""
+        result = substituted(self.epilogue, {**point, self.accumulator: value})
+        indices = [substituted(index, point) for index in self.indices]
+        return tirx.BufferStore(self.target, result, indices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction(Epilogue):
+    """``init`` combined with ``term`` over ``reduced``, and what follows. ``copies`` are stages
     that are computed before, into their own buffers. ``views`` are statements that declare
     buffers over the elements of others. ``panel_width`` is that of the stage.
     """
@@ -68,10 +84,6 @@ class Reduction:
     init: PrimExpression
     reducer: Reducer
     dtype: str
-    target: tirx.Var
-    indices: tuple[PrimExpression, ...]
-    accumulator: tirx.Var
-    epilogue: PrimExpression
     borders: tuple[Border, ...] = ()
     copies: tuple[Stage, ...] = ()
     views: tuple[tirx.Stmt, ...] = ()
@@ -112,7 +124,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     found = _without_unit_steps(found, kernel.index_type)
     if padded:
         return _without_unit_axes(found, kernel.index_type)
-    found = with_groups(_with_borders(found), kernel.index_type, found.axes[-1:])
+    found = with_groups(_with_borders(found), found.axes[-1:])
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
 
@@ -235,7 +247,7 @@ def _border(
     return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
 
 
-def with_groups(reduction: Reduction, index_type: str, axes: Sequence[Axis]) -> Reduction:
+def with_groups(reduction: Reduction, axes: Sequence[Axis]) -> Reduction:
     """The reduction with some axes divided in two if they have groups: group and index in it.
 
     An index that adds a reduced axis to a quotient of the axis shows that there are groups; panels
@@ -244,26 +256,33 @@ def with_groups(reduction: Reduction, index_type: str, axes: Sequence[Axis]) -> 
     for axis in axes:
         size = _group_size(reduction, axis) if axis.is_known else None
         if size is not None:
-            reduction = _divided(reduction, index_type, axis, size)
+            reduction = _in_groups(reduction, axis, size)
     return reduction
 
 
-def _divided(reduction: Reduction, index_type: str, axis: Axis, size: int) -> Reduction:
+def _in_groups(reduction: Reduction, axis: Axis, size: int) -> Reduction:
     """The reduction with an axis divided into groups of a size."""
-    group = Axis(tirx.Var("g", index_type), axis.extent // size)
-    inner = Axis(tirx.Var("o", index_type), size)
+    made, *both = divided(reduction, axis, size, ("g", "o"))
     analyzer = sym.Analyzer()
-    for each in (group, inner):
+    for each in both:
         analyzer.bind(each.var, Range(0, each.extent))
-    whole = group.var * tirx.const(size, index_type) + inner.var
-    position = reduction.axes.index(axis)
-    made = _substituted(reduction, {axis.var: whole})
     return replace(
         made,
-        axes=(*reduction.axes[:position], group, inner, *reduction.axes[position + 1 :]),
         term=with_simple_indices(made.term, analyzer),
         epilogue=with_simple_indices(made.epilogue, analyzer),
     )
+
+
+def divided(
+    reduction: Reduction, axis: Axis, size: int, names: tuple[str, str]
+) -> tuple[Reduction, Axis, Axis]:
+    """The reduction with an axis in parts of a size, the axis of the parts, and that in a part."""
+    dtype, at = dtype_of(axis.var), reduction.axes.index(axis)
+    outer = Axis(tirx.Var(names[0], dtype), axis.extent // size)
+    inner = Axis(tirx.Var(names[1], dtype), size)
+    whole = {axis.var: outer.var * tirx.const(size, dtype) + inner.var}
+    axes = (*reduction.axes[:at], outer, inner, *reduction.axes[at + 1 :])
+    return replace(_substituted(reduction, whole), axes=axes), outer, inner
 
 
 def _substituted(reduction: Reduction, values: Mapping[tirx.Var, PrimExpression]) -> Reduction:

@@ -19,7 +19,16 @@ _BLOCK = 32
 """Shorter blocks of a longer row are rather windows, whose elements are shared."""
 
 
-def with_cheap_inside(kernel: Kernel) -> Kernel:
+def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:
+    """A kernel with reductions in the form whose stages share rows, and these; None for others."""
+    for each in (kernel, _with_cheap_inside(kernel)):
+        rows = rows_of(each)
+        if rows is not None:
+            return each, tuple(rows)
+    return None
+
+
+def _with_cheap_inside(kernel: Kernel) -> Kernel:
     """The kernel with cheap stages computed where they are needed, as those that span all rows."""
     inside = {
         stage.buffer: stage

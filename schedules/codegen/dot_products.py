@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis.expressions import nodes
-from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
+from tvm_nnef.schedules.machine import CpuModel, model_for
 from tvm_nnef.schedules.machine.model import Special
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
@@ -53,8 +53,7 @@ def lanes(machine: CpuModel) -> int:
 
 def expand(function: PrimFunction) -> PrimFunction:
     """The function with instructions instead of the expressions of :func:`products`."""
-    target = (function.attrs or {}).get("target")
-    machine = GENERIC if target is None else cpu_model(target)
+    machine = model_for(function)
     shifts = nodes(function.body, tirx.RShift) if lanes(machine) else []
     if not any(_is_half(shift.b) for shift in shifts):
         return function

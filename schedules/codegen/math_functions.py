@@ -21,7 +21,7 @@ from tvm.ir import Call
 
 from tvm_nnef.schedules.codegen import exponentials
 from tvm_nnef.schedules.codegen.lanes import Lanes
-from tvm_nnef.schedules.machine import GENERIC, cpu_model
+from tvm_nnef.schedules.machine import model_for
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
@@ -39,8 +39,7 @@ _NONE: Mapping[str, Expansion] = {}
 def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> PrimFunction:
     """The function with its calls replaced by arithmetic; ``more`` has that of other functions."""
     functions = {**_FUNCTIONS, **more}
-    target = (function.attrs or {}).get("target")
-    machine = GENERIC if target is None else cpu_model(target)
+    machine = model_for(function)
 
     def expanded(call: PrimExpression) -> PrimExpression:
         assert isinstance(call, Call)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.machine import GENERIC, bits_of, cpu_model
+from tvm_nnef.schedules.machine import bits_of, model_for
 from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
 _MARK = "disable_lower_builtin"
@@ -19,8 +19,7 @@ _MARK = "disable_lower_builtin"
 
 def on_stack(function: PrimFunction) -> PrimFunction:
     """The function with its small local buffers on the stack."""
-    target = (function.attrs or {}).get("target")
-    machine = GENERIC if target is None else cpu_model(target)
+    machine = model_for(function)
 
     def marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
         buffer, size = allocation.buffer, sizes.elements(allocation.buffer)

@@ -27,9 +27,6 @@ from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
 
-_JOIN_CYCLES = 1
-"""The cycles to combine two halves of a vector: those of several rows overlap."""
-
 
 def vectors_of(size: int, lanes: int) -> int:
     """The number of vectors for a row, the last ones narrower."""
@@ -84,7 +81,8 @@ class Accumulation:
         """The estimated cycles of a row, for values that are as fast as loads."""
         steps, rest = divmod(self.stage.reduced[-1].estimate, self.width)
         vectors = steps * (self.width // self.lanes) + vectors_of(rest, self.lanes)
-        joining = self.width // self.lanes + _JOIN_CYCLES * (self.lanes.bit_length() - 1)
+        # Two halves of a vector are combined in about a cycle: those of several rows overlap.
+        joining = self.width // self.lanes + self.lanes.bit_length() - 1
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
 
     def statements(self, value: PrimExpression, target: Buffer) -> list[Statement]:

@@ -30,7 +30,7 @@ from tvm_nnef.schedules.analysis.kernel import (
     extent_product,
     is_short,
 )
-from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
+from tvm_nnef.schedules.analysis.rows import with_rows
 from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -52,20 +52,16 @@ _CHUNKS = 16
 
 def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
     """The plan row by row; None for kernels whose stages do not share their rows."""
-    if not any(stage.reduced for stage in kernel.stages):
+    found = with_rows(kernel)
+    if found is None:
         return None
-    if rows_of(kernel) is None:
-        kernel = with_cheap_inside(kernel)
-    rows = rows_of(kernel)
-    if rows is None:
-        return None
-    kernel = with_shared_stages(kernel, len(rows))
+    kernel, rows = with_shared_stages(found[0], len(found[1])), found[1]
     work = sum(stage.work for stage in kernel.stages)
     least = machine.parallel_work(machine.row_cycles)
 
     def plan(*, parallel: bool, chunk: int = 0) -> RowPlan:
         stages = tuple(_row_stages(kernel, len(rows), machine))
-        return RowPlan(kernel, tuple(rows), stages, parallel, _CHUNKS * chunk or least, chunk)
+        return RowPlan(kernel, rows, stages, parallel, _CHUNKS * chunk or least, chunk)
 
     plain = plan(parallel=work >= least)
     count = sizes.product(axis.extent for axis in rows)

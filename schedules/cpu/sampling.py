@@ -137,8 +137,7 @@ class SamplingPlan(Plan):
             numbers = (tirx.const(step, self.kernel.index_type) for step in steps)
             here = {a.var: number for a, number in zip(reduction.reduced, numbers, strict=True)}
             combined = reduction.reducer.combine(combined, substituted(self.term, here))
-        value = substituted(reduction.epilogue, {reduction.accumulator: combined})
-        return tirx.BufferStore(reduction.target, value, [*reduction.indices])
+        return reduction.store(combined, {})
 
 
 def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:

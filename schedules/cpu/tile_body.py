@@ -116,11 +116,8 @@ class TileBody:
 
     def _final(self, row: PrimExpression, lane: PrimExpression, sums: Buffer) -> Statement:
         """The store of the epilogue of an accumulator."""
-        point = self.point(row, lane)
-        result = {self.reduction.accumulator: sums[(self.position(row, lane),)]}
-        value = substituted(self.reduction.epilogue, {**point, **result})
-        indices = [substituted(index, point) for index in self.reduction.indices]
-        return tirx.BufferStore(self.reduction.target, value, indices)
+        value = sums[(self.position(row, lane),)]
+        return self.reduction.store(value, self.point(row, lane))
 
     def point(self, row: PrimExpression, lane: PrimExpression) -> _Values:
         """The axes at a row and a lane of the tile."""

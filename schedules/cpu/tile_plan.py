@@ -10,18 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tvm import sym, tirx
+from tvm.ir import TensorLoad
+
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import slope
-from tvm_nnef.schedules.analysis.expressions import loads, mentions
+from tvm_nnef.schedules.analysis.accesses import slope, stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
+from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
-from tvm_nnef.schedules.cpu import tile_operands as operands
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tvm_support.compat import dtype_of
 
 _MANY = 1 << 20
 """The number of rows if it is dynamic: tiles are as high as is good for many of them."""
@@ -97,16 +101,16 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True
     *others, columns = reduction.axes
     packed = reduction.panel_width
     lanes = min(machine.lanes(bits_of(reduction.dtype)), _power_of_two(columns.estimate))
-    found = [operands.column_stride(load, columns, packed or lanes) for load in accesses]
+    found = [_column_stride(load, columns, packed or lanes) for load in accesses]
     strides = [stride for stride in found if stride is not None and 0 <= stride <= WIDEST]
     if len(strides) < len(found):
         return None
     interleaved = max(strides) > 1
-    sliding = interleaved or any(operands.slides(load, columns, reduction) for load in accesses)
+    sliding = interleaved or any(_slides(load, columns, reduction) for load in accesses)
     if sliding and packed is not None:
         return None
-    rows = operands.row_axis(accesses, others)
-    slides = rows is not None and any(operands.slides(load, rows, reduction) for load in accesses)
+    rows = _row_axis(accesses, others)
+    slides = rows is not None and any(_slides(load, rows, reduction) for load in accesses)
     width = packed or lanes
     if not sliding and packed is None and not (slides and 0 not in strides):
         wide = tiles.packed_width(rows.estimate if rows else 1, columns.estimate, 32, machine)
@@ -135,6 +139,39 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True
     return _with_column_tail(tiling, sliding=sliding, filled=filled)
 
 
+def _slides(load: TensorLoad, axis: Axis, reduction: Reduction) -> bool:
+    """Whether windows move along an axis: an index grows with it and with a step."""
+    return any(
+        count(index, axis) > 0 and any(count(index, step) > 0 for step in reduction.reduced)
+        for index in load.indices
+    )
+
+
+def _column_stride(load: TensorLoad, columns: Axis, width: int) -> int | None:
+    """By how much an access moves from lane to lane of a tile; None if unevenly."""
+    dtype = dtype_of(columns.var)
+    lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
+    analyzer = sym.Analyzer()
+    analyzer.bind(lane, sizes.range_of(lane, 0, width))
+    analyzer.bind(panel, sizes.range_of(panel, 0, sizes.quotient_above(columns.extent, width)))
+    column = {columns.var: panel * tirx.const(width, dtype) + lane}
+    indices = [analyzer.simplify(substituted(index, column)) for index in load.indices]
+    return stride_of(load.source[tuple(indices)], lane)
+
+
+def _row_stride(load: TensorLoad, rows: Axis) -> int:
+    """By how many elements an access moves from row to row, in any direction; -1 if unevenly."""
+    stride = stride_of(load, rows.var)
+    return -1 if stride is None else abs(stride)
+
+
+def _row_axis(accesses: Sequence[TensorLoad], others: Sequence[Axis]) -> Axis | None:
+    """The axis along which something that was loaded is used again; else the last one."""
+    candidates = [axis for axis in others if axis.estimate > 1]
+    shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
+    return next(reversed(shared or candidates), None)
+
+
 def is_parallel(reduction: Reduction, machine: CpuModel) -> bool:
     """Whether threads pay."""
     work = extent_product((*reduction.axes, *reduction.reduced))
@@ -151,7 +188,7 @@ def _is_contiguous(reduction: Reduction) -> bool:
 def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuModel) -> int:
     """The rows of a tile of so many vectors that are computed fastest."""
     accesses = loads(reduction.term)
-    distance = max(operands.row_stride(load, rows) for load in accesses)
+    distance = max(_row_stride(load, rows) for load in accesses)
     number = rows.extent if sizes.is_known(rows.extent) else _MANY
     return tiles.rows_for(number, vectors, machine, distance * bits_of(reduction.dtype) // 8)
 
@@ -177,9 +214,9 @@ def _shared_batches(
     rows = tiling.rows
     if rows is None or sliding:
         return None
-    shared = [load for load in loads(reduction.term) if operands.row_stride(load, rows) == 0]
+    shared = [load for load in loads(reduction.term) if _row_stride(load, rows) == 0]
     batches = tuple(
-        a for a in tiling.outer if shared and all(operands.row_stride(load, a) for load in shared)
+        a for a in tiling.outer if shared and all(_row_stride(load, a) for load in shared)
     )
     elements = sum(sizes.estimate(sizes.elements(load.source)) for load in shared)
     held = elements * bits_of(reduction.dtype) // 8 // extent_product(batches)

@@ -17,7 +17,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
-from tvm_nnef.schedules.analysis.reduction import Reduction
+from tvm_nnef.schedules.analysis.reduction import Reduction, divided
 from tvm_nnef.schedules.cpu.tile_plan import is_parallel, row_borders
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
@@ -57,8 +57,8 @@ def in_blocks(
     for height in range(sizes.static(rows.extent), _FEWEST - 1, -1):
         if rows.extent % height:
             continue
-        divided, block = _divided(reduction, rows, height)
-        found = (divided, (*planes, block)) if height < rows.extent else (reduction, planes)
+        blocks, block, _ = divided(reduction, rows, height, ("block", "row"))
+        found = (blocks, (*planes, block)) if height < rows.extent else (reduction, planes)
         copies = one_plane(*found, machine).copies
         if sum(stage.work * bits_of(stage.dtype) // 8 for stage in copies) <= machine.l1_bytes // 2:
             return found
@@ -92,23 +92,6 @@ def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -
 def _uses(reduction: Reduction, copy: Stage) -> list[BUFFER_LOAD]:
     both = (reduction.term, reduction.epilogue)
     return [load for value in both for load in loads(value, copy.buffer)]
-
-
-def _divided(reduction: Reduction, rows: Axis, height: int) -> tuple[Reduction, Axis]:
-    """The reduction with an axis divided into blocks of some rows, and the axis of the blocks."""
-    dtype = dtype_of(rows.var)
-    block = Axis(tirx.Var("block", dtype), rows.extent // height)
-    row = Axis(tirx.Var("row", dtype), height)
-    whole = {rows.var: block.var * tirx.const(height, dtype) + row.var}
-    at = reduction.axes.index(rows)
-    divided = replace(
-        reduction,
-        axes=(*reduction.axes[:at], block, row, *reduction.axes[at + 1 :]),
-        term=substituted(reduction.term, whole),
-        epilogue=substituted(reduction.epilogue, whole),
-        indices=tuple(substituted(index, whole) for index in reduction.indices),
-    )
-    return divided, block
 
 
 _Region = tuple[PrimExpression, sizes.Extent]

@@ -21,6 +21,8 @@ from tvm_nnef.schedules.gpu.sides import (
     Index,
     Side,
     Steps,
+    TilePosition,
+    core_phase,
     multiplied,
     own_elements,
     unrolled,
@@ -36,9 +38,6 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _REAL = "float32"
 """The dtype of scores, weights and sums."""
-
-TilePosition: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
-"""Axes, the number of the tile along them, its length, and that of a thread."""
 
 StepCount: TypeAlias = "tuple[Sequence[Axis], int]"
 """The axes of steps, and how many are staged."""
@@ -256,10 +255,8 @@ class CoreBlock:
             value = self._sums[(i * self._number(tile.own_columns) + j,)] / total[(zero,)]
             if not sizes.is_known(keys):
                 value = tirx.Select(keys > 0, value, _real(0))
-            value = substituted(it.epilogue, point | {it.accumulator: value})
-            indices = [substituted(index, point) for index in it.indices]
-            store = tirx.BufferStore(it.target, value, indices)
-            return launch.guarded(launch.limits(self._batch.limit, *edges), store)
+            limits = launch.limits(self._batch.limit, *edges)
+            return launch.guarded(limits, it.store(value, point))
 
         def own_row(i: Index) -> tirx.Stmt:
             return emit.sequence(
@@ -322,14 +319,13 @@ class CoreBlock:
             threads, lambda t: side.staged(steps, self._batch, t, threads), self._dtype
         )
 
+    _over_threads = staticmethod(core_phase)
+    """Writes a phase."""
+
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        """The body for the position of each thread in its block; neighbours are in one row."""
-        counts = [self._tile.row_threads, self._tile.column_threads]
-
-        def own(thread: Index) -> tirx.Stmt:
-            return body(*emit.decoded(thread, counts, self._dtype))
-
-        return launch.threads(self._tile.threads, own, self._dtype)
+        """The body for the position of each thread in its block."""
+        tile = self._tile
+        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
 
     def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
         return unrolled(count, body, self._dtype)
@@ -343,6 +339,8 @@ class CoreBlock:
 
 class TensorBlock(CoreBlock):
     """Writes what one block computes, with products on tensor cores."""
+
+    _over_threads = staticmethod(warp_phase)
 
     def _side(
         self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
@@ -386,10 +384,6 @@ class TensorBlock(CoreBlock):
                 self._loop(own.count // FRAGMENT, step),
             ]
         )
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        tile = self._tile
-        return warp_phase(tile.row_threads, tile.column_threads, body, self._dtype)
 
 
 def _cast(value: PrimExpression, dtype: str) -> PrimExpression:

@@ -122,11 +122,9 @@ def fitting(
         own = own_rows, own_keys, own_columns
         tile = AttentionTile(rows, keys, steps, depth_steps, *own, is_tensor)
         if (
-            machine.warp <= tile.threads <= machine.block_threads
-            and tile.threads % machine.warp == 0
-            and own_rows * (own_keys + own_columns) <= available
+            own_rows * (own_keys + own_columns) <= available
             and tile.shared_bytes <= machine.block_shared_bytes
-            and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
+            and machine.runs(tile.threads, tile.registers, tile.shared_bytes)
         ):
             yield tile
 

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted, with_loads
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.gpu import launch, scan
@@ -74,7 +73,11 @@ class CompactionPlan(Plan):
             _: PrimExpression, number: PrimExpression, own: PrimExpression, count: PrimExpression
         ) -> tirx.Stmt:
             point, after = launch.point(self.axes, number), self.init + count
-            stores = [self._at(store, point, after - one) for store in self.stores]
+            # Each has its position as the value of the counter.
+            stores = [
+                with_loads(substituted(store, point), self.counter, lambda _: after - one)
+                for store in self.stores
+            ]
             made = tirx.IfThenElse(own > 0, emit.sequence(stores), None)
             last = number >= sizes.number(total - 1, dtype_of(number))
             counted = tirx.IfThenElse(last, self._counted(after), None)
@@ -82,16 +85,6 @@ class CompactionPlan(Plan):
 
         index_type = dtype_of(self.axes[0].var)
         return scan.scan_of(1, total, SUM, taken, stored, kind, index_type, self.machine)
-
-    def _at(
-        self, store: tirx.BufferStore, point: launch.Point, position: PrimExpression
-    ) -> tirx.Stmt:
-        """A store of a point, with its position as the value of the counter."""
-
-        def counted(load: TensorLoad) -> PrimExpression:
-            return position if load.source.same_as(self.counter) else load
-
-        return tvm_ffi.structural_map(substituted(store, point), (TensorLoad, counted))
 
 
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:

@@ -7,16 +7,15 @@ convolution is the same with indices that are decoded when its input is staged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
 
-from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
+from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.analysis.reduction import Reduction
-from tvm_nnef.schedules.gpu import launch, tiles
+from tvm_nnef.schedules.gpu import tiles
 from tvm_nnef.schedules.gpu.operands import (
     MatrixProduct,
     inlined_reduction,
@@ -25,7 +24,7 @@ from tvm_nnef.schedules.gpu.operands import (
 )
 from tvm_nnef.schedules.gpu.product_block import Block
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan, partials
-from tvm_nnef.schedules.gpu.sides import Index, Side, Steps, multiplied, vector_of
+from tvm_nnef.schedules.gpu.sides import Index, Side, Steps, TilePosition, multiplied, vector_of
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -51,15 +50,10 @@ class _CoreBlock(Block):
             guards = self._shared(self._tile.steps * columns.stride, "bool", "guards")
             self._sides.append(replace(columns, factor=guard, buffer=guards, vector=1))
 
-    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
-        shape, product = self._tile, self._product
-        length, own = (
-            (shape.rows, shape.thread_rows)
-            if name == "left"
-            else (shape.columns, shape.thread_columns)
-        )
+    def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> Side:
+        product, (axes, tile, length, own) = self._product, position
         stride = length + tiles.CORE_PADDING
-        buffer = self._shared(shape.steps * stride, dtype_of(factor), name)
+        buffer = self._shared(self._tile.steps * stride, dtype_of(factor), name)
         by_step = runs_along(factor, product.steps, axes)
         along = product.steps if by_step else axes
         vector, may_copy = 1, self._machine.has_async_copies
@@ -81,17 +75,6 @@ class _CoreBlock(Block):
 
         return self._phase(multiply)
 
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        """The body for the position of each thread in its block; neighbours are in one row."""
-        tile = self._tile
-        counts = [tile.row_threads, tile.column_threads]
-
-        def own(thread: PrimExpression) -> tirx.Stmt:
-            row, column = emit.decoded(thread, counts, self._dtype)
-            return body(row, column)
-
-        return launch.threads(tile.threads, own, self._dtype)
-
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
     """A plan for a kernel with one sum of products; None for others."""
@@ -105,4 +88,4 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 def product_of(kernel: Kernel) -> tuple[Reduction, MatrixProduct] | None:
     """The sum of products of a kernel; None for other kernels."""
     reduction = inlined_reduction(kernel)
-    return None if reduction is None else read_product(reduction, kernel.index_type)
+    return None if reduction is None else read_product(reduction)

@@ -67,10 +67,6 @@ class Steps:
     def __str__(self) -> str:
         return str(len(self.axes))
 
-    def statement(self, threads: int) -> tirx.Stmt:
-        """The launch, with a thread for each step."""
-        return launch.elements(self.axes, threads, self.body, self.dtype)
-
 
 @dataclass(frozen=True, slots=True)
 class FallbackPlan(Plan):
@@ -105,7 +101,9 @@ class FallbackPlan(Plan):
         return with_opaque_body(function, results, self.allocated, body)
 
     def _launched(self, each: Steps | scan.Scan) -> tirx.Stmt:
-        return each.statement(self.threads) if isinstance(each, Steps) else each.statement()
+        if isinstance(each, scan.Scan):
+            return each.statement()
+        return launch.elements(each.axes, self.threads, each.body, each.dtype)
 
 
 @dataclass(frozen=True, slots=True)

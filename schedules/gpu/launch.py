@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.reducers import Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 BLOCK = "blockIdx.x"
@@ -62,6 +63,12 @@ def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tir
         lambda block: threads(count, lambda thread: element(block, thread), dtype),
         dtype,
     )
+
+
+def numbered(axes: Sequence[Axis], count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
+    """A launch with a thread for the number of each point of some axes."""
+    element = Axis(tirx.Var("element", dtype), size(axes))
+    return elements([element], count, lambda at: body(at[element.var]), dtype)
 
 
 def size(axes: Sequence[Axis]) -> sizes.Extent:
@@ -134,6 +141,32 @@ def strided(
         return emit.loop(together, lambda n: step(start + n), name="u", kind=unrolled, dtype=dtype)
 
     return emit.loop(steps // together, several, name="step", dtype=dtype)
+
+
+def tree(
+    partial: tirx.Buffer,
+    sharing: int,
+    place: Callable[[PrimExpression], tuple[PrimExpression, PrimExpression]],
+    distance: int,
+    reducer: Reducer,
+    dtype: str,
+) -> list[tirx.Stmt]:
+    """The phases that combine the partial results of ``sharing`` threads in that of the first one.
+
+    ``place`` returns the number of a thread among these and where its result is; their results are
+    ``distance`` apart.
+    """
+
+    def level(width: int) -> tirx.Stmt:
+        def combined(thread: PrimExpression) -> tirx.Stmt:
+            lane, offset = place(thread)
+            other = partial[(offset + tirx.const(width * distance, dtype),)]
+            both = reducer.combine(partial[(offset,)], other)
+            return guarded([(lane, width)], tirx.BufferStore(partial, both, [offset]))
+
+        return threads(int(partial.shape[0]), combined, dtype)
+
+    return [level(1 << n) for n in reversed(range(sharing.bit_length() - 1))]
 
 
 def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> tirx.Buffer:

@@ -21,13 +21,11 @@ from tvm_nnef.schedules.analysis.expressions import (
     mentions,
     nodes,
     size,
-    substituted,
 )
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, inlined
 from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction, with_groups
-from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditional
 
 _REPEATED = 4
@@ -53,13 +51,6 @@ def inlined_reduction(kernel: Kernel) -> Reduction | None:
     return None if found is None or found.copies or found.borders else found
 
 
-def stored(reduction: Reduction, value: PrimExpression, point: launch.Point) -> tirx.Stmt:
-    """What stores the element at a point, given the combined value."""
-    indices = [substituted(index, point) for index in reduction.indices]
-    result = substituted(reduction.epilogue, {**point, reduction.accumulator: value})
-    return tirx.BufferStore(reduction.target, result, indices)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixProduct:
     """``result[batch, row, column] += left(batch, row, step) * right(batch, step, column)``.
@@ -77,10 +68,15 @@ class MatrixProduct:
     right: PrimExpression
     guard: PrimExpression | None = None
 
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of the result."""
+        return (*self.batches, *self.rows, *self.columns)
 
-def read_product(reduction: Reduction, index_type: str) -> tuple[Reduction, MatrixProduct] | None:
+
+def read_product(reduction: Reduction) -> tuple[Reduction, MatrixProduct] | None:
     """A reduction, its axes divided into groups, as a product of matrices; None for other kinds."""
-    reduction = with_groups(reduction, index_type, reduction.axes)
+    reduction = with_groups(reduction, reduction.axes)
     choice = choice_of(reduction.term)
     term, guard = reduction.term, None
     if choice is not None and is_zero(choice[2]):

@@ -18,7 +18,6 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan
 from tvm_nnef.schedules.gpu.sides import (
@@ -26,6 +25,8 @@ from tvm_nnef.schedules.gpu.sides import (
     Index,
     Side,
     Steps,
+    TilePosition,
+    core_phase,
     end_copies,
     is_load,
     is_stored_together,
@@ -38,12 +39,12 @@ from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
-Held: TypeAlias = "tuple[Side, tirx.Buffer]"
-"""A side, and the registers of a thread for what it stages next."""
+Held: TypeAlias = "tuple[Side, tirx.Buffer | None]"
+"""A side, and the registers of a thread for what it stages next; None if that is copied."""
 
 
-_Result: TypeAlias = "tuple[PrimExpression, list[PrimExpression], list[launch.Limit]]"
-"""A value, the indices that it is stored at, and what these have to be below."""
+_Result: TypeAlias = "tuple[tirx.BufferStore, list[launch.Limit]]"
+"""The store of a result, and what its indices have to be below."""
 
 
 class Block(ABC):
@@ -60,9 +61,11 @@ class Block(ABC):
         self._plan, self._reduction, self._product, self._tile = plan, plan.reduction, product, tile
         self._machine, self._chunk = plan.machine, chunk
         self._dtype, self._batch = plan.kernel.index_type, Batch.of(product.batches, batch)
-        rows = self._side(product.left, "left", product.rows, row)
-        columns = self._side(product.right, "right", product.columns, column)
-        self._sides = [rows, columns]
+        rows = product.rows, row, tile.rows, tile.thread_rows
+        columns = product.columns, column, tile.columns, tile.thread_columns
+        self._sides = [
+            self._side(product.left, "left", rows), self._side(product.right, "right", columns)
+        ]  # fmt: skip
         if plan.tile.at_launch:
             self._sides = _in_one_buffer(self._sides, tile.stages)
         own = tile.thread_rows * tile.thread_columns
@@ -83,7 +86,7 @@ class Block(ABC):
         )
 
     @abstractmethod
-    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
+    def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> Side:
         """The rows (``left``) or columns of the tile."""
 
     @property
@@ -95,9 +98,13 @@ class Block(ABC):
     def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
         """What adds the products of sides in shared memory."""
 
-    @abstractmethod
+    _over_threads = staticmethod(core_phase)
+    """Writes a phase."""
+
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
+        tile = self._tile
+        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
 
     def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
         """Staging and products in turns, of which each stages what later ones multiply.
@@ -105,36 +112,25 @@ class Block(ABC):
         What is copied as it is arrives while some turns pass; other elements are loaded into
         registers before the products of a turn, and stored after them.
         """
-        ahead, zero = self._tile.stages - 1, tirx.const(0, self._dtype)
-        held = [
-            (
-                side,
-                launch.local(
-                    -(-side.length * self._tile.steps // side.vector // self._tile.threads)
-                    * side.vector,
-                    dtype_of(side.factor),
-                    f"next_{side.buffer.name}",
-                ),
-            )
-            for side in self._sides
-            if not self._is_async(side)
-        ]
-        copied = [side for side in self._sides if self._is_async(side)]
+        tile, ahead, zero = self._tile, self._tile.stages - 1, tirx.const(0, self._dtype)
+        copied: list[Held] = [(side, None) for side in self._sides if self._is_async(side)]
+        held: list[Held] = []
+        for side in self._sides:
+            if not self._is_async(side):
+                pieces = -(-side.length * tile.steps // side.vector // tile.threads)
+                size, name = pieces * side.vector, f"next_{side.buffer.name}"
+                held.append((side, launch.local(size, dtype_of(side.factor), name)))
 
         def begin(turn: Index) -> list[tirx.Stmt]:
-            return self._begun(copied, turn, count) if copied else []
+            """The copies of a turn begin; they are a group even if there are none."""
+            ended = [self._threads(lambda _: end_copies())] if copied else []
+            return [*self._before(count, turn, copied, self._filled), *ended]
 
         def load(turn: Index) -> list[tirx.Stmt]:
-            def loads(thread: Index) -> tirx.Stmt:
-                return self._loaded(held, turn, thread)
-
-            return self._before(count, turn, loads) if held else []
+            return self._before(count, turn, held, self._filled)
 
         def store(turn: Index) -> list[tirx.Stmt]:
-            def stores(thread: Index) -> tirx.Stmt:
-                return self._stored_next(held, turn, thread)
-
-            return self._before(count, turn, stores) if held else []
+            return self._before(count, turn, held, self._stored_next)
 
         def turn(number: Index) -> tirx.Stmt:
             following = number + tirx.const(1, self._dtype)
@@ -144,14 +140,14 @@ class Block(ABC):
                     self._threads(lambda _: launch.barrier()),
                     *begin(number + tirx.const(ahead, self._dtype)),
                     *load(following),
-                    self._multiplied(self._at_stage(number)),
+                    self._multiplied([side.at_stage(number, tile.stages) for side in self._sides]),
                     *store(following),
                 ]
             )
 
         first = [begin(tirx.const(each, self._dtype)) for each in range(ahead)]
         return [
-            *(tirx.AllocBuffer(registers) for _, registers in held),
+            *(tirx.AllocBuffer(registers) for _, registers in held if registers is not None),
             *itertools.chain(*first),
             *load(zero),
             *store(zero),
@@ -163,79 +159,51 @@ class Block(ABC):
         size = side.vector * bits_of(dtype_of(side.factor)) // 8
         return self._machine.has_async_copies and is_load(side.factor) and size in (4, 8, 16)
 
-    def _before(self, count: sizes.Extent, turn: Index, body: emit.Body) -> list[tirx.Stmt]:
-        """A phase if there is such a turn."""
+    def _before(
+        self,
+        count: sizes.Extent,
+        turn: Index,
+        sides: Sequence[Held],
+        body: Callable[[Side, tirx.Buffer | None, Index, Index], tirx.Stmt],
+    ) -> list[tirx.Stmt]:
+        """A phase with the body for each of some sides, if there is such a turn."""
+        if not sides:
+            return []
+
+        def each(thread: Index) -> tirx.Stmt:
+            return emit.sequence([body(*side, turn, thread) for side in sides])
+
         if sizes.is_known(count) and isinstance(turn, tirx.IntImm):
-            return [self._threads(body)] if turn.value < count else []
-        return [self._threads(lambda thread: launch.guarded([(turn, count)], body(thread)))]
-
-    def _begun(self, sides: Sequence[Side], turn: Index, count: sizes.Extent) -> list[tirx.Stmt]:
-        """The copies of a turn begin; they are a group even if there are none."""
-
-        def begin(thread: Index) -> tirx.Stmt:
-            return emit.sequence(
-                [self._filled(side, self._next_at(side, turn), turn, thread) for side in sides]
-            )
-
-        ended = self._threads(lambda _: end_copies())
-        return [*self._before(count, turn, begin), ended]
-
-    def _next_at(self, side: Side, turn: Index) -> Callable[..., tuple[tirx.Buffer, Index]]:
-        """Returns where an element of a turn is staged."""
-        (staged,) = self._at_stage(turn, [side])
-        return lambda own, position, step: (side.buffer, staged.offset(position, step))
+            return [self._threads(each)] if turn.value < count else []
+        return [self._threads(lambda thread: launch.guarded([(turn, count)], each(thread)))]
 
     def _filled(
-        self,
-        side: Side,
-        place: Callable[[Index, Index, Index], tuple[tirx.Buffer, Index]],
-        turn: Index,
-        thread: Index,
+        self, side: Side, registers: tirx.Buffer | None, turn: Index, thread: Index
     ) -> tirx.Stmt:
-        """What a thread loads of a side for a turn; zeros if there are no elements."""
-        count, threads = self._tile.steps, self._tile.threads
+        """What a thread loads of a side for a turn, or begins to copy; zeros if there is nothing.
+
+        It is loaded into registers, and copied to shared memory.
+        """
+        count, staged = self._tile.steps, side.at_stage(turn, self._tile.stages)
         first = (self._first_turn + turn) * number_like(count, turn)
-        steps = Steps(self._product.steps, first, count)
+        steps, is_async = Steps(self._product.steps, first, count), registers is None
 
         def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-            to = place(own, position, step)
-            return side.filled(
-                to, position, step, steps, self._batch, is_async=self._is_async(side)
-            )
+            to = (side.buffer, staged.offset(position, step)) if is_async else (registers, own)
+            return side.filled(to, position, step, steps, self._batch, is_async=is_async)
 
-        return side.pieces(count, thread, threads, piece)
+        return side.pieces(count, thread, self._tile.threads, piece)
 
-    def _loaded(self, held: Sequence[Held], turn: Index, thread: Index) -> tirx.Stmt:
-        """What a thread loads for a turn into registers."""
+    def _stored_next(
+        self, side: Side, registers: tirx.Buffer | None, turn: Index, thread: Index
+    ) -> tirx.Stmt:
+        """What a thread has loaded of a side for a turn, into shared memory."""
+        staged = side.at_stage(turn, self._tile.stages)
 
-        def load(side: Side, registers: tirx.Buffer) -> tirx.Stmt:
-            return self._filled(side, lambda own, *_: (registers, own), turn, thread)
+        def piece(*at: Index) -> tirx.Stmt:
+            return staged.stored(registers, *at)
 
-        return emit.sequence([load(*each) for each in held])
-
-    def _stored_next(self, held: Sequence[Held], turn: Index, thread: Index) -> tirx.Stmt:
-        """What a thread has loaded for a turn, into shared memory."""
-
-        def store(side: Side, registers: tirx.Buffer) -> tirx.Stmt:
-            (staged,) = self._at_stage(turn, [side])
-
-            def piece(*at: Index) -> tirx.Stmt:
-                return staged.stored(registers, *at)
-
-            return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
-
-        return emit.sequence([store(*each) for each in held])
-
-    def _at_stage(self, turn: Index, sides: Sequence[Side] | None = None) -> list[Side]:
-        """The sides as they are staged for a turn."""
-        stages = self._tile.stages
-
-        def staged(side: Side) -> Side:
-            size = int(side.buffer.shape[0]) // stages
-            stage = tirx.floormod(turn, number_like(stages, turn))
-            return replace(side, first=side.first + stage * number_like(size, turn))
-
-        return [*map(staged, self._sides if sides is None else sides)]
+        return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
 
     def _shared(self, elements: int, dtype: str, name: str) -> tirx.Buffer:
         """Shared memory for all stages, given the elements of one."""
@@ -261,8 +229,8 @@ class Block(ABC):
             return self._result(own, rows.nth(row, i), columns.nth(column, j))
 
         def element(own: Index, i: Index, j: Index) -> tirx.Stmt:
-            value, indices, limits = result(own, i, j)
-            return launch.guarded(limits, tirx.BufferStore(target, value, indices))
+            store, limits = result(own, i, j)
+            return launch.guarded(limits, store)
 
         def together(number: Index) -> tirx.Stmt:
             """A run of columns: computed one by one, stored at once."""
@@ -271,16 +239,16 @@ class Block(ABC):
             lanes = [number_like(lane, number) for lane in range(run)]
             found = [result(first + lane, i, j + lane) for lane in lanes]
             computed = [
-                tirx.BufferStore(results, value, [lane])
-                for lane, (value, *_) in zip(lanes, found, strict=True)
+                tirx.BufferStore(results, store.value, [lane])
+                for lane, (store, _) in zip(lanes, found, strict=True)
             ]
-            _, indices, limits = found[0]
-            copy = copied(target[tuple(indices)], results[(lanes[0],)], run)
+            store, limits = found[0]
+            copy = copied(target[tuple(store.indices)], results[(lanes[0],)], run)
             return launch.guarded(limits, emit.sequence([*computed, copy]))
 
         if not self._stores_runs():
             return self._elements(element)
-        runs = self._unrolled(self._tile.thread_rows * count // run, together)
+        runs = unrolled(self._tile.thread_rows * count // run, together, self._dtype)
         return emit.sequence([tirx.AllocBuffer(results), runs])
 
     def _stores_runs(self) -> bool:
@@ -300,23 +268,20 @@ class Block(ABC):
         return number
 
     def _result(self, own: Index, row: Index, column: Index) -> _Result:
-        """An element of the result, its indices, and what they have to be below."""
+        """The store of an element of the result, and what its indices have to be below."""
         rows, columns, *_ = self._sides
         point = {**self._batch.point, **rows.point(row), **columns.point(column)}
         value: PrimExpression = self._accumulators[(own,)]
         limits = launch.limits(self._batch.limit, rows.limit(row), columns.limit(column))
         if self._tile.chunks == 1:
-            return *self._plan.stored(value, point), limits
+            return self._reduction.store(value, point), limits
         total = sizes.number(launch.size(self._plan.axes), self._dtype)
         number = self._number_of([point[axis.var] for axis in self._plan.axes])
-        return value, [self._chunk * total + number], limits
+        return tirx.BufferStore(self._plan.partials, value, [self._chunk * total + number]), limits
 
     def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for each element of a thread, unrolled: its number, its row, its column."""
         return own_elements(self._tile.thread_rows, self._tile.thread_columns, body, self._dtype)
-
-    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
-        return unrolled(count, body, self._dtype)
 
 
 def _in_one_buffer(sides: Sequence[Side], stages: int) -> list[Side]:

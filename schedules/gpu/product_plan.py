@@ -10,7 +10,6 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch, tiles
@@ -68,13 +67,8 @@ class ProductPlan(GpuPlan):
 
         found = [*self.reduction.views, launch.blocks(sizes.product(counts), block, dtype)]
         if tile.chunks > 1:
-            elements = Axis(tirx.Var("element", dtype), launch.size(self.axes))
             threads = self.machine.usual_threads
-            found.append(
-                launch.elements(
-                    [elements], threads, lambda at: self._joined(at[elements.var]), dtype
-                )
-            )
+            found.append(launch.numbered(self.axes, threads, self._joined, dtype))
         return emit.sequence(found)
 
     @abstractmethod
@@ -90,16 +84,7 @@ class ProductPlan(GpuPlan):
     @property
     def axes(self) -> tuple[Axis, ...]:
         """The axes of the result."""
-        product = self.product
-        return (*product.batches, *product.rows, *product.columns)
-
-    def stored(
-        self, value: PrimExpression, point: launch.Point
-    ) -> tuple[PrimExpression, list[PrimExpression]]:
-        """What is stored at a point of the result, and where, given the sum of products."""
-        found = self.reduction
-        result = substituted(found.epilogue, {**point, found.accumulator: value})
-        return result, [substituted(index, point) for index in found.indices]
+        return self.product.axes
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
         """The element of the result that has a number, from the sums of chunks."""
@@ -108,13 +93,10 @@ class ProductPlan(GpuPlan):
         value = self.partials[(number,)]
         for offset in offsets[1:]:
             value = value + self.partials[(offset + number,)]
-        return tirx.BufferStore(
-            self.reduction.target, *self.stored(value, launch.point(self.axes, number))
-        )
+        return self.reduction.store(value, launch.point(self.axes, number))
 
 
 def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> tirx.Buffer:
     """The buffer for the sums of chunks."""
-    axes = (*product.batches, *product.rows, *product.columns)
-    count = sizes.product([tile.chunks, launch.size(axes)])
+    count = sizes.product([tile.chunks, launch.size(product.axes)])
     return tirx.decl_buffer((count,), reduction.dtype, "partials")

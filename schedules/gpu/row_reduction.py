@@ -19,8 +19,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product, inlined
-from tvm_nnef.schedules.analysis.reducers import Reducer
-from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
+from tvm_nnef.schedules.analysis.rows import with_rows
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
@@ -112,27 +111,16 @@ class _Block:
                 ]
             )
 
+        def place(thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
+            return self._row_and_lane(thread)[1], thread
+
         self._partial[stage.buffer] = partial
-        phases = [tirx.AllocBuffer(partial), self._phase(own), *self._tree(reducer, partial)]
+        tree = launch.tree(partial, self._plan.row_threads, place, 1, reducer, self._dtype)
+        phases = [tirx.AllocBuffer(partial), self._phase(own), *tree]
         if stage in self._results:
             result = stage.buffer[tuple(axis.var for axis in stage.axes)]
             phases.append(self._elements(stage, result))
         return phases
-
-    def _tree(self, reducer: Reducer, partial: tirx.Buffer) -> list[tirx.Stmt]:
-        """The phases that combine what the threads of each row found."""
-
-        def level(width: int) -> emit.Body:
-            def combined(thread: PrimExpression) -> tirx.Stmt:
-                _, lane = self._row_and_lane(thread)
-                other = partial[(thread + tirx.const(width, self._dtype),)]
-                both = reducer.combine(partial[(thread,)], other)
-                return launch.guarded([(lane, width)], tirx.BufferStore(partial, both, [thread]))
-
-            return combined
-
-        widths = [1 << n for n in range(self._plan.row_threads.bit_length() - 1)]
-        return [self._phase(level(width)) for width in reversed(widths)]
 
     def _elements(self, stage: Stage, value: PrimExpression) -> tirx.Stmt:
         """The phase that stores the elements of a stage."""
@@ -196,20 +184,18 @@ class _Block:
 
 def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
     """A plan for a kernel whose stages share their rows; None for others."""
-    reductions = [stage for stage in kernel.stages if stage.reduced]
-    if not reductions:
+    found = with_rows(kernel)
+    if found is None:
         return None
-    if rows_of(kernel) is None:
-        kernel = with_cheap_inside(kernel)
-    rows = rows_of(kernel)
+    kernel, rows = found
     lengths = inlined_lengths(kernel, lambda stage, _: bool(stage.reduced))
-    if rows is None or max(lengths.values()) > LONGEST_EXPRESSION:
+    if max(lengths.values()) > LONGEST_EXPRESSION:
         return None
-    length = max(extent_product(stage.reduced) for stage in reductions)
+    length = max(extent_product(stage.reduced) for stage in kernel.stages)
     wanted = max(machine.warp, length // _STEPS) if length > machine.warp else length
     row_threads = min(_power_of_two(wanted), machine.usual_threads)
     block_rows = max(1, machine.usual_threads // 2 // row_threads)
-    return RowReductionPlan(kernel, machine, tuple(rows), row_threads, block_rows)
+    return RowReductionPlan(kernel, machine, rows, row_threads, block_rows)
 
 
 def _power_of_two(least: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm import tirx
@@ -55,6 +55,9 @@ class Steps:
     first: PrimExpression
     count: int
 
+
+TilePosition: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
+"""Axes, the number of the tile along them, its length, and that of a thread."""
 
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
 """Returns the statement for a vector: its number in the elements of a thread, position and step."""
@@ -112,7 +115,7 @@ class Side:
         cls,
         factor: PrimExpression,
         buffer: tirx.Buffer,
-        position: tuple[Sequence[Axis], PrimExpression, int, int],
+        position: TilePosition,
         steps: Sequence[Axis],
     ) -> Side:
         """A side that is staged element by element, at a position in tiles."""
@@ -145,6 +148,11 @@ class Side:
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in the buffer."""
         return self.first + step * number_like(self.stride, step) + position
+
+    def at_stage(self, turn: PrimExpression, stages: int) -> Side:
+        """The side as it is staged for a turn, in one of some parts of its buffer."""
+        stage, size = tirx.floormod(turn, number_like(stages, turn)), int(self.buffer.shape[0])
+        return replace(self, first=self.first + stage * number_like(size // stages, turn))
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
         """What one of some threads stages; zeros if there are no elements."""
@@ -353,6 +361,17 @@ def own_elements(
         return unrolled(columns, lambda j: body(i * count + j, i, j), dtype)
 
     return unrolled(rows, row, dtype)
+
+
+def core_phase(
+    rows: int, columns: int, body: Callable[[Index, Index], tirx.Stmt], dtype: str
+) -> tirx.Stmt:
+    """The body for the position of each of ``rows x columns`` threads; a row has neighbours."""
+
+    def own(thread: PrimExpression) -> tirx.Stmt:
+        return body(*emit.decoded(thread, [rows, columns], dtype))
+
+    return launch.threads(rows * columns, own, dtype)
 
 
 def unrolled(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:

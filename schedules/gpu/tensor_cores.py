@@ -6,20 +6,20 @@ warp a part of it by instructions that multiply 16 x 16 with 16 x 8 elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
+from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.gpu import tiles
 from tvm_nnef.schedules.gpu.contraction import product_of
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
 from tvm_nnef.schedules.gpu.product_block import Block
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan, partials
-from tvm_nnef.schedules.gpu.sides import Index, Side, number_like
+from tvm_nnef.schedules.gpu.sides import Side, TilePosition, number_like
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     half_precision,
@@ -45,21 +45,15 @@ class TensorCorePlan(ProductPlan):
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    def _side(
-        self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index
-    ) -> TensorSide:
-        product, shape = self._product, self._tile
-        is_left = name == "left"
-        length, own = (
-            (shape.rows, shape.thread_rows) if is_left else (shape.columns, shape.thread_columns)
-        )
+    _over_threads = staticmethod(warp_phase)
+
+    def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> TensorSide:
+        product, shape, (axes, _, length, _) = self._product, self._tile, position
         along_steps = runs_along(factor, product.steps, axes)
         outer, inner = (length, shape.steps) if along_steps else (shape.steps, length)
         buffer = self._shared(outer * (inner + PADDING), dtype_of(factor), name)
         steps, others = (product.steps, shape.steps), product.batches
-        return TensorSide.of(
-            factor, buffer, (axes, tile, length, own), steps, others, is_left=is_left
-        )
+        return TensorSide.of(factor, buffer, position, steps, others, is_left=name == "left")
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
@@ -83,10 +77,6 @@ class _Block(Block):
             return emit.sequence([self._phase(load), self._phase(multiply)])
 
         return emit.loop(self._tile.steps // FRAGMENT, fragments, dtype=self._dtype)
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        tile = self._tile
-        return warp_phase(tile.row_threads, tile.column_threads, body, self._dtype)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:

@@ -15,7 +15,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import runs_along
-from tvm_nnef.schedules.gpu.sides import Index, Side, number_like, unrolled, vector_of
+from tvm_nnef.schedules.gpu.sides import Index, Side, TilePosition, number_like, unrolled, vector_of
 from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import GpuModel
@@ -81,7 +81,7 @@ class TensorSide(Side):
         cls,
         factor: PrimExpression,
         buffer: tirx.Buffer,
-        position: tuple[Sequence[Axis], PrimExpression, int, int],
+        position: TilePosition,
         steps: tuple[Sequence[Axis], int],
         others: Sequence[Axis],
         *,

@@ -21,7 +21,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along, stored
+from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
@@ -31,9 +31,6 @@ _MOST_CHUNKS = 256
 
 _DECODING = 12
 """Instructions that compute the index along an axis from the number of a step, about."""
-
-_SECTOR = 32
-"""Bytes that memory is read in: a thread that reads one element alone wastes the others."""
 
 _LOADED_AHEAD = 8
 """Steps of a thread that are written one after the other, so that their loads overlap."""
@@ -63,7 +60,7 @@ class ThreadReductionPlan(GpuPlan):
         waves = -(-elements * shared // (machine.multiprocessors * machine.threads))
         neighbours = self.sharing if self.along_steps else self._block_elements
         widths = [bits_of(str(load.source.dtype)) for load in loads(self.reduction.term)]
-        wasted = max(1, _SECTOR * 8 // (neighbours * max(widths, default=8)))
+        wasted = max(1, machine.sector_bytes * 8 // (neighbours * max(widths, default=8)))
         loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:
@@ -103,11 +100,7 @@ class ThreadReductionPlan(GpuPlan):
 
             found.append(launch.blocks(sizes.product(counts), block, dtype))
         if self.chunks > 1:
-            number = Axis(tirx.Var("element", dtype), launch.size(axes))
-            threads = self.machine.usual_threads
-            found.append(
-                launch.elements([number], threads, lambda at: self._joined(at[number.var]), dtype)
-            )
+            found.append(launch.numbered(axes, self.machine.usual_threads, self._joined, dtype))
         return emit.sequence(found)
 
     def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
@@ -135,7 +128,7 @@ class ThreadReductionPlan(GpuPlan):
                 found.reduced, lambda at: combine(substituted(found.term, at)), point
             ),
         )
-        return emit.sequence([body, stored(self.reduction, value, point)])
+        return emit.sequence([body, found.store(value, point)])
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
         """The element of the result that has a number, from the results of chunks."""
@@ -149,7 +142,7 @@ class ThreadReductionPlan(GpuPlan):
             return emit.loop(self.chunks - 1, chunk, name="chunk", dtype=dtype, start=1)
 
         body, value = self.combined(self.partials[(number,)], each)
-        return emit.sequence([body, stored(self.reduction, value, launch.point(axes, number))])
+        return emit.sequence([body, self.reduction.store(value, launch.point(axes, number))])
 
 
 _Combine = Callable[[PrimExpression], tirx.Stmt]
@@ -169,21 +162,25 @@ class _Block:
 
     def statement(self) -> tirx.Stmt:
         """The phases: all threads, a tree, the results."""
-        widths = [1 << n for n in reversed(range(self._sharing.bit_length() - 1))]
-        phases = [self._own, *map(self._level, widths), self._result]
-        threads = [launch.threads(self._threads, phase, self._dtype) for phase in phases]
-        return emit.sequence([tirx.AllocBuffer(self._shared), *threads])
+        own, result = (
+            launch.threads(self._threads, phase, self._dtype) for phase in (self._own, self._result)
+        )
+        reducer = self._plan.reduction.reducer
+        tree = launch.tree(
+            self._shared, self._sharing, lambda thread: self._position(thread)[1:], self._elements,
+            reducer, self._dtype,
+        )  # fmt: skip
+        return emit.sequence([tirx.AllocBuffer(self._shared), own, *tree, result])
 
-    def _position(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        """The element of a thread in its block, and its number among those that share it."""
+    def _position(
+        self, thread: PrimExpression
+    ) -> tuple[PrimExpression, PrimExpression, PrimExpression]:
+        """The element of a thread in its block, its number among those that share it, its place."""
         if self._plan.along_steps:
             element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
         else:
             lane, element = emit.decoded(thread, [self._sharing, self._elements], self._dtype)
-        return element, lane
-
-    def _offset(self, element: PrimExpression, lane: PrimExpression) -> PrimExpression:
-        return lane * tirx.const(self._elements, self._dtype) + element
+        return element, lane, lane * tirx.const(self._elements, self._dtype) + element
 
     def _limits(self, element: PrimExpression) -> list[launch.Limit]:
         total = launch.size(self._plan.reduction.axes)
@@ -192,7 +189,7 @@ class _Block:
     def _own(self, thread: PrimExpression) -> tirx.Stmt:
         """What one thread combines of its element."""
         plan, found = self._plan, self._plan.reduction
-        element, lane = self._position(thread)
+        element, lane, place = self._position(thread)
         point = launch.point(found.axes, self._first + element)
         steps = launch.size(found.reduced)
         part = sizes.quotient_above(steps, plan.chunks)
@@ -210,31 +207,21 @@ class _Block:
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
         body, value = plan.combined(first, each)
-        store = tirx.BufferStore(self._shared, value, [self._offset(element, lane)])
+        store = tirx.BufferStore(self._shared, value, [place])
         return launch.guarded(self._limits(element), emit.sequence([body, store]))
-
-    def _level(self, width: int) -> emit.Body:
-        def joined(thread: PrimExpression) -> tirx.Stmt:
-            element, lane = self._position(thread)
-            offset = self._offset(element, lane)
-            other = self._shared[(offset + tirx.const(width * self._elements, self._dtype),)]
-            both = self._plan.reduction.reducer.combine(self._shared[(offset,)], other)
-            return launch.guarded([(lane, width)], tirx.BufferStore(self._shared, both, [offset]))
-
-        return joined
 
     def _result(self, thread: PrimExpression) -> tirx.Stmt:
         plan = self._plan
-        element, lane = self._position(thread)
+        element, lane, _ = self._position(thread)
         number, axes = self._first + element, plan.reduction.axes
         # Conditions must not load from shared memory: TVM would insert no barrier before.
         own, zero = launch.local(1, plan.reduction.dtype, "result"), tirx.const(0, "int32")
         load = tirx.BufferStore(own, self._shared[(element,)], [zero])
         if plan.chunks > 1:
             offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
-            store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
+            store = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
         else:
-            store = stored(plan.reduction, own[(zero,)], launch.point(axes, number))
+            store = plan.reduction.store(own[(zero,)], launch.point(axes, number))
         body = emit.sequence([tirx.AllocBuffer(own), load, store])
         return launch.guarded([(lane, 1), *self._limits(element)], body)
 

@@ -152,11 +152,9 @@ def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     accumulators = tile.thread_rows * tile.thread_columns * max(1, sizes.bytes // 4)
     available = machine.tile_registers * (2 if tile.is_tensor else 1) // (2 if sizes.dynamic else 1)
     return (
-        machine.warp <= tile.threads <= machine.block_threads
-        and tile.threads % machine.warp == 0
-        and accumulators <= available
+        accumulators <= available
         and tile.shared_bytes(sizes) <= limit
-        and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes)) > 0
+        and machine.runs(tile.threads, tile.registers, tile.shared_bytes(sizes))
     )
 
 

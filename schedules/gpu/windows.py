@@ -22,7 +22,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, subs
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction, stored
+from tvm_nnef.schedules.gpu.operands import inlined_reduction
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support import traversal
@@ -36,9 +36,6 @@ _MOST_COMBINED = 256
 
 _LONGEST_RUN = 8
 """The most results of a thread."""
-
-_ISSUE_CYCLES = 4
-"""The cycles from one load of a thread to the next one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +86,7 @@ class WindowPlan(GpuPlan):
         loaded = of_window * len(window.readers(self.run)) * rest + once * steps
         busy = threads * loaded / (machine.shared_loads * machine.multiprocessors)
         waves = -(-threads // (machine.multiprocessors * machine.threads))
-        own = machine.load_cycles + loaded * _ISSUE_CYCLES
+        own = machine.load_cycles + loaded * machine.issue_cycles
         return machine.launch_cycles + max(busy, waves * own)
 
     def decisions(self) -> Mapping[str, int | str]:
@@ -115,7 +112,7 @@ class WindowPlan(GpuPlan):
             written += self._position(readers, {**point, axis.var: first}, accumulators)
         for number in range(self.run):
             at = {**point, axis.var: self._index(first, number)}
-            store = stored(found, accumulators[(_at(number),)], at)
+            store = found.store(accumulators[(_at(number),)], at)
             written.append(launch.guarded(self._limits(first, number), store))
         return emit.sequence(written)
 

@@ -59,8 +59,7 @@ def pack(mod: Module, machine: CpuModel) -> Module:
         pack = _PACKED.get(operator_name(node))
         return pack(operands, node, machine) if pack else None
 
-    canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
-    return relax.transform.DeadCodeElimination()(canonical)
+    return rewritten(mod, rewrite)
 
 
 def _count(shape: Sequence[sizes.Extent]) -> int:

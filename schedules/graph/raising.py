@@ -51,8 +51,7 @@ def raise_to_operators(mod: Module) -> Module:
         single = len(kernel.stages) == 1
         return as_operators(operands, kernel.stages[0], values) if single else None
 
-    mod = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
-    return relax.transform.DeadCodeElimination()(mod)
+    return rewritten(mod, rewrite)
 
 
 def _taken_apart(

@@ -20,7 +20,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
 from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
-from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.graph.rewriting import operator_name, without_dead_code
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
@@ -56,8 +56,7 @@ def with_chains(mod: Module, grown: Grown) -> Module:
             walk.chains = dict(_chains(function, functions, grown))
             if walk.chains:
                 walk.builder_.update_func(variable, walk.visit_expr(function))
-    canonical = relax.transform.CanonicalizeBindings()(walk.builder_.get())
-    return relax.transform.DeadCodeElimination()(canonical)
+    return without_dead_code(walk.builder_.get())
 
 
 @dataclass(frozen=True, slots=True)

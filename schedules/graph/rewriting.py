@@ -161,7 +161,13 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
     The result has no dataflow blocks (:func:`without_dataflow`).
     """
     walk = _Rewriter(without_dataflow(mod), rewrite)
-    return with_functions(walk, walk.begin)
+    return without_dead_code(with_functions(walk, walk.begin))
+
+
+def without_dead_code(mod: Module) -> Module:
+    """The module without variables that are other ones, and without those that nothing reads."""
+    canonical = relax.transform.CanonicalizeBindings()(mod)
+    return relax.transform.DeadCodeElimination()(canonical)
 
 
 def with_functions(

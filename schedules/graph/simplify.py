@@ -40,8 +40,7 @@ def simplify(mod: Module) -> Module:
 
 def simplify_calls(mod: Module) -> Module:
     """The module in simpler terms, constants folded; common subexpressions stay."""
-    canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, _rewrite))
-    return relax.transform.DeadCodeElimination()(canonical)
+    return rewritten(mod, _rewrite)
 
 
 def share_subexpressions(mod: Module) -> Module:

@@ -12,9 +12,9 @@ from tvm_nnef.schedules.machine import arm, cuda, riscv, vulkan, wasm, x86
 from tvm_nnef.schedules.machine.cuda import GpuModel
 from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
 from tvm_nnef.tvm_support.build import target_features
-from tvm_nnef.tvm_support.compat import Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
-__all__ = ["GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model"]
+__all__ = ["GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model", "model_for"]
 
 _FAMILIES: Mapping[str, Family] = {
     "x86_64": x86.FAMILY,
@@ -40,6 +40,12 @@ def cpu_model(target: Target) -> CpuModel:
         if triple.startswith(prefix):
             return family.model(features)
     return GENERIC
+
+
+def model_for(function: PrimFunction) -> CpuModel:
+    """The model of the CPU that a function is compiled for."""
+    target = (function.attrs or {}).get("target")
+    return GENERIC if target is None else cpu_model(target)
 
 
 def gpu_model(target: Target) -> GpuModel:

@@ -16,14 +16,15 @@ class GpuModel:
     shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
     block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
     ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
-    loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
+    loads at most ``vector_bytes`` at once. Memory is read by ``sector_bytes``: a thread that reads
+    one element alone wastes the others. ``multiply_adds`` of float32 begin in each cycle on a
     multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
     ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive. Kernels may call functions in CUDA C
     (``has_functions``), and copy to shared memory while they compute (``has_async_copies``).
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
-    block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
-    loads from memory.
+    block, from a load from memory to its use, from one load of a thread to the next one, and, as
+    loads overlap, for a step of a thread that loads from memory.
     """
 
     multiprocessors: int
@@ -44,10 +45,12 @@ class GpuModel:
     thread_registers: int = 255
     warp: int = 32
     vector_bytes: int = 16
+    sector_bytes: int = 32
     shared_loads: int = 32
     launch_cycles: int = 4000
     barrier_cycles: int = 40
     load_cycles: int = 500
+    issue_cycles: int = 4
     step_cycles: int = 100
 
     @property
@@ -66,73 +69,45 @@ class GpuModel:
         by_shared = self.shared_bytes // max(1, shared_bytes)
         return min(self.blocks, self.threads // max(1, threads), by_registers, by_shared)
 
+    def runs(self, threads: int, registers: int, shared_bytes: int) -> bool:
+        """Whether blocks of so many threads, given what a thread and a block take, are possible.
+
+        Their warps are whole.
+        """
+        return (
+            self.warp <= threads <= self.block_threads
+            and threads % self.warp == 0
+            and self.resident_blocks(threads, registers, shared_bytes) > 0
+        )
+
     def lanes(self, bits: int) -> int:
         """The elements of so many bits that a thread loads at once; at least one."""
         return max(1, self.vector_bytes * 8 // max(8, bits))
 
 
+def _model(
+    multiprocessors: int,
+    threads: int,
+    blocks: int,
+    shared_kib: int,
+    multiply_adds: int,
+    memory_bytes: int,
+    tensor_multiply_adds: int,
+) -> GpuModel:
+    """A GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
+    return GpuModel(
+        multiprocessors, threads, blocks, shared_kib * KIB, multiply_adds, memory_bytes,
+        tensor_multiply_adds, tile_shared_bytes=(shared_kib - 1) * KIB,
+    )  # fmt: skip
+
+
 MODELS: Mapping[int, GpuModel] = {
-    75: GpuModel(
-        40,
-        1024,
-        16,
-        64 * KIB,
-        multiply_adds=64,
-        memory_bytes=5,
-        tensor_multiply_adds=512,
-        has_bfloat16=False,
-        has_async_copies=False,
-    ),
-    80: GpuModel(
-        108,
-        2048,
-        32,
-        164 * KIB,
-        multiply_adds=64,
-        memory_bytes=10,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=163 * KIB,
-    ),
-    86: GpuModel(
-        84,
-        1536,
-        16,
-        100 * KIB,
-        multiply_adds=128,
-        memory_bytes=6,
-        tensor_multiply_adds=512,
-        tile_shared_bytes=99 * KIB,
-    ),
-    89: GpuModel(
-        128,
-        1536,
-        24,
-        100 * KIB,
-        multiply_adds=128,
-        memory_bytes=3,
-        tensor_multiply_adds=512,
-        tile_shared_bytes=99 * KIB,
-    ),
-    90: GpuModel(
-        132,
-        2048,
-        32,
-        228 * KIB,
-        multiply_adds=128,
-        memory_bytes=14,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=227 * KIB,
-    ),
-    100: GpuModel(
-        148,
-        2048,
-        32,
-        228 * KIB,
-        multiply_adds=128,
-        memory_bytes=29,
-        tensor_multiply_adds=1024,
-        tile_shared_bytes=227 * KIB,
-    ),
+    75: GpuModel(40, 1024, 16, 64 * KIB, 64, 5, 512, has_bfloat16=False, has_async_copies=False),
+    80: _model(108, 2048, 32, 164, 64, 10, 1024),
+    86: _model(84, 1536, 16, 100, 128, 6, 512),
+    89: _model(128, 1536, 24, 100, 128, 3, 512),
+    90: _model(132, 2048, 32, 228, 128, 14, 1024),
+    100: _model(148, 2048, 32, 228, 128, 29, 1024),
 }
 """Models by version: of each the GPU for data centres, if there is one."""
 
