@@ -73,9 +73,10 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction(Epilogue):
-    """``init`` combined with ``term`` over ``reduced``, and what follows. ``copies`` are stages
-    that are computed before, into their own buffers. ``views`` are statements that declare
-    buffers over the elements of others. ``panel_width`` is that of the stage.
+    """``init`` combined with ``term`` over ``reduced``, and what follows.
+
+    ``copies`` are stages that are computed before, into their own buffers. ``views`` are statements
+    that declare buffers over the elements of others. ``panel_width`` is that of the stage.
     """
 
     axes: tuple[Axis, ...]

@@ -21,11 +21,13 @@ _BLOCK = 32
 
 def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:
     """A kernel with reductions in the form whose stages share rows, and these; None for others."""
-    for each in (kernel, _with_cheap_inside(kernel)):
-        rows = rows_of(each)
-        if rows is not None:
-            return each, tuple(rows)
-    return None
+    if not any(stage.reduced for stage in kernel.stages):
+        return None
+    rows = rows_of(kernel)
+    if rows is None:
+        kernel = _with_cheap_inside(kernel)
+        rows = rows_of(kernel)
+    return None if rows is None else (kernel, tuple(rows))
 
 
 def _with_cheap_inside(kernel: Kernel) -> Kernel:

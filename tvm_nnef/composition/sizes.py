@@ -16,14 +16,10 @@ MAX_ELEMENTS = 1 << 44
 
 def check_sizes(tensors: Iterable[Tensor], makers: Iterable[Node] = ()) -> None:
     """Raises NnefError that lists the tensors of too many elements, where ``makers`` make them."""
-    made = {tensor: node.span for node in makers for tensor in flatten(node.results)}
-    found = [
-        _too_large(tensor, made.get(tensor) or tensor.span)
-        for tensor in tensors
-        if _elements(tensor) > MAX_ELEMENTS
-    ]
+    found = [tensor for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
     if found:
-        raise NnefError(found)
+        made = {tensor: node.span for node in makers for tensor in flatten(node.results)}
+        raise NnefError(_too_large(tensor, made.get(tensor) or tensor.span) for tensor in found)
 
 
 def _elements(tensor: Tensor) -> int:

@@ -162,7 +162,7 @@ def _signs(dialect: str) -> tuple[str, ...]:
 
 
 def _joins_right(word: Word) -> bool:
-    """Whether there is no blank after a word."""
+    """Whether a word is written without a blank after it."""
     owner = word.owner
     match word.text:
         case "(" | "[" | ".":
@@ -189,7 +189,7 @@ def _joins_right(word: Word) -> bool:
 
 
 def _joins_left(left: Word, word: Word) -> bool:
-    """Whether there is no blank between two words because of the second one."""
+    """Whether the second of two words is written without a blank before it."""
     owner = word.owner
     match word.text:
         case ";" | "," | ")" | "]" | ".":
