@@ -100,8 +100,12 @@ def split(
     *,
     name: str = "tile",
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
+    together: int = 1,
 ) -> Statement:
-    """An axis in tiles: ``body`` gets the first element and the number of elements of each."""
+    """An axis in tiles: ``body`` gets the first element and the number of elements of each.
+
+    So many tiles of a dynamic axis are computed ``together`` before one that overlaps them.
+    """
     step, full = tirx.const(size, dtype), sizes.quotient(extent, size)
 
     def whole(number: PrimExpression) -> Statement:
@@ -121,8 +125,16 @@ def split(
         return tiles(full)
     if tail is Tail.GUARD:
         return tiles(sizes.quotient_above(extent, size), limited)
-    rest = _overlapping if tail is Tail.OVERLAP else _narrower
-    return rest(extent, size, body, tiles(full), dtype)
+    if tail is Tail.NARROWER:
+        return _narrower(extent, size, body, tiles(full), dtype)
+    if together == 1:
+        return _overlapping(extent, size, body, tiles(full), dtype)
+
+    def several(first: PrimExpression, count: sizes.Extent) -> Statement:
+        return body(first * step, count * size)
+
+    groups = split(full, together, several, Tail.NARROWER, dtype, name=name)
+    return _overlapping(extent, size, body, groups, dtype)
 
 
 def _ends(
@@ -230,14 +242,23 @@ def strip(
     body: Body,
     dtype: str = "int64",
     *,
+    vectors: int = 2,
     tail: Tail = Tail.NARROWER,
 ) -> Statement:
-    """The body for each element of a row of any length, in vectors."""
-    # Two vectors at a time; with an overlapping end they would make more rows short.
-    pair = 2 * lanes
-    long = tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < pair)
-    size = pair if long or sizes.is_divisible(extent, pair) else lanes
-    return split(extent, size, _in_vectors(body, dtype), tail, dtype, name="vector")
+    """The body for each element of a row of any length, in vectors, as many at a time as fit."""
+    size = lanes * vectors
+    while size > lanes and not _fits(extent, size, tail):
+        size //= 2
+    together = vectors if size == lanes else 1
+    tile = _in_vectors(body, dtype)
+    return split(extent, size, tile, tail, dtype, name="vector", together=together)
+
+
+def _fits(extent: sizes.Extent, size: int, tail: Tail) -> bool:
+    """Whether tiles of a size are for a row; with an overlapping end they make more rows short."""
+    if sizes.is_divisible(extent, size):
+        return True
+    return tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < size)
 
 
 def staged(

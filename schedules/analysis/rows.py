@@ -1,6 +1,7 @@
 """Kernels whose reductions run along contiguous elements: the axes that all stages share.
 
-Input: a kernel of stages. Output: the leading axes of all stages, or None.
+Input: a kernel of stages. Output: the leading axes of all stages, or None; and the buffers in which
+rows may be kept between stages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, slope
 from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
+from tvm_nnef.tvm_support.compat import Buffer
 
 _BLOCK = 32
 """Shorter blocks of a longer row are rather windows, whose elements are shared."""
@@ -40,6 +42,35 @@ def _with_cheap_inside(kernel: Kernel) -> Kernel:
     left = (stage for stage in kernel.stages if stage.buffer not in inside)
     stages = tuple(replace(stage, value=inlined(stage.value, inside)) for stage in left)
     return replace(kernel, stages=stages)
+
+
+def row_buffers(kernel: Kernel) -> dict[Buffer, Buffer]:
+    """The buffers of all rows that hold results and, before they are overwritten, other stages."""
+    places = {stage.buffer: stage.buffer for stage in kernel.results}
+    for result in kernel.results:
+        others = (stage for stage in kernel.stages if stage.buffer not in places)
+        found = next((each for each in others if _becomes(each, result, kernel)), None)
+        if found is not None:
+            places[found.buffer] = result.buffer
+    return places
+
+
+def _becomes(stage: Stage, result: Stage, kernel: Kernel) -> bool:
+    """Whether each element is read for one of the result at last, and before that by reductions."""
+    *others, last = [each for each in kernel.stages if loads(each.value, stage.buffer)] or [stage]
+    if last is not result or stage.reduced or result.reduced or stage.dtype != result.dtype:
+        return False
+    sides = zip(stage.axes, result.axes, strict=True)
+    return (
+        all(other.reduced for other in others)
+        and len(stage.axes) == len(result.axes)
+        and all(sizes.same(own.extent, axis.extent) for own, axis in sides)
+        and all(
+            index.same_as(axis.var) or axis.is_unit
+            for load in loads(result.value, stage.buffer)
+            for index, axis in zip(load.indices, result.axes, strict=True)
+        )
+    )
 
 
 def rows_of(kernel: Kernel) -> Sequence[Axis] | None:

@@ -24,42 +24,25 @@ _HIGHEST = 88.72283935546875
 """Above it the exponential is infinite."""
 
 _BELOW = 64
-"""Results that may be subnormal are computed larger by so many powers of two."""
+"""Results that may be subnormal are computed larger by so many powers of two at first."""
 
 _LN2 = (0.693359375, -2.12194440e-4)
 """ln(2) as the sum of a number of few bits, whose small multiples are exact, and the rest."""
 
 
 def exp(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """e^x."""
-    if number.scales:
-        return _scaled_exp(number, x)
-    t = number.once(x)
-    return tirx.Select(t <= _HIGHEST, _exp(number, t), t + math.inf)
-
-
-def _scaled_exp(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """2^n times a polynomial, by the instruction for that, which takes every n."""
+    """e^x as 2^n times a polynomial. NaN stays NaN, as it is multiplied whatever n is."""
     rounded, rest = _divided(number, number.limited(x, _LOWEST, _HIGHEST + 1))
-    value = number.once(number.polynomial(rest, _EXP))
-    return number.scaled(value, rounded - ROUND)
+    return number.scaled(number.polynomial(rest, _EXP), rounded)
 
 
-def _exp(number: Lanes, x: PrimExpression, *, negative: bool = False) -> PrimExpression:
-    """2^n times a polynomial; right if x is not too large, and not NaN.
-
-    n is added to the exponent of the polynomial's value, as bits. Results that may be subnormal get
-    the last of their powers of two by a multiplication.
-    """
-    t = number.once(number.select(x < _LOWEST, _LOWEST, x))
-    rounded, rest = _divided(number, t)
-    value = number.polynomial(rest, _EXP)
-    bits = number.bits(value) + (number.bits(rounded) << 23)
-    more, factor = _BELOW << 23, 2.0**-_BELOW
-    if negative:
-        return number.of_bits(bits + more) * factor
-    larger = bits + number.select(t < 0.0, more, 0)
-    return number.of_bits(larger) * number.select(t < 0.0, factor, 1.0)
+def _exp_below_zero(number: Lanes, x: PrimExpression) -> PrimExpression:
+    """e^x of an x that is not positive: one limit less, and a product with a constant power."""
+    if number.scales:
+        return exp(number, x)
+    rounded, rest = _divided(number, number.once(number.select(x < _LOWEST, _LOWEST, x)))
+    larger = number.of_bits((number.bits(rounded) + (127 + _BELOW)) << 23)
+    return number.polynomial(rest, _EXP) * larger * 2.0**-_BELOW
 
 
 def _divided(number: Lanes, x: PrimExpression) -> tuple[tirx.Var, tirx.Var]:
@@ -97,12 +80,9 @@ def log(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 def sigmoid(number: Lanes, x: PrimExpression) -> PrimExpression:
     """1 / (1 + e^-x), computed of -|x|, so that small results are precise."""
-    x = number.once(x)
-    negative = 0.0 - number.size(x)
-    scaled = number.scales
-    power = _scaled_exp(number, negative) if scaled else _exp(number, negative, negative=True)
-    p = number.once(power)
-    return tirx.Select(x <= math.inf, number.select(x < 0.0, p, 1.0) / (p + 1.0), x)
+    sign = number.once(number.bits(number.once(x)))
+    p = number.once(_exp_below_zero(number, number.once(number.of_bits(sign | -(2**31)))))
+    return number.select(sign < 0, p, 1.0) / (p + 1.0)
 
 
 _ONE = 9.02

@@ -74,20 +74,32 @@ class Lanes:
             value = value * x + coefficient
         return value
 
-    def scaled(self, x: PrimExpression, powers: PrimExpression) -> PrimExpression:
-        """A value times an integer power of two, rounded once, if the machine ``scales``."""
+    def scaled(self, x: PrimExpression, rounded: PrimExpression) -> PrimExpression:
+        """A value times 2^n, rounded once; ``rounded`` is n with ``ROUND`` added to it."""
+        if not self.scales:
+            first, second = self.powers_of_two(self.once(self.bits(rounded)))
+            return x * first * second
         everywhere, nearest = tirx.const(-1, "int16"), tirx.const(4, "int32")
         width = self._scaled_lanes
         name = self._machine.intrinsic(Special.SCALE, width)
+        value, powers = self.once(x), self.once(rounded - ROUND)
 
         def part(first: int) -> PrimExpression:
             lanes = [*range(first, first + width)]
             whole = self.lanes == width
-            a, b = (each if whole else tirx.Shuffle([each], lanes) for each in (x, powers))
+            a, b = (each if whole else tirx.Shuffle([each], lanes) for each in (value, powers))
             kind = typed("float32", width)
             return tirx.call_llvm_pure_intrin(kind, name, a, b, a, everywhere, nearest)
 
         return _joined([part(first) for first in range(0, self.lanes, width)], self.lanes)
+
+    def powers_of_two(self, whole: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
+        """Two powers of two whose product is that of an int32, of which the low 10 bits count.
+
+        The product of both may be 0 or infinite, and one of them cannot.
+        """
+        half = self.once(whole >> 1)
+        return self.of_bits((half + 127) << 23), self.of_bits((whole - half + 127) << 23)
 
     def limited(self, x: PrimExpression, lowest: float, highest: float) -> tirx.Var:
         """The value clamped to two limits; NaN stays."""

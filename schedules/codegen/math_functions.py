@@ -100,13 +100,11 @@ def _scalar(value: PrimExpression) -> PrimExpression:
 
 
 def _power_of_two(number: Lanes, exponent: PrimExpression) -> PrimExpression:
-    """Two to the power of an integer, as a product of two powers whose exponents are its halves.
-
-    Both are made from the bits of their exponents; only the product may be 0 or infinite.
-    """
-    whole = number.once(number.cast(number.limited(exponent, -252.0, 254.0), "int32"))
-    half = number.once(whole >> 1)
-    return number.of_bits((half + 127) << 23) * number.of_bits((whole - half + 127) << 23)
+    """Two to the power of an integer; from a limit on it is 0 or infinite."""
+    first, second = number.powers_of_two(
+        number.once(number.cast(number.limited(exponent, -252.0, 254.0), "int32"))
+    )
+    return first * second
 
 
 _FUNCTIONS: Mapping[str, Expansion] = {

@@ -2,7 +2,8 @@
 
 Input: a PrimFunc whose loops are lowered. Output: the same, its ``local`` buffers of few bytes
 marked for the stack, from which LLVM lifts them into registers. TVM would allocate each of them by
-its runtime, for each tile or row, and keep nothing in registers.
+its runtime, for each tile or row, and keep nothing in registers. Those that are too large for
+registers are aligned, so that no vector in them crosses the end of a cache line.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import bits_of, model_for
-from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
+from tvm_nnef.tvm_support.compat import (
+    PrimFunction,
+    Statement,
+    aligned_allocation,
+    with_mapped_body,
+)
 
 _MARK = "disable_lower_builtin"
 """TVM's annotation for what is not to become a call of its runtime."""
@@ -21,13 +27,16 @@ def on_stack(function: PrimFunction) -> PrimFunction:
     """The function with its small local buffers on the stack."""
     machine = model_for(function)
 
-    def marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+    def marked(allocation: tirx.AllocBuffer) -> Statement:
         buffer, size = allocation.buffer, sizes.elements(allocation.buffer)
         if str(buffer.scope()) != "local" or not sizes.is_known(size):
             return allocation
-        if size * bits_of(str(buffer.dtype)) > 8 * machine.stack_bytes:
+        bits = size * bits_of(str(buffer.dtype))
+        if bits > 8 * machine.stack_bytes:
             return allocation
         annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}
+        if not machine.holds(bits):
+            return aligned_allocation(buffer, bits // 8, machine.vector_bits // 8, annotations)
         return tirx.AllocBuffer(buffer, annotations)
 
     return with_mapped_body(function, (tirx.AllocBuffer, marked))

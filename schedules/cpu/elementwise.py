@@ -28,7 +28,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 )
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
-from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan
+from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan, widest_bits
 from tvm_nnef.schedules.cpu.transposition import SMALLEST, BlocksPlan, block_edge, crossing
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -183,9 +183,8 @@ def _merged(
 
 def _lanes(stage: Stage, machine: CpuModel) -> int:
     """As many as a vector of the result has, if what is loaded needs a few vectors for that."""
-    own = bits_of(stage.dtype)
-    widest = max([own, *(bits_of(str(load.source.dtype)) for load in loads(stage.value))])
-    return min(machine.lanes(own), _LOADED * machine.lanes(widest))
+    widest = widest_bits(stage.value, stage.dtype)
+    return min(machine.lanes(bits_of(stage.dtype)), _LOADED * machine.lanes(widest))
 
 
 def _divides_by_symbols(value: PrimExpression) -> bool:

@@ -30,8 +30,9 @@ from tvm_nnef.schedules.analysis.kernel import (
     extent_product,
     is_short,
 )
-from tvm_nnef.schedules.analysis.rows import with_rows
+from tvm_nnef.schedules.analysis.rows import row_buffers, with_rows
 from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
+from tvm_nnef.schedules.cpu.stage_plan import strip_vectors
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -78,15 +79,16 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
 class _RowStage:
     """A stage, computed row by row.
 
-    Its value reads buffers of rows. ``buffer`` holds its own row, if other stages read it;
-    ``accumulation`` is how its elements are combined, if it is a reduction.
+    Its row is in the ``result``, a buffer of all rows, or in ``row``, that of a reduction in both.
+    Its value reads such buffers. ``accumulation`` is how the elements of a reduction are combined.
     """
 
     stage: Stage
     inner: tuple[Axis, ...]
-    buffer: Buffer | None
-    is_result: bool
+    row: Buffer | None
+    result: Buffer | None
     lanes: int
+    vectors: int
     accumulation: Accumulation | None
     vector_cycles: int
 
@@ -186,14 +188,14 @@ class RowPlan(Plan):
             where.update({axis.var: self._zero for axis in inner})
         value = substituted(stage.value, where)
         value, statements = _with_reciprocals(value, inner, stage.reduced)
-        if each.buffer is not None:
-            statements.append(tirx.AllocBuffer(each.buffer))
-        if each.accumulation is None or each.buffer is None:
+        if each.row is not None:
+            statements.append(tirx.AllocBuffer(each.row))
+        if each.accumulation is None or each.row is None:
             return [*statements, self._elements(each, value, point)]
-        statements += self._combined(each.accumulation, value, each.buffer)
-        if each.is_result:
+        statements += self._combined(each.accumulation, value, each.row)
+        if each.result is not None:
             indices = [*point, *([self._zero] * len(inner))]
-            statements.append(tirx.BufferStore(stage.buffer, each.buffer[(self._zero,)], indices))
+            statements.append(tirx.BufferStore(each.result, each.row[(self._zero,)], indices))
         return statements
 
     def _combined(
@@ -233,12 +235,12 @@ class RowPlan(Plan):
             pairs = zip(inner, indices, strict=True)
             computed = substituted(value, {axis.var: index for axis, index in pairs})
             stores = []
-            if each.buffer is not None:
+            if each.row is not None:
                 flat = _flat(indices, inner, self._zero)
-                stores.append(tirx.BufferStore(each.buffer, computed, [flat]))
-                computed = each.buffer[(flat,)]
-            if each.is_result:
-                stores.append(tirx.BufferStore(each.stage.buffer, computed, [*point, *indices]))
+                stores.append(tirx.BufferStore(each.row, computed, [flat]))
+                computed = each.row[(flat,)]
+            if each.result is not None:
+                stores.append(tirx.BufferStore(each.result, computed, [*point, *indices]))
             return emit.sequence(stores)
 
         if not inner:
@@ -254,7 +256,10 @@ class RowPlan(Plan):
             *outer, last = (axis.extent for axis in axes)
 
             def strip(indices: list[PrimExpression]) -> Statement:
-                return emit.strip(last, each.lanes, lambda i: element([*indices, i]), dtype)
+                def at_last(index: PrimExpression) -> Statement:
+                    return element([*indices, index])
+
+                return emit.strip(last, each.lanes, at_last, dtype, vectors=each.vectors)
 
             return emit.grid(outer, strip, dtype)
 
@@ -282,16 +287,19 @@ class RowPlan(Plan):
 def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowStage]:
     """The stages whose rows are computed by themselves, and not where they are read."""
     dtype = kernel.index_type
-    held: dict[Buffer, Buffer] = {}
+    rows: dict[Buffer, Buffer] = {}
+    places = row_buffers(kernel)
     inside: dict[Buffer, Stage] = {}
 
     def read(load: BUFFER_LOAD) -> PrimExpression:
         stage = kernel.stage_of(load.source)
         if stage is None:
             return load
-        if load.source in held:
+        if load.source in rows:
             flat = _flat(load.indices[rank:], stage.axes[rank:], tirx.const(0, dtype))
-            return held[load.source][(flat,)]
+            return rows[load.source][(flat,)]
+        if load.source not in inside:
+            return places[load.source][tuple(load.indices)]
         pairs = zip(stage.axes, load.indices, strict=True)
         value = inside[load.source].value
         return substituted(value, {axis.var: index for axis, index in pairs})
@@ -304,18 +312,20 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
         if not stage.reduced and not is_result and (len(uses) == 1 or short):
             inside[stage.buffer] = local
             continue
-        buffer = None
-        if stage.reduced or not is_result or uses:
-            size = sizes.product(axis.extent for axis in stage.axes[rank:])
-            small = sizes.is_known(size) and size * 4 <= machine.stack_bytes
-            scope = "local" if small else "global"
-            buffer = tirx.decl_buffer((size,), stage.dtype, f"{stage.buffer.name}_row", scope=scope)
-            held[stage.buffer] = buffer
+        place = places.get(stage.buffer)
+        size = sizes.product(axis.extent for axis in stage.axes[rank:])
+        bits = size * bits_of(stage.dtype) if sizes.is_known(size) else None
+        in_registers = bits is not None and machine.holds(bits)
+        if stage.reduced or place is None or (uses and in_registers):
+            small = bits is not None and bits <= 8 * machine.stack_bytes
+            scope, name = "local" if small else "global", f"{stage.buffer.name}_row"
+            rows[stage.buffer] = tirx.decl_buffer((size,), stage.dtype, name, scope=scope)
+            place = place if is_result else None
         accumulation = Accumulation.of(local, dtype, machine) if stage.reduced else None
         lanes = machine.lanes(bits_of(stage.dtype))
-        yield _RowStage(
-            local, stage.axes[rank:], buffer, is_result, lanes, accumulation, machine.element_cycles
-        )
+        vectors = strip_vectors(local.value, stage.dtype, lanes, machine)
+        common = (local, stage.axes[rank:], rows.get(stage.buffer), place)
+        yield _RowStage(*common, lanes, vectors, accumulation, machine.element_cycles)
 
 
 def _with_reciprocals(

@@ -19,7 +19,7 @@ from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.emit import Tail
-from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
 
 Values = Mapping[Var, PrimExpression]
@@ -55,6 +55,16 @@ class Assignment:
     def number(self, value: sizes.Extent) -> PrimExpression:
         """A dimension as an index."""
         return sizes.number(value, self.index_type)
+
+
+def widest_bits(value: PrimExpression, dtype: str) -> int:
+    """The bits of an element of the widest operand of a value, or of the value."""
+    return max([bits_of(dtype), *(bits_of(str(load.source.dtype)) for load in loads(value))])
+
+
+def strip_vectors(value: PrimExpression, dtype: str, lanes: int, machine: CpuModel) -> int:
+    """How many vectors of a value are computed at a time: as many as the widest operand allows."""
+    return max(1, machine.strip_vectors * machine.lanes(widest_bits(value, dtype)) // lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,7 +221,9 @@ class RowsPlan(StagePlan):
         """The elements of a row, in vectors if there are lanes."""
         dtype = self.assignment.index_type
         if self.lanes > 1:
-            return emit.strip(extent, self.lanes, element, dtype, tail=self.tail)
+            value = self.assignment.value
+            vectors = strip_vectors(value, self.assignment.dtype, self.lanes, self.machine)
+            return emit.strip(extent, self.lanes, element, dtype, vectors=vectors, tail=self.tail)
         return emit.loop(extent, element, name="element", dtype=dtype)
 
     def _chunks(self) -> Statement:

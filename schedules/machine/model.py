@@ -36,7 +36,8 @@ class CpuModel:
     is what a step of a loop costs beside them, ``broadcast_cost`` to load an element for all lanes,
     in multiply-adds. ``l2_bytes_per_cycle`` and
     ``memory_bytes_per_cycle`` are read or written. ``fork_cycles`` are the cycles of work from
-    which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes``
+    which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy.
+    ``strip_vectors`` of the widest operand are computed side by side. ``stack_bytes``
     may be taken by one kernel from the stack. To load, compute and store a vector takes about
     ``element_cycles``, to gather one ``gather_cycles``, all stages of a vector of a row
     ``row_cycles``, a vector of steps in order ``step_cycles``, to sort one ``sort_cycles``.
@@ -60,6 +61,7 @@ class CpuModel:
     memory_bytes_per_cycle: int = 8
     fork_cycles: int = 1 << 14
     parallel_tasks: int = 64
+    strip_vectors: int = 4
     stack_bytes: int = 64 * KIB
     element_cycles: int = 4
     gather_cycles: int = 16
@@ -77,6 +79,10 @@ class CpuModel:
     def lanes(self, bits: int) -> int:
         """The elements of so many bits that a vector holds; at least one."""
         return max(1, self.vector_bits // max(8, bits))
+
+    def holds(self, bits: int) -> bool:
+        """Whether all vector registers together hold so many bits."""
+        return bits <= self.registers * self.vector_bits
 
     def parallel_work(self, cycles: int) -> int:
         """The elements from which threads pay, if a vector of float32 takes so many cycles."""

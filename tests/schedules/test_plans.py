@@ -62,14 +62,18 @@ def strip(extent: int, lanes: int, tail: Tail, *, dynamic: bool, times: int = 1)
     row = tirx.decl_buffer((size,), "float32", "row")
     one = tirx.const(1.0, "float32")
     count = size // times if times > 1 else size
-    body = emit.strip(count, lanes, lambda i: tirx.BufferStore(row, one, [i]), tail=tail)
+
+    def store(index: Any) -> Any:
+        return tirx.BufferStore(row, one, [index])
+
+    body = emit.strip(count, lanes, store, vectors=4, tail=tail)
     return verify_plan(opaque_function("f", [row], [row], [], body), [[extent]], MACHINE)
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("tail", [Tail.NARROWER, Tail.OVERLAP])
 def test_tails_store_every_element(tail: Tail, dynamic: bool) -> None:
-    for extent in (*range(1, 36), 63, 64, 65, 127):
+    for extent in (*range(1, 36), 63, 64, 65, 127, 129, 191):
         for lanes in (1, 4, 16):
             assert strip(extent, lanes, tail, dynamic=dynamic) == [], (extent, lanes)
 

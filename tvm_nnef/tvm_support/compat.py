@@ -238,6 +238,21 @@ def buffer_view(buffer: Any, shape: Sequence[int | PrimExpression]) -> tuple[Any
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
+def aligned_allocation(
+    buffer: Buffer, size: int, alignment: int, annotations: Mapping[str, Any]
+) -> Statement:
+    """The allocation of a buffer of ``size`` bytes at a multiple of ``alignment`` bytes.
+
+    TVM aligns arrays on the stack as their elements, and numbers to 16 bytes at most.
+    """
+    wide = tirx.decl_buffer(
+        [-(-size // alignment)], f"int8x{alignment}", buffer.name, scope="local"
+    )
+    view = tirx.DeclBuffer(buffer, data=tirx.buffer.buffer_data(wide))
+    made: Statement = tirx.SeqStmt([tirx.AllocBuffer(wide, annotations), view])
+    return made
+
+
 def assertion(condition: PrimExpression, message: str) -> Statement:
     """The statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
