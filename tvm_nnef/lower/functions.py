@@ -61,9 +61,22 @@ def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     low = tirx.const(float(least.value), dtype_of(value))
     # The largest int is not a floating-point number, its successor is.
     high = tirx.const(float(largest.value + 1), dtype_of(value))
+    if _is_within(value, float(least.value), float(largest.value)):
+        return unless_nan(value, tirx.Cast(dtype, value), tirx.const(0, dtype))
     inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
     number = tirx.Select(value >= high, largest, inside)
     return unless_nan(value, number, tirx.const(0, dtype))
+
+
+def _is_within(value: PrimExpression, least: float, largest: float) -> bool:
+    """Whether a real is limited by constants (see ``min_max``) to two others, or NaN."""
+    match value:
+        case tirx.Select(
+            condition=tirx.LT(a=tirx.FloatImm() as high),
+            false_value=tirx.Select(condition=tirx.GT(a=tirx.FloatImm() as low)),
+        ):
+            return bool(least <= low.value <= high.value <= largest)
+    return False
 
 
 def select(
