@@ -31,7 +31,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _POINTS = 1 << 19
-"""The most stores of a kernel that are counted."""
+"""The most stores of a kernel that are counted: a limit of the time of the check."""
 
 _TIMES = 4
 """How often an element is written at most: two tiles may overlap along each of two axes."""

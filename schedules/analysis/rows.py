@@ -16,7 +16,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 
 _BLOCK = 32
-"""Shorter blocks of a longer row are rather windows, whose elements are shared."""
+"""Shorter blocks of a longer row are rather windows, on any machine: elements are shared."""
 
 
 def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:

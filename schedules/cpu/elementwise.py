@@ -29,7 +29,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan
-from tvm_nnef.schedules.cpu.transposition import SMALLEST, BlocksPlan, block_edge, crossing
+from tvm_nnef.schedules.cpu.transposition import BlocksPlan, block_edge, crossing
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -40,9 +40,6 @@ from tvm_nnef.tvm_support.compat import (
     dtype_of,
     with_opaque_body,
 )
-
-_LOADED = 2
-"""Vectors that are loaded for one of the result at most: bools are narrower than numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,11 +126,11 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
     target: PrimExpression = stage.buffer[tuple(unit.get(a.var, a.var) for a in stage.axes)]
     parts = {axis: index_splitting.parts(value, axis) for axis in axes}
     divided = {axis: each for axis, each in parts.items() if len(each) > 1}
-    count = None if divided else replication(value, axes, stage.dtype)
-    merged = _merged(axes, value, target, dtype, divided, regroup=count is None)
+    count = None if divided else replication(value, axes, stage.dtype, machine)
+    merged = _merged(axes, value, target, dtype, divided, machine, regroup=count is None)
     if count is None and not divided:
-        joined = with_joined_end(merged, dtype)
-        count = replication(joined.expressions[0], joined.axes, stage.dtype)
+        joined = with_joined_end(merged, dtype, machine)
+        count = replication(joined.expressions[0], joined.axes, stage.dtype, machine)
         merged = merged if count is None else joined
     value, target = merged.expressions
     assert isinstance(target, BUFFER_LOAD)
@@ -151,10 +148,12 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         return ReplicatedPlan(*common, count, tail, parallel_from=parallel_from)
     chunk = max(lanes, least // 8)
     rows = RowsPlan(*common, tail, chunk, divided, parallel_from=parallel_from)
-    across = None if divided or lanes < SMALLEST else crossing(value, merged.axes)
+    across = None
+    if not divided and lanes >= machine.shuffled_lanes:
+        across = crossing(value, merged.axes, machine)
     if across is None:
         return rows
-    edge = block_edge(merged.axes, across, lanes)
+    edge = block_edge(merged.axes, across, min(lanes, machine.line_elements))
     return BlocksPlan(*common, across, edge, otherwise=rows, parallel_from=parallel_from)
 
 
@@ -164,6 +163,7 @@ def _merged(
     target: PrimExpression,
     dtype: str,
     divided: Mapping[Axis, Sequence[index_splitting.Part]],
+    machine: CpuModel,
     *,
     regroup: bool,
 ) -> Merged:
@@ -175,17 +175,20 @@ def _merged(
     if regrouped is None:
         return merged
     # Blocks of what the last axis is divided into would be too narrow for registers.
-    narrow = regrouped.axes and regrouped.axes[-1].extent < SMALLEST
-    if narrow and crossing(merged.expressions[0], merged.axes) is not None:
+    narrow = regrouped.axes and regrouped.axes[-1].extent < machine.shuffled_lanes
+    if narrow and crossing(merged.expressions[0], merged.axes, machine) is not None:
         return merged
     return regrouped
 
 
 def _lanes(stage: Stage, machine: CpuModel) -> int:
-    """As many as a vector of the result has, if what is loaded needs a few vectors for that."""
+    """As many as a vector of the result has, if what is loaded needs a few vectors for that.
+
+    Bools are narrower than numbers.
+    """
     own = bits_of(stage.dtype)
     widest = max([own, *(bits_of(str(load.source.dtype)) for load in loads(stage.value))])
-    return min(machine.lanes(own), _LOADED * machine.lanes(widest))
+    return min(machine.lanes(own), machine.loaded_vectors * machine.lanes(widest))
 
 
 def _divides_by_symbols(value: PrimExpression) -> bool:

@@ -26,6 +26,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
 from tvm_nnef.schedules.emit import Tail
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     Buffer,
@@ -34,9 +35,6 @@ from tvm_nnef.tvm_support.compat import (
     buffer_view,
     dtype_of,
 )
-
-_MOST = 4
-"""So many vectors at most are interleaved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +117,9 @@ class ReplicatedPlan(StagePlan):
         return emit.staged((count * width,), assignment.dtype, fill, use, name="held")
 
 
-def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int | None:
+def replication(
+    value: PrimExpression, axes: Sequence[Axis], dtype: str, machine: CpuModel
+) -> int | None:
     """How many neighbours along the last axis share an element; None if lanes would not do."""
     if not axes or dtype == "bool":
         return None
@@ -135,7 +135,7 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
     (count,) = counts
     bools = any(str(load.source.dtype) == "bool" for load in loads(value))
     ragged = last.is_known and last.extent % count
-    if not 1 < count <= _MOST or bools or ragged:
+    if not 1 < count <= machine.interleaved_vectors or bools or ragged:
         return None
     quotient = _quotient(last, count)
     near = all(
@@ -146,7 +146,7 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
     return count if near else None
 
 
-def with_joined_end(merged: Merged, dtype: str) -> Merged:
+def with_joined_end(merged: Merged, dtype: str, machine: CpuModel) -> Merged:
     """The last two axes as one if the last one is short: its values are remainders of the sum.
 
     Both have to be contiguous in the target.
@@ -156,7 +156,7 @@ def with_joined_end(merged: Merged, dtype: str) -> Merged:
     if len(merged.axes) < 2:
         return merged
     *front, outer, last = merged.axes
-    if not last.is_known or not 1 < last.extent <= _MOST:
+    if not last.is_known or not 1 < last.extent <= machine.interleaved_vectors:
         return merged
     joined = Axis(tirx.Var("joined", dtype), sizes.product((outer.extent, last.extent)))
     *others, end = target.indices

@@ -46,9 +46,6 @@ from tvm_nnef.tvm_support.compat import (
     with_opaque_body,
 )
 
-_CHUNKS = 16
-"""The least chunks of a row that several threads share."""
-
 
 def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
     """The plan row by row; None for kernels whose stages do not share their rows."""
@@ -61,7 +58,7 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
 
     def plan(*, parallel: bool, chunk: int = 0) -> RowPlan:
         stages = tuple(_row_stages(kernel, len(rows), machine))
-        return RowPlan(kernel, rows, stages, parallel, _CHUNKS * chunk or least, chunk)
+        return RowPlan(kernel, rows, stages, parallel, machine.task_rows * chunk or least, chunk)
 
     plain = plan(parallel=work >= least)
     count = sizes.product(axis.extent for axis in rows)

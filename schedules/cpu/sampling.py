@@ -38,14 +38,10 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _STEPS = 16
-"""So many elements of a sum are written out at most."""
+"""The most elements of a sum, which are written out: a limit of compile time."""
 
 _GATHERED = 32
-"""So many elements are gathered for one of the result at most: what is written out takes time to
-compile."""
-
-_PIECE = 128
-"""Elements of a row whose indices are kept at once: the tables stay in the first cache."""
+"""The most elements that are gathered for one of the result: a limit of compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +161,12 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     analyzer = sym.Analyzer()
     for axis in (*reduction.axes, *reduction.reduced):
         analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
-    tables = _Tables(reduction, channels, dtype, tirx.Var("lane", dtype), analyzer)
+    columns = reduction.axes[-1].extent
+    # Four tables of 32 bits stay in the first cache, whatever the number of steps.
+    longest = machine.l1_bytes // (4 * 4 * _STEPS)
+    piece = min(longest, columns) if sizes.is_known(columns) else longest
+    lane = tirx.Var("lane", dtype)
+    tables = _Tables(reduction, channels, dtype, lane, piece, analyzer)
     try:
         term = tables.read(reduction.term)
     except _Unsafe:
@@ -194,22 +195,18 @@ class _Unsafe(Exception):
 class _Tables:
     """Takes out of a term what no channel changes: ``made`` are buffers and their values.
 
-    ``lane`` stands for the number of an element of a piece; ``analyzer`` knows the axes.
+    ``lane`` stands for the number of an element of a ``piece``, the elements of a row that the
+    tables have; ``analyzer`` knows the axes.
     """
 
     reduction: Reduction
     channels: Sequence[Axis]
     dtype: str
     lane: tirx.Var
+    piece: int
     analyzer: sym.Analyzer
     made: list[tuple[Buffer, PrimExpression]] = field(default_factory=list)
     views: list[Statement] = field(default_factory=list)
-
-    @property
-    def piece(self) -> int:
-        """How many elements of a row the tables have."""
-        columns = self.reduction.axes[-1].extent
-        return min(_PIECE, columns) if sizes.is_known(columns) else _PIECE
 
     @property
     def position(self) -> PrimExpression:

@@ -28,7 +28,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _MANY = 1 << 20
-"""The number of rows if it is dynamic: tiles are as high as is good for many of them."""
+"""The number of rows if it is dynamic, no threshold: tiles are as high as is good for many."""
 
 
 class Level(Enum):

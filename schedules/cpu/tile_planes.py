@@ -23,7 +23,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
 
 _FEWEST = 8
-"""The rows of a block at least: the rows between blocks are staged twice."""
+"""The rows of a block at least, on any machine: the rows between blocks are staged twice."""
 
 
 def plane_axes(reduction: Reduction, machine: CpuModel) -> tuple[Axis, ...]:

@@ -18,16 +18,11 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, Statement
 
-_LARGEST = 16
-"""Rows and columns of a block at most: a line of the cache has as many."""
-
-SMALLEST = 4
-"""Rows and columns of a block at least."""
-
 _FAR = 1 << 30
-"""The step along a dimension before one whose size is dynamic."""
+"""The step along a dimension before one whose size is dynamic: any number but 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,25 +116,25 @@ def _halves(lanes: int, step: int, *, second: bool) -> list[int]:
     return [lane - step + lanes if lane & step else lane for lane in range(lanes)]
 
 
-def crossing(value: PrimExpression, axes: Sequence[Axis]) -> Axis | None:
+def crossing(value: PrimExpression, axes: Sequence[Axis], machine: CpuModel) -> Axis | None:
     """The axis along which something is contiguous that is strided along the last axis.
 
     None also if one of the two is too short for a block.
     """
-    if len(axes) < 2 or _is_short(axes[-1]):
+
+    def is_short(axis: Axis) -> bool:
+        return axis.is_known and bool(axis.extent < machine.shuffled_lanes)
+
+    if len(axes) < 2 or is_short(axes[-1]):
         return None
     for load in loads(value):
         last = _step(load, axes[-1])
         found = next((axis for axis in axes[:-1] if _step(load, axis) == 1), None)
-        if last in (0, 1) or found is None or _is_short(found):
+        if last in (0, 1) or found is None or is_short(found):
             continue
         if last is not None or _is_computed(load, axes[-1]):
             return found
     return None
-
-
-def _is_short(axis: Axis) -> bool:
-    return axis.is_known and bool(axis.extent < SMALLEST)
 
 
 def _is_computed(load: BUFFER_LOAD, last: Axis) -> bool:
@@ -157,7 +152,7 @@ def _step(load: BUFFER_LOAD, axis: Axis) -> int | None:
     return _FAR if any(index.same_as(axis.var) for index in front) else None
 
 
-def block_edge(axes: Sequence[Axis], across: Axis, lanes: int) -> int:
-    """The rows of a block: a power of two, no more than there are lanes or elements."""
+def block_edge(axes: Sequence[Axis], across: Axis, most: int) -> int:
+    """The rows of a block: a power of two, at most so many, and no more than elements."""
     known = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
-    return 1 << (min(lanes, _LARGEST, *known).bit_length() - 1)
+    return 1 << (min(most, *known).bit_length() - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -19,21 +19,22 @@ from tvm_nnef.schedules.gpu.attention_tiles import AttentionTile
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
     Index,
+    OnThread,
     Side,
     Steps,
     TilePosition,
-    core_phase,
     multiplied,
     own_elements,
+    phase,
     unrolled,
 )
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     after_barrier,
     multiplied_fragments,
-    warp_phase,
 )
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
+from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _REAL = "float32"
@@ -47,10 +48,17 @@ class CoreBlock:
     """Writes what one block computes: some rows of a batch."""
 
     def __init__(
-        self, it: Attention, tile: AttentionTile, batch: Index, row: Index, dtype: str = _REAL
+        self,
+        it: Attention,
+        tile: AttentionTile,
+        machine: GpuModel,
+        batch: Index,
+        row: Index,
+        dtype: str = _REAL,
     ) -> None:
         """Takes the batch, the number of the tile of rows, and the dtype of what is multiplied."""
-        self._attention, self._tile, self._dtype = it, tile, dtype_of(row)
+        self._attention, self._tile, self._machine = it, tile, machine
+        self._dtype = dtype_of(row)
         self._batch, self._multiplied = Batch.of(it.batches, batch), dtype
         queries, weights, self._staged = (
             launch.shared(count, dtype, name)
@@ -147,7 +155,7 @@ class CoreBlock:
         return emit.sequence(
             [
                 self._stage(sides[1], staged),
-                self._phase(lambda *position: multiplied(sides, position, own, sums)),
+                self._phase(lambda *at: multiplied(sides, at, own, sums, self._machine)),
             ]
         )
 
@@ -319,13 +327,9 @@ class CoreBlock:
             threads, lambda t: side.staged(steps, self._batch, t, threads), self._dtype
         )
 
-    _over_threads = staticmethod(core_phase)
-    """Writes a phase."""
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+    def _phase(self, body: OnThread) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
-        tile = self._tile
-        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
+        return phase(self._tile, body, self._dtype)
 
     def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
         return unrolled(count, body, self._dtype)
@@ -340,18 +344,18 @@ class CoreBlock:
 class TensorBlock(CoreBlock):
     """Writes what one block computes, with products on tensor cores."""
 
-    _over_threads = staticmethod(warp_phase)
-
     def _side(
         self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
     ) -> TensorSide:
         assert isinstance(factor, tirx.Cast)
         others, is_left = self._attention.batches, position[0] is self._attention.rows
-        return TensorSide.of(factor.value, buffer, position, steps, others, is_left=is_left)
+        return TensorSide.of(
+            factor.value, buffer, position, steps, others, self._machine, is_left=is_left
+        )
 
     def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
         assert isinstance(queries, TensorSide)
-        stride = self._tile.keys + PADDING
+        stride = self._tile.keys + FRAGMENT_PADDING
         return replace(queries, buffer=buffer, along_steps=True, stride=stride)
 
     def _fragments(self, side: Side) -> list[tirx.Buffer]:

@@ -229,9 +229,13 @@ def _launches_of_nests(nests: Sequence[Nest], machine: GpuModel) -> list[Steps |
         if scanned is None:
             between.append(nest)
             continue
-        found += [*(_steps_of_nests(*group) for group in grouped(between)), scanned]
+        found += [*_steps_of_groups(between, machine), scanned]
         between = []
-    return [*found, *(_steps_of_nests(*group) for group in grouped(between))]
+    return [*found, *_steps_of_groups(between, machine)]
+
+
+def _steps_of_groups(nests: Sequence[Nest], machine: GpuModel) -> list[Steps]:
+    return [_steps_of_nests(*group) for group in grouped(nests, machine.line_elements)]
 
 
 def _steps_of_nests(nests: Sequence[Nest], dimensions: Mapping[int, sizes.Extent]) -> Steps:

@@ -18,24 +18,28 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.codegen.cuda_functions import (
+    ASYNC_BYTES,
+    copied,
+    end_copies,
+    wait_for_copies,
+)
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
     Index,
+    OnThread,
     Side,
     Steps,
     TilePosition,
-    core_phase,
-    end_copies,
     is_load,
     is_stored_together,
     number_like,
     own_elements,
+    phase,
     unrolled,
-    wait_for_copies,
 )
-from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -98,13 +102,9 @@ class Block(ABC):
     def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
         """What adds the products of sides in shared memory."""
 
-    _over_threads = staticmethod(core_phase)
-    """Writes a phase."""
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+    def _phase(self, body: OnThread) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
-        tile = self._tile
-        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
+        return phase(self._tile, body, self._dtype)
 
     def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
         """Staging and products in turns, of which each stages what later ones multiply.
@@ -157,7 +157,7 @@ class Block(ABC):
     def _is_async(self, side: Side) -> bool:
         """Whether the pieces of a side are copied as they are."""
         size = side.vector * bits_of(dtype_of(side.factor)) // 8
-        return self._machine.has_async_copies and is_load(side.factor) and size in (4, 8, 16)
+        return self._machine.has_async_copies and is_load(side.factor) and size in ASYNC_BYTES
 
     def _before(
         self,

@@ -25,9 +25,6 @@ from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression
 
-_STEPS = 16
-"""So many elements of a row a thread combines before more threads share the row."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowReductionPlan(GpuPlan):
@@ -192,7 +189,9 @@ def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
     if max(lengths.values()) > LONGEST_EXPRESSION:
         return None
     length = max(extent_product(stage.reduced) for stage in kernel.stages)
-    wanted = max(machine.warp, length // _STEPS) if length > machine.warp else length
+    wanted = (
+        max(machine.warp, length // machine.thread_elements) if length > machine.warp else length
+    )
     row_threads = min(_power_of_two(wanted), machine.usual_threads)
     block_rows = max(1, machine.usual_threads // 2 // row_threads)
     return RowReductionPlan(kernel, machine, rows, row_threads, block_rows)

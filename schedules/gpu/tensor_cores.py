@@ -24,10 +24,9 @@ from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     half_precision,
     multiplied_fragments,
-    warp_phase,
 )
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
@@ -45,15 +44,15 @@ class TensorCorePlan(ProductPlan):
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    _over_threads = staticmethod(warp_phase)
-
     def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> TensorSide:
         product, shape, (axes, _, length, _) = self._product, self._tile, position
         along_steps = runs_along(factor, product.steps, axes)
         outer, inner = (length, shape.steps) if along_steps else (shape.steps, length)
-        buffer = self._shared(outer * (inner + PADDING), dtype_of(factor), name)
+        buffer = self._shared(outer * (inner + FRAGMENT_PADDING), dtype_of(factor), name)
         steps, others = (product.steps, shape.steps), product.batches
-        return TensorSide.of(factor, buffer, position, steps, others, is_left=name == "left")
+        return TensorSide.of(
+            factor, buffer, position, steps, others, self._machine, is_left=name == "left"
+        )
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
@@ -81,7 +80,7 @@ class _Block(Block):
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
     """A plan for a kernel with one sum of products of float16 or bfloat16; None for others."""
-    found = product_of(kernel)
+    found = product_of(kernel, machine)
     if found is None:
         return None
     reduction, product = found

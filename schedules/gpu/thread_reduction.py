@@ -27,13 +27,7 @@ from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _MOST_CHUNKS = 256
-"""So many blocks share an element at most: one thread combines what they found."""
-
-_DECODING = 12
-"""Instructions that compute the index along an axis from the number of a step, about."""
-
-_LOADED_AHEAD = 8
-"""Steps of a thread that are written one after the other, so that their loads overlap."""
+"""The most blocks that may share an element: a limit of compile time, as all numbers are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +59,7 @@ class ThreadReductionPlan(GpuPlan):
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:
             axes = sum(not axis.is_unit for axis in self.reduction.reduced)
-            decoded = elements * steps * (axes - 1) * _DECODING
+            decoded = elements * steps * (axes - 1) * machine.index_instructions
             busy += decoded / (machine.multiply_adds * machine.multiprocessors)
             own *= max(1, axes)
         barriers = self.sharing.bit_length() * machine.barrier_cycles if self.sharing > 1 else 0
@@ -202,7 +196,7 @@ class _Block:
                 inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
                 return launch.guarded(inside, combine(substituted(found.term, at)))
 
-            return launch.strided(part, self._sharing, lane, step, _LOADED_AHEAD)
+            return launch.strided(part, self._sharing, lane, step, plan.machine.unrolled_steps)
 
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
@@ -228,7 +222,7 @@ class _Block:
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
-    reduction = inlined_reduction(kernel)
+    reduction = inlined_reduction(kernel, machine)
     return None if reduction is None else best(ThreadReductionPlan, kernel, machine, reduction)
 
 

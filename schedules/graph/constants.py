@@ -20,11 +20,13 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _GROWTH = 2
+"""By what factor a result may be larger than its operands: a limit of the size of libraries."""
+
 _SMALL = 1 << 16
 """Results of so many elements are folded however much they grow."""
 
 _LARGE = 1 << 18
-"""Larger constants are not transposed here: packing does it once, for what reads them."""
+"""Larger constants are not transposed here, to save compile time: packing does it once."""
 
 _EXACT = ("add", "subtract", "multiply", "maximum", "minimum")
 """Functions of NumPy that are the same for integers, wrapping around included."""

@@ -21,6 +21,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     CALL,
     Buffer,
@@ -43,25 +44,20 @@ from tvm_nnef.tvm_support.compat import buffer as new_buffer
 NAME = "cpu.loop"
 
 _MOST_KERNELS = 64
-"""The body of a loop with more kernels is as long as it takes to start them."""
-
-_LARGEST_STATE = 1 << 20
-"""The most elements of the state that a step does not update in place."""
-
-_LANES = 16
+"""The most kernels of a step: a limit of compile time, where starting each costs little."""
 
 _POLLED = 256
-"""Signals are polled once in so many steps."""
+"""Signals are polled once in so many steps: a user waits for these after an interrupt."""
 
 _Value: TypeAlias = "PrimExpression | list[PrimExpression]"
 """A buffer, a number, or those of a tuple."""
 
 
-def with_loop_kernels(mod: Module, strategy: str) -> Module:
+def with_loop_kernels(mod: Module, strategy: str, machine: CpuModel) -> Module:
     """The module with loops as kernels; ``strategy`` is the attribute that names their strategy."""
     if not any(LOOP_STEPS in (function.attrs or {}) for function in mod.functions.values()):
         return mod
-    walk = _LoopCalls(mod, strategy)
+    walk = _LoopCalls(mod, strategy, machine)
     return with_functions(walk, walk.visit_expr)
 
 
@@ -69,10 +65,10 @@ def with_loop_kernels(mod: Module, strategy: str) -> Module:
 class _LoopCalls(PyExprMutator):  # type: ignore[misc]
     """Replaces calls of loops."""
 
-    def __init__(self, mod: Module, strategy: str) -> None:
+    def __init__(self, mod: Module, strategy: str, machine: CpuModel) -> None:
         super().__init__(mod)
         self.mod = mod
-        self.strategy = strategy
+        self.strategy, self.machine = strategy, machine
         self.kernels = prim_functions(mod)
 
     def visit_call_(self, call: CALL) -> RelaxExpression:
@@ -80,7 +76,7 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
         function = self._function(visited.op)
         count = None if function is None else (function.attrs or {}).get(LOOP_STEPS)
         body = None if count is None else self._body(function)
-        loop = None if body is None else _read_loop(body, self.kernels)
+        loop = None if body is None else _read_loop(body, self.kernels, self.machine)
         if count is None or loop is None:
             return visited
         kernel = loop.kernel(int(count)).with_attr(self.strategy, NAME)
@@ -101,7 +97,9 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
         return function
 
 
-def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) -> _Loop | None:
+def _read_loop(
+    function: relax.Function, kernels: Mapping[str, PrimFunction], machine: CpuModel
+) -> _Loop | None:
     """The loop that a function is the body of; None if it does more than call kernels."""
     count = len(function.ret_ty.fields) - 1
     parameters = [p for p in function.params if not isinstance(p.ty, relax.ShapeType)]
@@ -109,7 +107,7 @@ def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) ->
         return None
     buffers = [_buffer(p.ty, f"p{number}") for number, p in enumerate(parameters)]
     values: dict[RelaxExpression, _Value] = dict(zip(parameters, buffers, strict=True))
-    loop = _Loop(kernels, buffers[:count], buffers[count:], values)
+    loop = _Loop(machine, kernels, buffers[:count], buffers[count:], values)
     for block in function.body.blocks:
         for binding in block.bindings:
             made = loop.value(getattr(binding, "value", binding))
@@ -132,6 +130,7 @@ class _Loop:
     next step begins with, the first one whether there is one.
     """
 
+    machine: CpuModel
     kernels: Mapping[str, PrimFunction]
     carried: list[Buffer]
     given: list[Buffer]
@@ -194,7 +193,7 @@ class _Loop:
         copied = [(n, s) for n, s in enumerate(self.results[1:]) if not s.same_as(self.carried[n])]
         size = sum(sizes.estimate(sizes.elements(self.carried[n])) for n, _ in copied)
         early = any(source.same_as(buffer) for _, source in copied for buffer in self.carried)
-        return size <= _LARGEST_STATE and not early
+        return size <= self.machine.copied_elements and not early
 
     def _written_early(self, states: Sequence[Buffer]) -> dict[Var, PrimExpression]:
         """The results that steps may write to the state, as nothing reads its old value later."""
@@ -216,9 +215,14 @@ class _Loop:
         early = self._written_early(results)
         steps = [substituted(statement, early) for statement, _ in self.steps]
         pairs = zip(results, self.results, strict=True)
-        copies = [_copy(to, made) for to, made in pairs if not early.get(made, made).same_as(to)]
+        copies = [
+            _copy(to, made, self.machine)
+            for to, made in pairs
+            if not early.get(made, made).same_as(to)
+        ]
         step = emit.sequence([_polling(self.carried[0]), *steps, *copies])
-        begin = [_copy(state, start) for state, start in zip(self.carried, starts, strict=True)]
+        states = zip(self.carried, starts, strict=True)
+        begin = [_copy(state, start, self.machine) for state, start in states]
         if count:
             loop = emit.loop(count, lambda _: step, name="step")
         else:
@@ -269,16 +273,16 @@ def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statem
     return body
 
 
-def _copy(target: Buffer, source: Buffer) -> Statement:
+def _copy(target: Buffer, source: Buffer, machine: CpuModel) -> Statement:
     """All elements of a buffer, in another one of the same shape."""
-
     shape = [*map(sizes.extent, target.shape)] or [1]
+    lanes = machine.lanes(bits_of(str(target.dtype)))
 
     def row(outer: list[PrimExpression]) -> Statement:
         def element(last: PrimExpression) -> Statement:
             position = [*outer, last][: len(target.shape)]
             return tirx.BufferStore(target, source[tuple(position)], position)
 
-        return emit.strip(shape[-1], _LANES, element)
+        return emit.strip(shape[-1], lanes, element)
 
     return emit.grid(shape[:-1], row, "int64")

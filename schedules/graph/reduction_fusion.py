@@ -8,6 +8,7 @@ formula does. A kernel is only fused if no other kernel reads its result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
 from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name, without_dead_code
+from tvm_nnef.schedules.machine import CpuModel, GpuModel
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
@@ -34,17 +36,13 @@ from tvm_nnef.tvm_support.compat import (
     with_own_symbols,
 )
 
-_FEWEST_ROWS = 16
-"""Fewer rows leave threads without work, unless the rows are short."""
-
-_SHORT = 1 << 14
-
 _MOST_STAGES = 24
+"""The most stages of a chain: a limit of compile time, as each longer chain is read anew."""
 
 
-def with_fused_reductions(mod: Module) -> Module:
+def with_fused_reductions(mod: Module, machine: CpuModel | GpuModel) -> Module:
     """The module with one kernel for all kernels of a chain over the same rows."""
-    return with_chains(mod, _grown)
+    return with_chains(mod, functools.partial(_grown, machine))
 
 
 def with_chains(mod: Module, grown: Grown) -> Module:
@@ -145,14 +143,16 @@ def _users(function: relax.Function) -> Users:
     return users
 
 
-def _grown(last: KernelCall, free: Sequence[KernelCall], users: Users) -> Chain | None:
+def _grown(
+    machine: CpuModel | GpuModel, last: KernelCall, free: Sequence[KernelCall], users: Users
+) -> Chain | None:
     """A call with all before it that only they read, and that run over the same rows."""
     whole: Chain | None = None
-    chain = _over_rows([last])
+    chain = _over_rows([last], machine)
     while chain is not None:
         whole = chain if any(stage.reduced for stage in chain.kernel.stages) else None
         larger = longer(chain, free, users)
-        chain = next((found for each in larger if (found := _over_rows(each))), None)
+        chain = next((found for each in larger if (found := _over_rows(each, machine))), None)
     return whole if whole is not None and len(whole.calls) > 1 else None
 
 
@@ -165,8 +165,11 @@ def longer(chain: Chain, free: Sequence[KernelCall], users: Users) -> Iterator[l
                 yield [call for call in free if call is each or call in chain.calls]
 
 
-def _over_rows(calls: Sequence[KernelCall]) -> Chain | None:
-    """The chain of some calls, if they run over the same rows or have no reduction."""
+def _over_rows(calls: Sequence[KernelCall], machine: CpuModel | GpuModel) -> Chain | None:
+    """The chain of some calls, if they run over the same rows or have no reduction.
+
+    Few rows leave threads without work, unless the rows are short.
+    """
     chain = combined(calls, "rows")
     stages = chain.kernel.stages
     if len(stages) > _MOST_STAGES:
@@ -178,7 +181,7 @@ def _over_rows(calls: Sequence[KernelCall]) -> Chain | None:
         return None
     count = sizes.estimate(sizes.product(axis.extent for axis in rows))
     longest = max(stage.work for stage in stages) // max(1, count)
-    return chain if count >= _FEWEST_ROWS or longest <= _SHORT else None
+    return chain if count >= machine.task_rows or longest <= machine.short_row else None
 
 
 def combined(calls: Sequence[KernelCall], kind: str) -> Chain:

@@ -44,7 +44,7 @@ from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
 from tvm_nnef.schedules.graph.simplify import share_subexpressions, simplify_calls
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.graph.wrapped_elements import with_sealed_elements
-from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.schedules.machine import cpu_model, machine_model
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -143,7 +143,7 @@ def passes(
             ("group_kernels", sites.grouped(optimize.FuseOps())),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
-            ("fuse_reductions", with_fused_reductions),
+            ("fuse_reductions", lambda mod: with_fused_reductions(mod, machine_model(target))),
             ("keep_differences", _on_functions(with_kept_differences)),
             ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
@@ -155,7 +155,13 @@ def passes(
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
-            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, STRATEGY))),
+            *_if(
+                is_cpu,
+                (
+                    "make_loop_kernels",
+                    lambda mod: with_loop_kernels(mod, STRATEGY, cpu_model(target)),
+                ),
+            ),
         ],
         "bytecode": [
             ("remove_unused_calls", optimize.DeadCodeElimination()),
