@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from tvm import tirx
 
@@ -223,22 +223,20 @@ class _Block:
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
     reduction = inlined_reduction(kernel, machine)
-    return None if reduction is None else best(ThreadReductionPlan, kernel, machine, reduction)
+    return None if reduction is None else _best(kernel, machine, reduction)
 
 
-_Plan = TypeVar("_Plan", bound=ThreadReductionPlan)
-
-
-def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel, reduction: Reduction) -> _Plan:
-    """The plan of the lowest cost of a kind."""
+def _best(kernel: Kernel, machine: GpuModel, reduction: Reduction) -> ThreadReductionPlan:
+    """The plan of the lowest cost."""
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
     total = launch.size(reduction.axes)
 
-    def plan(sharing: int, chunks: int) -> _Plan:
+    def plan(sharing: int, chunks: int) -> ThreadReductionPlan:
         shape = (sizes.product([chunks, total]),)
         partials = tirx.decl_buffer(shape, reduction.dtype, "partials")
-        return kind(kernel, machine, reduction, sharing, chunks, along, partials)
+        found = reduction, sharing, chunks, along, partials
+        return ThreadReductionPlan(kernel, machine, *found)
 
     pairs = itertools.product(_powers_of_two(machine.usual_threads), _powers_of_two(most))
     return min(
