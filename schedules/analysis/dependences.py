@@ -19,7 +19,7 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, PrimFunction, opaque_block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ def _nest(statement: tirx.Stmt) -> Nest | None:
     return nest if loops and not nodes(statement, tirx.For, s_tir.SBlockRealize) else None
 
 
-def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
+def _with_independent(nest: Nest, written: Sequence[Buffer]) -> Nest:
     """The nest with its independent dimensions."""
     bound = {each.var: each.value for each in nodes(nest.body, tirx.Bind)}
     names = {var: value for var, value in bound.items() if not loads(value)}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
@@ -33,13 +34,7 @@ from tvm_nnef.schedules.cpu.transposition import BlocksPlan, block_edge, crossin
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    PrimExpression,
-    PrimFunction,
-    dtype_of,
-    with_opaque_body,
-)
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +128,7 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         count = replication(joined.expressions[0], joined.axes, stage.dtype, machine)
         merged = merged if count is None else joined
     value, target = merged.expressions
-    assert isinstance(target, BUFFER_LOAD)
+    assert isinstance(target, TensorLoad)
     assignment = Assignment(
         merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
     )

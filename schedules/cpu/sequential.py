@@ -76,8 +76,9 @@ class SequentialPlan(Plan):
         nests = [nest for group in self.groups for nest in group.nests]
         written = {store.buffer for nest in nests for store in nest.stores}
         results = [parameter for parameter in function.params if parameter in written]
-        allocated = list(opaque_block(function).alloc_buffers)
-        return with_opaque_body(function, results, allocated, body)
+        block = opaque_block(function)
+        assert block is not None
+        return with_opaque_body(function, results, block.alloc_buffers, body)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,7 +35,7 @@ from tvm_nnef.schedules.gpu.tensor_sides import (
 )
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 _REAL = "float32"
 """The dtype of scores, weights and sums."""
@@ -135,21 +135,21 @@ class CoreBlock:
         )
 
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
+        self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount
     ) -> Side:
         """A side of a product whose steps are staged in a buffer."""
         return Side.plain(factor, buffer, position, steps[0])
 
-    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+    def _weights_like(self, queries: Side, buffer: Buffer) -> Side:
         """The weights as a side: its rows are those of the queries."""
         return replace(queries, buffer=buffer)
 
-    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+    def _fragments(self, side: Side) -> list[Buffer]:
         """The buffers of a side besides that in shared memory."""
         return []
 
     def _product(
-        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: Buffer
     ) -> tirx.Stmt:
         """Some steps of the right side are staged, and products with the left side added."""
         return emit.sequence(
@@ -175,7 +175,7 @@ class CoreBlock:
 
         def largest(i: Index) -> tirx.Stmt:
             values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
-            found = values[0]
+            found: PrimExpression = values[0]
             for value in values[1:]:
                 found = tirx.Max(found, value)
             return tirx.BufferStore(self._partial, found, [self._position(row, column, i)])
@@ -192,10 +192,10 @@ class CoreBlock:
         tile, zero = self._tile, tirx.const(0, "int32")
         base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))
 
-        def set_to(buffer: tirx.Buffer, value: PrimExpression) -> tirx.Stmt:
+        def set_to(buffer: Buffer, value: PrimExpression) -> tirx.Stmt:
             return tirx.BufferStore(buffer, value, [zero])
 
-        def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
+        def scaled(buffer: Buffer, at: Index) -> tirx.Stmt:
             return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
 
         def largest(i: Index, other: Index) -> tirx.Stmt:
@@ -279,7 +279,7 @@ class CoreBlock:
         return emit.sequence([tirx.AllocBuffer(total), self._unrolled(tile.own_rows, own_row)])
 
     def _with_fixed_weights(
-        self, row: Index, column: Index, i: Index, total: tirx.Buffer
+        self, row: Index, column: Index, i: Index, total: Buffer
     ) -> Iterator[tirx.Stmt]:
         """The sums of a row of a thread once more, if its weights are fixed."""
         it, own, fixed = self._attention, self._tile.own_columns, self._attention.fixed
@@ -316,8 +316,8 @@ class CoreBlock:
         """Where a thread's result for one of its rows is shared."""
         return self._queries.nth(row, i) * self._number(self._tile.column_threads) + column
 
-    def _zeros(self, buffer: tirx.Buffer) -> tirx.Stmt:
-        count = int(buffer.shape[0])
+    def _zeros(self, buffer: Buffer) -> tirx.Stmt:
+        count = sizes.static(sizes.elements(buffer))
         return self._unrolled(count, lambda n: tirx.BufferStore(buffer, _real(0), [n]))
 
     def _stage(self, side: Side, steps: Steps) -> tirx.Stmt:
@@ -345,7 +345,7 @@ class TensorBlock(CoreBlock):
     """Writes what one block computes, with products on tensor cores."""
 
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
+        self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount
     ) -> TensorSide:
         assert isinstance(factor, tirx.Cast)
         others, is_left = self._attention.batches, position[0] is self._attention.rows
@@ -353,16 +353,16 @@ class TensorBlock(CoreBlock):
             factor.value, buffer, position, steps, others, self._machine, is_left=is_left
         )
 
-    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+    def _weights_like(self, queries: Side, buffer: Buffer) -> Side:
         assert isinstance(queries, TensorSide)
         stride = self._tile.keys + FRAGMENT_PADDING
         return replace(queries, buffer=buffer, along_steps=True, stride=stride)
 
-    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+    def _fragments(self, side: Side) -> list[Buffer]:
         return [side.fragments] if isinstance(side, TensorSide) else []
 
     def _product(
-        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: Buffer
     ) -> tirx.Stmt:
         left, right = sides
         assert isinstance(left, TensorSide) and isinstance(right, TensorSide)

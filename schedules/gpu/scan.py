@@ -22,7 +22,7 @@ from tvm_nnef.schedules.analysis.reducers import PRODUCT, Reducer
 from tvm_nnef.schedules.analysis.scans import PrefixScan
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """Returns the element of a row at a position."""
@@ -45,13 +45,13 @@ class Scan:
     dtype: str
     index_type: str
     threads: int
-    totals: tirx.Buffer | None = None
+    totals: Buffer | None = None
 
     def __str__(self) -> str:
         return "scan" if self.totals is None else "scan in chunks"
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The buffers between launches, in the memory of the GPU."""
         return [] if self.totals is None else [self.totals]
 

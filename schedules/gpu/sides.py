@@ -25,7 +25,7 @@ from tvm_nnef.schedules.gpu.attention_tiles import AttentionTile
 from tvm_nnef.schedules.gpu.operands import runs_along
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 Index: TypeAlias = PrimExpression
 
@@ -73,7 +73,7 @@ class Side:
     """
 
     factor: PrimExpression
-    buffer: tirx.Buffer
+    buffer: Buffer
     axes: Sequence[Axis]
     tile: PrimExpression
     length: int
@@ -89,7 +89,7 @@ class Side:
     def plain(
         cls,
         factor: PrimExpression,
-        buffer: tirx.Buffer,
+        buffer: Buffer,
         position: TilePosition,
         steps: Sequence[Axis],
     ) -> Side:
@@ -126,7 +126,8 @@ class Side:
 
     def at_stage(self, turn: PrimExpression, stages: int) -> Side:
         """The side as it is staged for a turn, in one of some parts of its buffer."""
-        stage, size = tirx.floormod(turn, number_like(stages, turn)), int(self.buffer.shape[0])
+        stage = tirx.floormod(turn, number_like(stages, turn))
+        size = sizes.static(sizes.elements(self.buffer))
         return replace(self, first=self.first + stage * number_like(size // stages, turn))
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
@@ -157,7 +158,7 @@ class Side:
 
     def filled(
         self,
-        to: tuple[tirx.Buffer, Index],
+        to: tuple[Buffer, Index],
         position: Index,
         step: Index,
         steps: Steps,
@@ -184,7 +185,7 @@ class Side:
         copies = copied(first, value, self.vector)
         return copies if inside is None else tirx.IfThenElse(inside, copies, cleared(first))
 
-    def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
+    def stored(self, held: Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
         """A vector that a thread holds, into the buffer, whose neighbours are positions."""
 
         def element(lane: int) -> tirx.Stmt:
@@ -258,7 +259,7 @@ def multiplied(
     sides: tuple[Side, Side],
     threads: tuple[Index, Index],
     steps: Steps,
-    accumulators: tirx.Buffer,
+    accumulators: Buffer,
     machine: GpuModel,
     guards: Sequence[Side] = (),
 ) -> tirx.Stmt:
@@ -285,7 +286,7 @@ def multiplied(
                 value = tirx.Select(staged(guard, j), value, zero)
             return tirx.BufferStore(accumulators, accumulators[(own,)] + value, [own])
 
-        def load(side: Side, values: tirx.Buffer) -> tirx.Stmt:
+        def load(side: Side, values: Buffer) -> tirx.Stmt:
             return unrolled(
                 side.own, lambda i: tirx.BufferStore(values, staged(side, i), [i]), dtype
             )

@@ -27,7 +27,7 @@ from tvm_nnef.schedules.gpu.tensor_sides import (
 )
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ class _Block(Block):
         )
 
     @property
-    def _buffers(self) -> list[tirx.Buffer]:
+    def _buffers(self) -> list[Buffer]:
         fragments = [side.fragments for side in self._sides if isinstance(side, TensorSide)]
         return [*super()._buffers, *fragments]
 

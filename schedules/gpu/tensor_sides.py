@@ -28,7 +28,7 @@ from tvm_nnef.schedules.gpu.sides import (
 )
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +38,13 @@ class TensorSide(Side):
     ``stride`` is that of steps or of positions. The threads of a warp share ``fragments``.
     """
 
-    fragments: tirx.Buffer
+    fragments: Buffer
 
     @classmethod
     def of(
         cls,
         factor: PrimExpression,
-        buffer: tirx.Buffer,
+        buffer: Buffer,
         position: TilePosition,
         steps: tuple[Sequence[Axis], int],
         others: Sequence[Axis],
@@ -74,7 +74,7 @@ class TensorSide(Side):
         outer, inner = (position, step) if self.along_steps else (step, position)
         return self.first + outer * number_like(self.stride, outer) + inner
 
-    def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
+    def stored(self, held: Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
         """A vector that a thread holds, into shared memory."""
         to, value = self.buffer[(self.offset(position, step),)], held[(own,)]
         if self.vector == 1:
@@ -98,7 +98,7 @@ class TensorSide(Side):
 
 
 def multiplied_fragments(
-    rows: TensorSide, columns: TensorSide, accumulators: tirx.Buffer, dtype: str
+    rows: TensorSide, columns: TensorSide, accumulators: Buffer, dtype: str
 ) -> tirx.Stmt:
     """The products of the fragments of two sides, added to accumulators."""
     kind = dtype_of(rows.factor)

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 _MOST_CHUNKS = 256
 """The most blocks that may share an element: a limit of compile time, as all numbers are tried."""
@@ -41,7 +41,7 @@ class ThreadReductionPlan(GpuPlan):
     sharing: int
     chunks: int
     along_steps: bool
-    partials: tirx.Buffer
+    partials: Buffer
 
     strategy: ClassVar[str] = "gpu.thread_reduction"
 
@@ -76,7 +76,7 @@ class ThreadReductionPlan(GpuPlan):
         return {"threads": threads, "element threads": self.sharing, "chunks": self.chunks}
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The results of chunks, in the memory of the GPU."""
         return [self.partials] if self.chunks > 1 else []
 
@@ -169,7 +169,7 @@ class _Block:
     def _position(
         self, thread: PrimExpression
     ) -> tuple[PrimExpression, PrimExpression, PrimExpression]:
-        """The element of a thread in its block, its number among those that share it, its place."""
+        """The element of a thread in its block, its number among those of that, and its offset."""
         if self._plan.along_steps:
             element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
         else:
@@ -183,7 +183,7 @@ class _Block:
     def _own(self, thread: PrimExpression) -> tirx.Stmt:
         """What one thread combines of its element."""
         plan, found = self._plan, self._plan.reduction
-        element, lane, place = self._position(thread)
+        element, lane, offset = self._position(thread)
         point = launch.point(found.axes, self._first + element)
         steps = launch.size(found.reduced)
         part = sizes.quotient_above(steps, plan.chunks)
@@ -201,7 +201,7 @@ class _Block:
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
         body, value = plan.combined(first, each)
-        store = tirx.BufferStore(self._shared, value, [place])
+        store = tirx.BufferStore(self._shared, value, [offset])
         return launch.guarded(self._limits(element), emit.sequence([body, store]))
 
     def _result(self, thread: PrimExpression) -> tirx.Stmt:

@@ -26,7 +26,7 @@ from tvm_nnef.schedules.gpu.operands import inlined_reduction
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 _MOST_STEPS = 64
 """The most steps of a window, all of which are written out: a limit of compile time."""
@@ -114,7 +114,7 @@ class WindowPlan(GpuPlan):
         return emit.sequence(written)
 
     def _position(
-        self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: tirx.Buffer
+        self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: Buffer
     ) -> Iterator[tirx.Stmt]:
         """What is loaded at a position, and combined with the results that read it."""
         found, window = self.reduction, self.window
@@ -253,9 +253,7 @@ def _is_even(value: PrimExpression, axis: Axis, reduced: Axis, slopes: tuple[int
     return sum(map(uses, moving)) == uses(value) and all(map(grows, moving))
 
 
-def _with_operands(
-    term: PrimExpression, window: Window, held: Sequence[tirx.Buffer]
-) -> PrimExpression:
+def _with_operands(term: PrimExpression, window: Window, held: Sequence[Buffer]) -> PrimExpression:
     """The term with what is held instead of the operands of a window."""
 
     def replaced(node: PrimExpression) -> PrimExpression:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm import relax, tirx
-from tvm.ir import PrimType, Type
+from tvm.ir import Call, PrimType, Type
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
@@ -23,13 +23,11 @@ from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Buffer,
     Module,
     PrimExpression,
     PrimFunction,
     RelaxExpression,
-    Statement,
     Var,
     constant_array,
     is_scalar,
@@ -71,8 +69,8 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
         self.strategy, self.machine = strategy, machine
         self.kernels = prim_functions(mod)
 
-    def visit_call_(self, call: CALL) -> RelaxExpression:
-        visited: CALL = super().visit_call_(call)
+    def visit_call_(self, call: Call) -> RelaxExpression:
+        visited: Call = super().visit_call_(call)
         function = self._function(visited.op)
         count = None if function is None else (function.attrs or {}).get(LOOP_STEPS)
         body = None if count is None else self._body(function)
@@ -135,7 +133,7 @@ class _Loop:
     carried: list[Buffer]
     given: list[Buffer]
     values: dict[RelaxExpression, _Value]
-    steps: list[tuple[Statement, Sequence[PrimExpression]]] = field(default_factory=list)
+    steps: list[tuple[tirx.Stmt, Sequence[PrimExpression]]] = field(default_factory=list)
     constants: dict[RelaxExpression, Buffer] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
     results: list[Buffer] = field(default_factory=list)
@@ -155,11 +153,11 @@ class _Loop:
         if constant_array(expression) is not None:
             name = f"constant{len(self.constants)}"
             return self.constants.setdefault(expression, _buffer(expression.ty, name))
-        if isinstance(expression, CALL):
+        if isinstance(expression, Call):
             return self._called(expression)
         return self.values.get(expression)
 
-    def _called(self, call: CALL) -> _Value | None:
+    def _called(self, call: Call) -> _Value | None:
         """The results of a call of a kernel, which becomes a step; None for other calls."""
         name = operator_name(call)
         if name not in ("call_tir", "call_tir_inplace") or len(call.args) != 2:
@@ -235,7 +233,7 @@ class _Loop:
         return with_own_symbols(made).with_attr(POLLS_SIGNALS, 1)
 
 
-def _polling(index: Buffer) -> Statement:
+def _polling(index: Buffer) -> tirx.Stmt:
     """Polls for signals in some of the steps, as a step may take nanoseconds."""
     chosen = tirx.bitwise_and(index[()], tirx.const(_POLLED - 1, "int64")) == _POLLED - 1
     return tirx.IfThenElse(chosen, poll_signals(), None)
@@ -261,7 +259,7 @@ def _symbols(operand: PrimExpression) -> list[Var]:
     return [variable for part in parts for variable in variables(part)]
 
 
-def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statement:
+def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> tirx.Stmt:
     """The statement of a kernel on some operands."""
     own = with_own_symbols(kernel)
     values: dict[Var, PrimExpression] = dict(zip(own.params, operands, strict=True))
@@ -269,17 +267,17 @@ def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statem
         if isinstance(operand, tirx.Var) and not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
             values.update((extent, size) for extent, size in pairs if isinstance(extent, tirx.Var))
-    body: Statement = substituted(own.body, values)
+    body: tirx.Stmt = substituted(own.body, values)
     return body
 
 
-def _copy(target: Buffer, source: Buffer, machine: CpuModel) -> Statement:
+def _copy(target: Buffer, source: Buffer, machine: CpuModel) -> tirx.Stmt:
     """All elements of a buffer, in another one of the same shape."""
     shape = [*map(sizes.extent, target.shape)] or [1]
     lanes = machine.lanes(bits_of(str(target.dtype)))
 
-    def row(outer: list[PrimExpression]) -> Statement:
-        def element(last: PrimExpression) -> Statement:
+    def row(outer: list[PrimExpression]) -> tirx.Stmt:
+        def element(last: PrimExpression) -> tirx.Stmt:
             position = [*outer, last][: len(target.shape)]
             return tirx.BufferStore(target, source[tuple(position)], position)
 

@@ -7,9 +7,10 @@ it was cast from, by constants, and by sums and differences of such.
 from __future__ import annotations
 
 import numpy as np
+from tvm.ir import Call
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_support.compat import CALL, RelaxExpression, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, is_tensor, shape_and_dtype
 
 Range = tuple[int, int]
 
@@ -35,9 +36,9 @@ def range_of(
     limits: Range | None = None
     if array is not None:
         limits = (int(array.min()), int(array.max())) if array.size else None
-    elif depth and isinstance(found, CALL) and name in _SAME:
+    elif depth and isinstance(found, Call) and name in _SAME:
         limits = range_of(operands, found.args[0], depth - 1)
-    elif depth and isinstance(found, CALL) and name in ("add", "subtract"):
+    elif depth and isinstance(found, Call) and name in ("add", "subtract"):
         first, second = (range_of(operands, each, depth - 1) for each in found.args)
         if first is not None and second is not None:
             low, high = second if name == "add" else (-second[1], -second[0])

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import tvm_ffi
 from tvm import relax
+from tvm.ir import Call, TensorLoad
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
@@ -24,8 +25,6 @@ from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name, without_dead_code
 from tvm_nnef.schedules.machine import CpuModel, GpuModel
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    CALL,
     Buffer,
     Module,
     PrimFunction,
@@ -114,7 +113,7 @@ def _chains(
 
 def _called(
     variable: Var,
-    value: CALL,
+    value: Call,
     functions: Mapping[str, PrimFunction],
     inner: set[Var],
 ) -> KernelCall | None:
@@ -202,11 +201,11 @@ def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
 def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
     """The stage with other buffers instead of some."""
 
-    def moved(load: BUFFER_LOAD) -> BUFFER_LOAD:
+    def moved(load: TensorLoad) -> TensorLoad:
         source = buffers.get(load.source)
         return load if source is None else source[tuple(load.indices)]
 
-    value = tvm_ffi.structural_map(stage.value, (BUFFER_LOAD, moved))
+    value = tvm_ffi.structural_map(stage.value, (TensorLoad, moved))
     return replace(stage, buffer=buffers.get(stage.buffer, stage.buffer), value=value)
 
 

@@ -50,7 +50,6 @@ from tvm_nnef.tvm_support.compat import (
     Module,
     PrimExpression,
     PrimFunction,
-    Statement,
     Target,
     assertion,
     cuda_assertion,
@@ -396,7 +395,7 @@ def _with_checks(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     on_gpu = target is not None and str(target.kind.name) == "cuda"
 
-    def checked(condition: PrimExpression, kernel: str, buffer: str) -> Statement:
+    def checked(condition: PrimExpression, kernel: str, buffer: str) -> tirx.Stmt:
         failure = outside(kernel, buffer)
         if on_gpu:
             return cuda_assertion(condition, failure.message)
