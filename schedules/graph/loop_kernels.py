@@ -22,6 +22,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.schedules.plan import STRATEGY
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     Module,
@@ -51,11 +52,11 @@ _Value: TypeAlias = "PrimExpression | list[PrimExpression]"
 """A buffer, a number, or those of a tuple."""
 
 
-def with_loop_kernels(mod: Module, strategy: str, machine: CpuModel) -> Module:
-    """The module with loops as kernels; ``strategy`` is the attribute that names their strategy."""
+def with_loop_kernels(mod: Module, machine: CpuModel) -> Module:
+    """The module with loops as kernels."""
     if not any(LOOP_STEPS in (function.attrs or {}) for function in mod.functions.values()):
         return mod
-    walk = _LoopCalls(mod, strategy, machine)
+    walk = _LoopCalls(mod, machine)
     return with_functions(walk, walk.visit_expr)
 
 
@@ -63,10 +64,10 @@ def with_loop_kernels(mod: Module, strategy: str, machine: CpuModel) -> Module:
 class _LoopCalls(PyExprMutator):  # type: ignore[misc]
     """Replaces calls of loops."""
 
-    def __init__(self, mod: Module, strategy: str, machine: CpuModel) -> None:
+    def __init__(self, mod: Module, machine: CpuModel) -> None:
         super().__init__(mod)
         self.mod = mod
-        self.strategy, self.machine = strategy, machine
+        self.machine = machine
         self.kernels = prim_functions(mod)
 
     def visit_call_(self, call: Call) -> RelaxExpression:
@@ -77,7 +78,7 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
         loop = None if body is None else _read_loop(body, self.kernels, self.machine)
         if count is None or loop is None:
             return visited
-        kernel = loop.kernel(int(count)).with_attr(self.strategy, NAME)
+        kernel = loop.kernel(int(count)).with_attr(STRATEGY, NAME)
         variable = self.builder_.add_func(kernel, "loop")
         given = [argument for argument in visited.args if is_tensor(argument)]
         arguments = relax.Tuple([*given, *loop.constants])
