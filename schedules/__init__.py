@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.schedules.gpu import strategies as gpu_strategies
+from tvm_nnef.schedules.plan import STRATEGY as STRATEGY
 from tvm_nnef.schedules.plan import Choice
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -22,9 +23,6 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
     with_own_symbols,
 )
-
-STRATEGY = "strategy"
-"""The attribute of a PrimFunc that names the strategy by which it was scheduled."""
 
 PLAN = "schedule_plan"
 """The attribute of a PrimFunc with the plan of its schedule and why it was taken, for people."""

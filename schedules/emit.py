@@ -14,15 +14,15 @@ from enum import Enum
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, Statement, dtype_of
+from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, dtype_of
 
-Body = Callable[[PrimExpression], Statement]
+Body = Callable[[PrimExpression], tirx.Stmt]
 """Returns the statement for an index."""
 
-AtPoint = Callable[[list[PrimExpression]], Statement]
+AtPoint = Callable[[list[PrimExpression]], tirx.Stmt]
 """Returns the statement for a point of a grid."""
 
-TileBody = Callable[[PrimExpression, sizes.Extent], Statement]
+TileBody = Callable[[PrimExpression, sizes.Extent], tirx.Stmt]
 """Returns the statement for a tile: its first element, and how many it has."""
 
 
@@ -77,7 +77,7 @@ def loop(
     dtype: str = "int64",
     start: sizes.Extent = 0,
     thread: str | None = None,
-) -> Statement:
+) -> tirx.Stmt:
     """A loop, or its body alone if it runs once; ``thread`` binds it to ``threadIdx.x``, ..."""
     if thread is not None:
         kind = tirx.ForKind.THREAD_BINDING
@@ -101,20 +101,20 @@ def split(
     name: str = "tile",
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
     together: int = 1,
-) -> Statement:
+) -> tirx.Stmt:
     """An axis in tiles: ``body`` gets the first element and the number of elements of each.
 
     So many tiles of a dynamic axis are computed ``together`` before one that overlaps them.
     """
     step, full = tirx.const(size, dtype), sizes.quotient(extent, size)
 
-    def whole(number: PrimExpression) -> Statement:
+    def whole(number: PrimExpression) -> tirx.Stmt:
         return body(number * step, size)
 
-    def limited(number: PrimExpression) -> Statement:
+    def limited(number: PrimExpression) -> tirx.Stmt:
         return body(number * step, tirx.min(step, extent - number * step))
 
-    def tiles(count: sizes.Extent, each: Body = whole) -> Statement:
+    def tiles(count: sizes.Extent, each: Body = whole) -> tirx.Stmt:
         return loop(count, each, name=name, kind=kind, dtype=dtype)
 
     if sizes.is_known(extent):
@@ -130,7 +130,7 @@ def split(
     if together == 1:
         return _overlapping(extent, size, body, tiles(full), dtype)
 
-    def several(first: PrimExpression, count: sizes.Extent) -> Statement:
+    def several(first: PrimExpression, count: sizes.Extent) -> tirx.Stmt:
         return body(first * step, count * size)
 
     groups = split(full, together, several, Tail.NARROWER, dtype, name=name)
@@ -139,7 +139,7 @@ def split(
 
 def _ends(
     rest: int, first: int, size: int, body: TileBody, tail: Tail, dtype: str
-) -> list[Statement]:
+) -> list[tirx.Stmt]:
     """The static rest of an axis after ``first`` elements in tiles."""
     if not rest:
         return []
@@ -153,19 +153,19 @@ def _ends(
     return [_unrolled(first, list(group), body, dtype) for _, group in groups]
 
 
-def _unrolled(first: int, group: Sequence[Piece], body: TileBody, dtype: str) -> Statement:
+def _unrolled(first: int, group: Sequence[Piece], body: TileBody, dtype: str) -> tirx.Stmt:
     """Tiles of one size, written out one after the other."""
     width, offset = group[0].lanes, tirx.const(first + group[0].offset, dtype)
 
-    def part(number: PrimExpression) -> Statement:
+    def part(number: PrimExpression) -> tirx.Stmt:
         return body(number * tirx.const(width, dtype) + offset, width)
 
     return loop(len(group), part, name="part", kind=tirx.ForKind.UNROLLED, dtype=dtype)
 
 
 def _narrower(
-    extent: sizes.Extent, size: int, body: TileBody, tiles: Statement, dtype: str
-) -> Statement:
+    extent: sizes.Extent, size: int, body: TileBody, tiles: tirx.Stmt, dtype: str
+) -> tirx.Stmt:
     """The tiles of a dynamic axis, and loops of ever narrower ones, the last one of elements."""
     statements, last = [tiles], size
     for width in (max(1, size // 2), max(1, size // 8), 1):
@@ -175,7 +175,7 @@ def _narrower(
 
         def narrow(
             number: PrimExpression, width: int = width, done: PrimExpression = done
-        ) -> Statement:
+        ) -> tirx.Stmt:
             return body(done + number * tirx.const(width, dtype), width)
 
         count = sizes.quotient(extent - done, width)
@@ -185,11 +185,11 @@ def _narrower(
 
 
 def _overlapping(
-    extent: sizes.Extent, size: int, body: TileBody, tiles: Statement, dtype: str
-) -> Statement:
+    extent: sizes.Extent, size: int, body: TileBody, tiles: tirx.Stmt, dtype: str
+) -> tirx.Stmt:
     """The tiles of a dynamic axis, and one up to its end; narrower ones for a shorter axis."""
 
-    def fewer(width: int) -> Statement:
+    def fewer(width: int) -> tirx.Stmt:
         if width <= 1:
             return loop(extent, lambda index: body(index, 1), name="element", dtype=dtype)
         edge = tirx.const(width, dtype)
@@ -211,13 +211,13 @@ def tile_start(
     return tirx.min(first, sizes.number(extent - size, dtype))
 
 
-def vector(first: PrimExpression, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+def vector(first: PrimExpression, lanes: int, body: Body, dtype: str = "int64") -> tirx.Stmt:
     """The body for the elements from the first one on, as one vector."""
     kind = tirx.ForKind.VECTORIZED
     return loop(lanes, lambda lane: body(first + lane), name="lane", kind=kind, dtype=dtype)
 
 
-def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> tirx.Stmt:
     """The body for each of some elements, in vectors; it gets the number of the element.
 
     Vectors of one width are written out one after the other.
@@ -229,10 +229,10 @@ def _in_vectors(body: Body, dtype: str) -> TileBody:
     return lambda first, width: vector(first, sizes.static(width), body, dtype)
 
 
-def lanes_in_vectors(extent: int, lanes: int, dtype: str = "int64") -> Iterator[PrimExpression]:
+def lanes_in_vectors(extent: int, lanes: int) -> Iterator[PrimExpression]:
     """The numbers of some elements, a vector at a time, for statements that ``IR`` writes."""
     for piece in pieces(extent, lanes):
-        with IR.vectorized(tirx.const(piece.lanes, dtype)) as lane:
+        with IR.vectorized(tirx.const(piece.lanes, "int64")) as lane:
             yield lane + piece.offset
 
 
@@ -244,7 +244,7 @@ def strip(
     *,
     vectors: int = 2,
     tail: Tail = Tail.NARROWER,
-) -> Statement:
+) -> tirx.Stmt:
     """The body for each element of a row of any length, in vectors, as many at a time as fit."""
     size = lanes * vectors
     while size > lanes and not _fits(extent, size, tail):
@@ -264,14 +264,13 @@ def _fits(extent: sizes.Extent, size: int, tail: Tail) -> bool:
 def staged(
     shape: Sequence[sizes.Extent],
     dtype: str,
-    fill: Callable[[Buffer], Statement],
-    use: Callable[[Buffer], Statement],
+    fill: Callable[[Buffer], tirx.Stmt],
+    use: Callable[[Buffer], tirx.Stmt],
     *,
-    name: str = "staged",
-    scope: str = "local",
-) -> Statement:
-    """A buffer that is allocated in a scope, filled, and used."""
-    buffer = tirx.decl_buffer(shape, dtype, name, scope=scope)
+    name: str,
+) -> tirx.Stmt:
+    """A small buffer that is allocated, filled, and used."""
+    buffer = tirx.decl_buffer(shape, dtype, name, scope="local")
     return sequence([tirx.AllocBuffer(buffer), fill(buffer), use(buffer)])
 
 
@@ -282,17 +281,19 @@ def variable(value: PrimExpression) -> Buffer:
     return buffer
 
 
-def sequence(statements: Sequence[Statement]) -> Statement:
-    """Statements one after the other."""
-    flat: list[Statement] = []
+def sequence(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
+    """Statements one after the other; none if there are none."""
+    flat: list[tirx.Stmt] = []
     for statement in statements:
         flat += list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+    if not flat:
+        return tirx.Evaluate(0)
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
 def grid(
     extents: Sequence[sizes.Extent], body: AtPoint, dtype: str, *, parallel: bool = False
-) -> Statement:
+) -> tirx.Stmt:
     """The loops over all points of a grid; a single, parallel one if ``parallel``."""
     total = sizes.product(extents)
     if parallel and not (sizes.is_known(total) and total <= 1):
@@ -303,7 +304,7 @@ def grid(
         return body([])
 
     # What depends on outer indices only is computed outside.
-    def inner(index: PrimExpression) -> Statement:
+    def inner(index: PrimExpression) -> tirx.Stmt:
         return grid(extents[1:], lambda rest: body([index, *rest]), dtype)
 
     return loop(extents[0], inner, dtype=dtype)
@@ -311,7 +312,7 @@ def grid(
 
 def _at_point(
     number: PrimExpression, extents: Sequence[sizes.Extent], body: AtPoint, dtype: str
-) -> Statement:
+) -> tirx.Stmt:
     """The body at the point of a grid that has a number.
 
     The indices of a dynamic grid are computed once, in a small buffer: TVM replaces a variable by
@@ -322,11 +323,11 @@ def _at_point(
         return body(indices)
     offsets = [(tirx.const(offset, "int32"),) for offset in range(len(indices))]
 
-    def fill(point: Buffer) -> Statement:
+    def fill(point: Buffer) -> tirx.Stmt:
         pairs = zip(indices, offsets, strict=True)
         return sequence([tirx.BufferStore(point, *each) for each in pairs])
 
-    def use(point: Buffer) -> Statement:
+    def use(point: Buffer) -> tirx.Stmt:
         return body([point[offset] for offset in offsets])
 
     return staged((len(indices),), dtype, fill, use, name="point")

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from tvm_nnef.tvm_support.compat import PrimFunction
 
+STRATEGY = "strategy"
+"""The attribute of a PrimFunc that names the strategy by which it was scheduled."""
+
 
 class Plan(ABC):
     """How one kernel is computed: tiles, order of loops, staging, bindings, handling of tails."""

@@ -15,23 +15,21 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 from tvm import s_tir, tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Buffer,
     PrimExpression,
     PrimFunction,
-    Statement,
     buffers_of,
     choice_of,
     dtype_of,
 )
 
 _POINTS = 1 << 19
-"""The most stores of a kernel that are counted."""
+"""The most stores of a kernel that are counted: a limit of the time of the check."""
 
 _TIMES = 4
 """How often an element is written at most: two tiles may overlap along each of two axes."""
@@ -143,7 +141,7 @@ class _UnknownError(Exception):
     """Loops or indices that depend on data, or too many of them."""
 
 
-def _count(statement: Statement, points: Points, counts: Mapping[Buffer, Numbers]) -> Points:
+def _count(statement: tirx.Stmt, points: Points, counts: Mapping[Buffer, Numbers]) -> Points:
     """Count the stores of a statement into each element; the points for those after it."""
     match statement:
         case s_tir.SBlockRealize():
@@ -223,7 +221,7 @@ def _value(value: PrimExpression, points: Points) -> Numbers:
         case tirx.Ramp():
             lanes = np.arange(int(value.lanes))
             return _value(value.base, points) + lanes * _value(value.stride, points)
-        case BUFFER_LOAD(indices=[tirx.IntImm() as index]):
+        case TensorLoad(indices=[tirx.IntImm() as index]):
             key: object = (value.source, int(index.value))
         case Call() if len(value.args) == 1 and "int" in dtype_of(value):
             return _value(value.args[0], points)

@@ -174,8 +174,8 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(constant: Any) -> Any:
         return tirx.const(1.5, "float32") if constant.value == 1.0 else constant
 
-    def broken(module: Any) -> Any:
-        fused = last(module)
+    def broken(module: Any, machine: Any) -> Any:
+        fused = last(module, machine)
         kernels = {
             name: tvm_ffi.structural_map(function, (tirx.FloatImm, changed))
             for name, function in prim_functions(fused).items()

@@ -115,7 +115,7 @@ def _without_body(model: Model) -> Iterator[Diagnostic]:
         for definition in module.definitions.values()
         if not (definition.is_graph or definition.is_lowered or definition.is_composed)
     ]
-    invoked = model.program.invoked() if found else frozenset()
+    invoked = model.program.invoked() if found else {}
     for definition in found:
         yield Diagnostic(
             f"operator '{definition.name}' has no body",

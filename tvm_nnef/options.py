@@ -79,10 +79,18 @@ def refuse_options(given: Mapping[str, Any]) -> None:
         raise error(f"there is no option '{name}'", hint=hint)
 
 
+_DEFAULTS: Mapping[str, Sequence[object]] = {
+    "dialect": ("auto",),
+    "search_path": ((), []),
+    "format": (None,),
+}
+"""Values of options by which a model is read that ask for nothing, so they may always be given."""
+
+
 def refuse_skriptnd_options(title: str, **options: Any) -> None:
     """Raises NnefError for options of texts in SkriptND, given with a model of another format."""
     for name, value in options.items():
-        if value not in ("auto", (), []):
+        if value not in _DEFAULTS[name]:
             hint = "leave it out; it is for texts in SkriptND"
             raise error(f"the conversion of {title} has no option '{name}'", hint=hint)
 
@@ -90,7 +98,7 @@ def refuse_skriptnd_options(title: str, **options: Any) -> None:
 def refuse_for_loaded(**options: Any) -> None:
     """Raises NnefError for options by which a model is read, given with one that was read."""
     for name, value in options.items():
-        if value not in ("auto", (), [], None):
+        if value not in _DEFAULTS[name]:
             hint = "give it to load_model, which reads the model"
             raise error(f"a Model in memory has no option '{name}'", hint=hint)
 

@@ -140,8 +140,8 @@ def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic
 
     A variable has the name of its graph and that of its declaration, which may be in an operator.
     """
-    reached = map(program.definition, program.invoked())
-    every = [each for found in (*program.graphs, *reached) for each in found.variables]
+    reached = (*program.graphs, *program.invoked().values())
+    every = [each for found in reached for each in found.variables]
     last = {(each.name.name, ":" if each.type.pack else "") for each in every}
     graphs = tuple(f"{graph.qualified_name}." for graph in program.graphs)
     known = [

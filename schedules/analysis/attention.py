@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm import sym, tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 from tvm_ffi import structural_equal
 
 from tvm_nnef.schedules.analysis import sizes
@@ -26,7 +26,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
 from tvm_nnef.schedules.analysis.reduction import Epilogue, epilogue_of
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, choice_of
+from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
 
 _REAL = "float32"
 """The dtype of scores, their exponentials and sums."""
@@ -179,7 +179,7 @@ class _Reader:
     def _is_combined(self, stage: Stage, load: PrimExpression, term: PrimExpression) -> bool:
         """Whether a load reads what a stage combines of a term over all keys."""
         load, keys = _without_casts(load), self._mixed.reduced
-        if not isinstance(load, BUFFER_LOAD) or load.source != stage.buffer:
+        if not isinstance(load, TensorLoad) or load.source != stage.buffer:
             return False
         if _mention([load], keys):
             return False

@@ -19,10 +19,7 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
-
-_LINE = 16
-"""So many neighbours in memory stay together when loops are interchanged: those of a cache line."""
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, PrimFunction, opaque_block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +80,7 @@ def _nest(statement: tirx.Stmt) -> Nest | None:
     return nest if loops and not nodes(statement, tirx.For, s_tir.SBlockRealize) else None
 
 
-def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
+def _with_independent(nest: Nest, written: Sequence[Buffer]) -> Nest:
     """The nest with its independent dimensions."""
     bound = {each.var: each.value for each in nodes(nest.body, tirx.Bind)}
     names = {var: value for var, value in bound.items() if not loads(value)}
@@ -109,16 +106,17 @@ def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
 
 
 def grouped(
-    nests: Sequence[Nest],
+    nests: Sequence[Nest], neighbours: int
 ) -> list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]]:
     """The nests in groups that share the loops over some dimensions, with their sizes.
 
     A recurrence is joined with its neighbours as long as they share a dimension, others only if
-    they share all of them.
+    they share all of them. So many ``neighbours`` in memory stay together when loops are
+    interchanged.
     """
     groups: list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]] = []
     for nest in nests:
-        own = _outer_dimensions(nest)
+        own = _outer_dimensions(nest, neighbours)
         before, dimensions = groups[-1] if groups else ((), {})
         joined = (*before, nest)
         shared = {
@@ -136,7 +134,7 @@ def grouped(
     return groups
 
 
-def _outer_dimensions(nest: Nest) -> Mapping[int, sizes.Extent]:
+def _outer_dimensions(nest: Nest, neighbours: int) -> Mapping[int, sizes.Extent]:
     """The independent dimensions whose loops may be outside, and their sizes.
 
     Without a recurrence, neighbours in memory have to stay together: then only the outer loops are
@@ -148,7 +146,7 @@ def _outer_dimensions(nest: Nest) -> Mapping[int, sizes.Extent]:
     independent = set(nest.independent.values())
     *_, (innermost, size) = nest.loops.items()
     last = nest.independent.get(min(len(store.indices) for store in nest.stores) - 1)
-    if last is innermost and sizes.estimate(size) >= _LINE:
+    if last is innermost and sizes.estimate(size) >= neighbours:
         return own
     outer = set(itertools.takewhile(independent.__contains__, nest.loops))
     return {

@@ -21,7 +21,7 @@ Node = TypeVar("Node")
 AnyTree = TypeVar("AnyTree", PrimExpression, tirx.Stmt)
 
 LONGEST_EXPRESSION = 1 << 12
-"""The most nodes of an expression of a kernel with everything that it reads written out."""
+"""The most nodes of an expression with all that it reads written out: a limit of compile time."""
 
 
 def nodes(expression: Tree, *kinds: type[Node]) -> list[Node]:

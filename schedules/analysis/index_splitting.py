@@ -25,7 +25,7 @@ Part = tuple[sizes.Extent, sizes.Extent]
 """The first index of a part of an axis, and the one after its last."""
 
 _PARTS = 16
-"""The most parts of an axis."""
+"""The most parts of an axis, each of which is written out: a limit of compile time."""
 
 
 def parts(value: PrimExpression, axis: Axis) -> list[Part]:

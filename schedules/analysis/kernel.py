@@ -28,7 +28,7 @@ from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _LONGEST = 64
-"""The most elements and constants of a short expression."""
+"""The most elements and constants of a short expression: a limit of compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,7 @@ from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _LONGEST_BORDER = 11
-"""The padding of a longer window is copied: else its steps are written out too often."""
+"""The padding of a longer window is copied: a limit of compile time, as steps are written out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ from tvm_nnef.schedules.analysis.merging import Merged, count
 from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 
 _MOST = 16
-"""The most axes of a stage after the division."""
+"""The most axes of a stage after the division: a limit of compile time."""
 
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 

@@ -18,7 +18,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.tvm_support.compat import Buffer
 
 _BLOCK = 32
-"""Shorter blocks of a longer row are rather windows, whose elements are shared."""
+"""Shorter blocks of a longer row are rather windows, on any machine: elements are shared."""
 
 
 def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:

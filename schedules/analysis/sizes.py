@@ -25,7 +25,7 @@ Extent: TypeAlias = "int | PrimExpression"
 """An ``int``, or an integer expression of symbols that is at least 0."""
 
 _ESTIMATE = 128
-"""The estimate of a symbol."""
+"""The estimate of a symbol, on any machine: what it is depends on users."""
 
 
 def extent(expression: PrimExpression) -> Extent:

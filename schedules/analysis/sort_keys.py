@@ -8,13 +8,12 @@ from __future__ import annotations
 from tvm import tirx
 
 from tvm_nnef.function_attributes import Sort
-from tvm_nnef.schedules.machine import bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, itemsize
 
 
 def key_type_of(dtype: str) -> str:
     """The dtype of the keys of elements of a dtype."""
-    return "int64" if bits_of(dtype) == 64 else "int32"
+    return "int64" if itemsize(dtype) == 8 else "int32"
 
 
 def key_of(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
@@ -32,7 +31,7 @@ def key_of(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
 def _real_key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
     """The key of a real: its bits are in order except for the sign; -0.0 equals 0.0."""
     dtype, bits = dtype_of(value), tirx.reinterpret(key_type, value)
-    sign = tirx.shift_right(bits, tirx.const(bits_of(key_type) - 1, key_type))
+    sign = tirx.shift_right(bits, tirx.const(8 * itemsize(key_type) - 1, key_type))
     ordered = tirx.bitwise_xor(bits, tirx.bitwise_and(sign, tirx.max_value(key_type)))
     is_zero = value.equal(tirx.const(0, dtype))
     ordered = tirx.Select(is_zero, tirx.const(0, key_type), ordered)

@@ -1,1 +1,1 @@
-"""Passes after lowering: vector functions, special instructions, registers, bounds checks."""
+"""Passes after lowering: vector functions, special instructions, checks; functions of CUDA."""

@@ -22,13 +22,12 @@ from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
     PrimFunction,
-    Statement,
     dtype_of,
     is_conditional,
     lanes_of,
 )
 
-Assertion: TypeAlias = Callable[[PrimExpression, str, str], Statement]
+Assertion: TypeAlias = Callable[[PrimExpression, str, str], tirx.Stmt]
 """Makes the statement that ends a kernel if a condition does not hold, given that and the names of
 kernel and buffer."""
 
@@ -40,7 +39,7 @@ def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunc
     """The function with an assertion for each element that is loaded or stored."""
     name = str((function.attrs or {}).get("global_symbol", "kernel")).removeprefix("__tvm_ffi_")
 
-    def assertions(*expressions: PrimExpression) -> list[Statement]:
+    def assertions(*expressions: PrimExpression) -> list[tirx.Stmt]:
         unique: dict[StructuralKey, Test] = {}
         for test in (each for expression in expressions for each in _tests(expression)):
             unique.setdefault(StructuralKey(test[1]), test)
@@ -50,17 +49,17 @@ def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunc
             for buffer, condition in unique.values()
         ]
 
-    def store(store: tirx.BufferStore) -> Statement:
+    def store(store: tirx.BufferStore) -> tirx.Stmt:
         stored = store.buffer[tuple(store.indices)]
         return emit.sequence([*assertions(store.value, stored), store])
 
-    def with_value(statement: tirx.Bind | tirx.Evaluate) -> Statement:
+    def with_value(statement: tirx.Bind | tirx.Evaluate) -> tirx.Stmt:
         return emit.sequence([*assertions(statement.value), statement])
 
-    def branch(branch: tirx.IfThenElse) -> Statement:
+    def branch(branch: tirx.IfThenElse) -> tirx.Stmt:
         return emit.sequence([*assertions(branch.condition), branch])
 
-    def loop(loop: tirx.For) -> Statement:
+    def loop(loop: tirx.For) -> tirx.Stmt:
         if loop.kind == tirx.ForKind.PARALLEL:
             # TVM 0.27 may lose the error of the thread that ends last.
             serial = tirx.ForKind.SERIAL

@@ -20,7 +20,6 @@ from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
     PrimFunction,
-    Statement,
     is_conditional,
     lanes_of,
     scalar_type_of,
@@ -37,20 +36,20 @@ def with_named_values(function: PrimFunction) -> PrimFunction:
     if not nodes(function.body, tirx.Let):
         return function
 
-    def stored(store: tirx.BufferStore) -> Statement:
+    def stored(store: tirx.BufferStore) -> tirx.Stmt:
         steps, (value, *indices) = _all_steps([store.value, *store.indices])
         if not steps:
             return store
         return emit.sequence([*steps, tirx.BufferStore(store.buffer, value, indices)])
 
-    def tested(test: tirx.IfThenElse) -> Statement:
+    def tested(test: tirx.IfThenElse) -> tirx.Stmt:
         steps, (condition,) = _all_steps([test.condition])
         if not steps:
             return test
         branches = (test.then_case, test.else_case)
         return emit.sequence([*steps, tirx.IfThenElse(condition, *branches)])
 
-    def bound(bind: tirx.Bind) -> Statement:
+    def bound(bind: tirx.Bind) -> tirx.Stmt:
         steps, (value,) = _all_steps([bind.value])
         return emit.sequence([*steps, tirx.Bind(bind.var, value)]) if steps else bind
 
@@ -60,19 +59,19 @@ def with_named_values(function: PrimFunction) -> PrimFunction:
 
 def _all_steps(
     expressions: Sequence[PrimExpression],
-) -> tuple[list[Statement], list[PrimExpression]]:
+) -> tuple[list[tirx.Stmt], list[PrimExpression]]:
     """Statements that compute the named values of some expressions, and what is left of these."""
     held: _Held = {}
     found = [_steps(each, held) if nodes(each, tirx.Let) else ([], each) for each in expressions]
     return [step for steps, _ in found for step in steps], [rest for _, rest in found]
 
 
-def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], PrimExpression]:
+def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], PrimExpression]:
     """Statements that compute the named values of an expression, and what is left of it.
 
     ``held`` are the buffers that such statements fill, and what with; it gets more.
     """
-    steps: list[Statement] = []
+    steps: list[tirx.Stmt] = []
 
     def taken(value: PrimExpression) -> PrimExpression:
         inner, rest = _steps(value, held)

@@ -8,16 +8,14 @@ registers are aligned, so that no vector in them crosses the end of a cache line
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import bits_of, model_for
-from tvm_nnef.tvm_support.compat import (
-    PrimFunction,
-    Statement,
-    aligned_allocation,
-    with_mapped_body,
-)
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_mapped_body
 
 _MARK = "disable_lower_builtin"
 """TVM's annotation for what is not to become a call of its runtime."""
@@ -27,7 +25,7 @@ def on_stack(function: PrimFunction) -> PrimFunction:
     """The function with its small local buffers on the stack."""
     machine = model_for(function)
 
-    def marked(allocation: tirx.AllocBuffer) -> Statement:
+    def marked(allocation: tirx.AllocBuffer) -> tirx.Stmt:
         buffer, size = allocation.buffer, sizes.elements(allocation.buffer)
         if str(buffer.scope()) != "local" or not sizes.is_known(size):
             return allocation
@@ -36,7 +34,21 @@ def on_stack(function: PrimFunction) -> PrimFunction:
             return allocation
         annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}
         if not machine.holds(bits):
-            return aligned_allocation(buffer, bits // 8, machine.vector_bits // 8, annotations)
+            return _aligned(buffer, bits // 8, machine.vector_bits // 8, annotations)
         return tirx.AllocBuffer(buffer, annotations)
 
     return with_mapped_body(function, (tirx.AllocBuffer, marked))
+
+
+def _aligned(
+    buffer: Buffer, size: int, alignment: int, annotations: Mapping[str, Any]
+) -> tirx.SeqStmt:
+    """The allocation of a buffer of ``size`` bytes at a multiple of ``alignment`` bytes.
+
+    TVM aligns arrays on the stack as their elements, and numbers to 16 bytes at most.
+    """
+    wide = tirx.decl_buffer(
+        [-(-size // alignment)], f"int8x{alignment}", buffer.name, scope="local"
+    )
+    view = tirx.DeclBuffer(buffer, data=tirx.buffer.buffer_data(wide))
+    return tirx.SeqStmt([tirx.AllocBuffer(wide, annotations), view])

@@ -19,7 +19,6 @@ from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
-    Statement,
     lanes_of,
     scalar_type_of,
     typed,
@@ -39,14 +38,14 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     """The function with arithmetic on integer elements that wraps around; not that on indices."""
     elements: set[tirx.Var] = set()
 
-    def stored(store: tirx.BufferStore) -> Statement:
+    def stored(store: tirx.BufferStore) -> tirx.Stmt:
         if _accumulates(store):
             return store
         value = _wrapping(store.value, elements)
         same = value.same_as(store.value)
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)
 
-    def bound(bind: tirx.Bind) -> Statement:
+    def bound(bind: tirx.Bind) -> tirx.Stmt:
         if not (loads(bind.value) or mentions(bind.value, elements)):
             return bind
         elements.add(bind.var)

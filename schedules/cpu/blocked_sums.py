@@ -17,16 +17,16 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
-from tvm_nnef.tvm_support.compat import PrimExpression, Statement
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 LONGEST = 4096
-"""The most numbers that are added one after the other."""
+"""The most numbers that are added one after the other: a limit of rounding errors."""
 
 _BLOCK = 512
-"""The steps of a block: errors grow with it, and with the number of blocks."""
+"""The steps of a block: rounding errors grow with it, and with the number of blocks."""
 
 _INNERMOST = 64
-"""Static loops of at most so many steps are not divided into blocks."""
+"""The most steps of static loops that stay whole in a block, of which they are a small part."""
 
 
 def is_blocked(reducer: Reducer, dtype: str, steps: sizes.Extent) -> bool:
@@ -40,7 +40,7 @@ class Rest:
     """A statement after the last loop, for each step of the loops outside of it."""
 
     steps: PrimExpression
-    statement: Callable[[list[PrimExpression]], Statement]
+    statement: Callable[[list[PrimExpression]], tirx.Stmt]
 
 
 def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
@@ -55,13 +55,13 @@ def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
 
 def blocked_loops(
     extents: Sequence[sizes.Extent],
-    step: Callable[[list[PrimExpression]], Statement],
-    flush: Statement,
+    step: Callable[[list[PrimExpression]], tirx.Stmt],
+    flush: tirx.Stmt,
     dtype: str,
     *,
     inner: int = 1,
     rest: Rest | None = None,
-) -> Statement:
+) -> tirx.Stmt:
     """The loops over some sizes, with the statement ``flush`` after each block of steps.
 
     ``step`` writes ``inner`` steps for the indices of the loops.
@@ -72,14 +72,14 @@ def blocked_loops(
     zero = tirx.const(0, dtype)
     number = taken[(zero,)]
 
-    def counted(statement: Statement, steps: sizes.Extent) -> Statement:
+    def counted(statement: tirx.Stmt, steps: sizes.Extent) -> tirx.Stmt:
         """A statement, and the flush if a block is full by it."""
         more = tirx.BufferStore(taken, number + sizes.number(steps, dtype), [zero])
         full = emit.sequence([flush, tirx.BufferStore(taken, zero, [zero])])
         return emit.sequence([statement, more, tirx.IfThenElse(number >= block, full, None)])
 
-    def loops(indices: list[PrimExpression]) -> Statement:
-        def part(start: PrimExpression, size: sizes.Extent) -> Statement:
+    def loops(indices: list[PrimExpression]) -> tirx.Stmt:
+        def part(start: PrimExpression, size: sizes.Extent) -> tirx.Stmt:
             steps = emit.loop(size, lambda k: step([*indices, start + k]), name="k", dtype=dtype)
             return counted(steps, size) if outer else emit.sequence([steps, flush])
 

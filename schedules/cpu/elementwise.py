@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
@@ -29,20 +30,11 @@ from tvm_nnef.schedules.analysis.kernel import (
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan, widest_bits
-from tvm_nnef.schedules.cpu.transposition import SMALLEST, BlocksPlan, block_edge, crossing
+from tvm_nnef.schedules.cpu.transposition import BlocksPlan, block_edge, crossing
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    PrimExpression,
-    PrimFunction,
-    dtype_of,
-    with_opaque_body,
-)
-
-_LOADED = 2
-"""Vectors that are loaded for one of the result at most: bools are narrower than numbers."""
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,14 +121,14 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
     target: PrimExpression = stage.buffer[tuple(unit.get(a.var, a.var) for a in stage.axes)]
     parts = {axis: index_splitting.parts(value, axis) for axis in axes}
     divided = {axis: each for axis, each in parts.items() if len(each) > 1}
-    count = None if divided else replication(value, axes, stage.dtype)
-    merged = _merged(axes, value, target, dtype, divided, regroup=count is None)
+    count = None if divided else replication(value, axes, stage.dtype, machine)
+    merged = _merged(axes, value, target, dtype, divided, machine, regroup=count is None)
     if count is None and not divided:
-        joined = with_joined_end(merged, dtype)
-        count = replication(joined.expressions[0], joined.axes, stage.dtype)
+        joined = with_joined_end(merged, dtype, machine)
+        count = replication(joined.expressions[0], joined.axes, stage.dtype, machine)
         merged = merged if count is None else joined
     value, target = merged.expressions
-    assert isinstance(target, BUFFER_LOAD)
+    assert isinstance(target, TensorLoad)
     assignment = Assignment(
         merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
     )
@@ -151,10 +143,12 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         return ReplicatedPlan(*common, count, tail, parallel_from=parallel_from)
     chunk = max(lanes, least // 8)
     rows = RowsPlan(*common, tail, chunk, divided, parallel_from=parallel_from)
-    across = None if divided or lanes < SMALLEST else crossing(value, merged.axes)
+    across = None
+    if not divided and lanes >= machine.shuffled_lanes:
+        across = crossing(value, merged.axes, machine)
     if across is None:
         return rows
-    edge = block_edge(merged.axes, across, lanes)
+    edge = block_edge(merged.axes, across, min(lanes, machine.line_elements))
     return BlocksPlan(*common, across, edge, otherwise=rows, parallel_from=parallel_from)
 
 
@@ -164,6 +158,7 @@ def _merged(
     target: PrimExpression,
     dtype: str,
     divided: Mapping[Axis, Sequence[index_splitting.Part]],
+    machine: CpuModel,
     *,
     regroup: bool,
 ) -> Merged:
@@ -175,16 +170,19 @@ def _merged(
     if regrouped is None:
         return merged
     # Blocks of what the last axis is divided into would be too narrow for registers.
-    narrow = regrouped.axes and regrouped.axes[-1].extent < SMALLEST
-    if narrow and crossing(merged.expressions[0], merged.axes) is not None:
+    narrow = regrouped.axes and regrouped.axes[-1].extent < machine.shuffled_lanes
+    if narrow and crossing(merged.expressions[0], merged.axes, machine) is not None:
         return merged
     return regrouped
 
 
 def _lanes(stage: Stage, machine: CpuModel) -> int:
-    """As many as a vector of the result has, if what is loaded needs a few vectors for that."""
+    """As many as a vector of the result has, if what is loaded needs a few vectors for that.
+
+    Bools are narrower than numbers.
+    """
     widest = widest_bits(stage.value, stage.dtype)
-    return min(machine.lanes(bits_of(stage.dtype)), _LOADED * machine.lanes(widest))
+    return min(machine.lanes(bits_of(stage.dtype)), machine.loaded_vectors * machine.lanes(widest))
 
 
 def _divides_by_symbols(value: PrimExpression) -> bool:

@@ -13,59 +13,17 @@ the rounding and the saturation of quantized networks do, and TVM visits every n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, stages_inside
-from tvm_nnef.schedules.plan import Choice, Plan
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, opaque_block, with_opaque_body
+from tvm_nnef.schedules.parts import PartsPlan, part_of
+from tvm_nnef.schedules.plan import Choice
+from tvm_nnef.tvm_support.compat import Buffer
 
 Match = Callable[[Kernel], Choice | None]
 """Returns the cheapest plan of a part."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PartsPlan(Plan):
-    """A plan for each part of a kernel, in order; ``kept`` stages live in memory between parts."""
-
-    kernel: Kernel
-    kept: tuple[Stage, ...]
-    parts: tuple[Choice, ...]
-
-    strategy: ClassVar[str] = "cpu.parts"
-
-    @property
-    def cost(self) -> float:
-        """The sum over all parts."""
-        return sum(part.plan.cost for part in self.parts)
-
-    def decisions(self) -> Mapping[str, int | str]:
-        """The plan of each part."""
-        return {str(number): f"[{part.plan}]" for number, part in enumerate(self.parts, 1)}
-
-    def alternatives(self) -> Iterator[Plan]:
-        """The same with another plan for one of the parts."""
-        for number, part in enumerate(self.parts):
-            for other in part.plan.alternatives():
-                changed = Choice(other, part.reason)
-                parts = (*self.parts[:number], changed, *self.parts[number + 1 :])
-                yield replace(self, parts=parts)
-
-    def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops of one part after the other."""
-        results = self.kernel.results
-        allocated = [stage.buffer for stage in self.kept if stage not in results]
-        statements = []
-        for part in self.parts:
-            block = opaque_block(part.plan.emit(function))
-            allocated += block.alloc_buffers
-            statements.append(block.body)
-        written = [stage.buffer for stage in results]
-        return with_opaque_body(function, written, allocated, emit.sequence(statements))
 
 
 def match(kernel: Kernel, match_part: Match) -> Choice | None:
@@ -79,7 +37,7 @@ def match(kernel: Kernel, match_part: Match) -> Choice | None:
         inside = {stage: stages_inside(stage, kernel, kept) for stage in kept}
         more = _repeated(kernel, inside)
         if not more:
-            parts = {stage: match_part(_part(kernel, stage, inside[stage])) for stage in kept}
+            parts = {stage: match_part(part_of(kernel, stage, inside[stage])) for stage in kept}
             failed = [stage for stage, part in parts.items() if part is None]
             if not failed:
                 break
@@ -89,13 +47,7 @@ def match(kernel: Kernel, match_part: Match) -> Choice | None:
         kept = [stage for stage in kernel.stages if stage in kept or stage in more]
     choices = tuple(part for part in parts.values() if part is not None)
     reason = "its expressions are too long for one part" if long else "no strategy matches it whole"
-    return Choice(PartsPlan(kernel, tuple(kept), choices), reason)
-
-
-def _part(kernel: Kernel, stage: Stage, inside: Sequence[Stage]) -> Kernel:
-    """The kernel of one stage and of what is computed inside of it."""
-    parameters = (*kernel.parameters, stage.buffer)
-    return replace(kernel, parameters=parameters, stages=(*inside, stage))
+    return Choice(PartsPlan("cpu.parts", kernel, tuple(kept), choices), reason)
 
 
 def _repeated(kernel: Kernel, inside: Mapping[Stage, Sequence[Stage]]) -> list[Stage]:

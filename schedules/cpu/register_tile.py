@@ -37,18 +37,12 @@ from tvm_nnef.schedules.cpu.tile_planes import in_blocks, one_plane, plane_axes
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import (
-    PrimExpression,
-    PrimFunction,
-    Statement,
-    Var,
-    with_opaque_body,
-)
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, Var, with_opaque_body
 
 NAME = "cpu.register_tile"
 
 _NARROWING = 4
-"""By what factor tiles for fewer columns are narrower."""
+"""By what factor tiles for fewer columns are narrower: each width takes time to compile."""
 
 
 def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
@@ -127,13 +121,13 @@ class RegisterTilePlan(Plan):
         extents, dtype = [axis.extent for axis in self.planes], self.kernel.index_type
         tasks, tiling = self._tasks(), self.tiling
 
-        def task(outer: list[PrimExpression]) -> Statement:
+        def task(outer: list[PrimExpression]) -> tirx.Stmt:
             """The planes of a task, one after the other in the same memory."""
             allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
             planes = emit.grid(extents[tasks:], lambda inner: plane([*outer, *inner]), dtype)
             return emit.sequence([*allocated, *self.reduction.views, planes])
 
-        def plane(numbers: list[PrimExpression]) -> Statement:
+        def plane(numbers: list[PrimExpression]) -> tirx.Stmt:
             values = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
             copies = [substituted(copy.statement(), values) for copy in self.copies]
             loops = _TileLoops(self.reduction, tiling, dtype, values).statement()
@@ -167,7 +161,7 @@ class _TileLoops:
     dtype: str
     values: Mapping[Var, PrimExpression]
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """All loops; with narrower tiles if there are fewer columns than overlapping tiles have."""
         columns, width = self.tiling.columns.extent, self.tiling.width
         overlapping = self.tiling.column_tail is Tail.OVERLAP
@@ -177,15 +171,15 @@ class _TileLoops:
         few = replace(self, tiling=narrower).statement()
         return tirx.IfThenElse(columns >= self._number(width), self._grid(), few)
 
-    def _grid(self) -> Statement:
+    def _grid(self) -> tirx.Stmt:
         order, parallel = self.tiling.order, self.tiling.parallel
         extents = [self._extent(level) for level in order]
         first = parallel or len(order)
 
-        def tasks(outer: list[PrimExpression]) -> Statement:
+        def tasks(outer: list[PrimExpression]) -> tirx.Stmt:
             return emit.grid(extents[first:], lambda inner: task([*outer, *inner]), self.dtype)
 
-        def task(indices: list[PrimExpression]) -> Statement:
+        def task(indices: list[PrimExpression]) -> tirx.Stmt:
             at = dict(zip(order, indices, strict=True))
             values = {axis.var: at[axis] for axis in self.tiling.outer}
             loops = replace(self, values={**self.values, **values})
@@ -207,11 +201,11 @@ class _TileLoops:
     def _number(self, size: sizes.Extent) -> PrimExpression:
         return sizes.number(size, self.dtype)
 
-    def _panel(self, panel: PrimExpression, row_tile: PrimExpression | None) -> Statement:
+    def _panel(self, panel: PrimExpression, row_tile: PrimExpression | None) -> tirx.Stmt:
         """The tiles of a panel of columns, or the one of a number."""
         tiling, columns, width = self.tiling, self.tiling.columns.extent, self.tiling.width
 
-        def tiles(first: PrimExpression, width: int, stored: int = 0) -> Statement:
+        def tiles(first: PrimExpression, width: int, stored: int = 0) -> tirx.Stmt:
             args = self.reduction, tiling, self.dtype, self.values
             return self._rows(TileBody(*args, first, width, stored or width), row_tile)
 
@@ -230,7 +224,7 @@ class _TileLoops:
             return last
         return tirx.IfThenElse(panel < self._number(full), tiles(start, width), last)
 
-    def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
+    def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
         """All tiles of rows, or the one of a number."""
         rows, height = self.tiling.rows, self.tiling.height
         if rows is None:
@@ -241,7 +235,7 @@ class _TileLoops:
             return self._bordered_rows(body, rows)
         return body.whole(emit.tile_start(row_tile, rows.extent, height, self.dtype))
 
-    def _bordered_rows(self, body: TileBody, rows: Axis) -> Statement:
+    def _bordered_rows(self, body: TileBody, rows: Axis) -> tirx.Stmt:
         """All tiles of rows: those that touch the padding by themselves, the others in a loop."""
         height, statements = self.tiling.height, []
         last, count = sizes.static(rows.extent) - height, sizes.static(self._row_tiles())
@@ -261,7 +255,7 @@ class _TileLoops:
                 continue
             offset = self._number(start)
 
-            def tile(index: PrimExpression, offset: PrimExpression = offset) -> Statement:
+            def tile(index: PrimExpression, offset: PrimExpression = offset) -> tirx.Stmt:
                 return body.whole(index * self._number(height) + offset)
 
             statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
@@ -278,7 +272,7 @@ class _TileLoops:
 
     def _dynamic_rows(
         self, body: TileBody, rows: Axis, row_tile: PrimExpression | None
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """A tile of rows of which some may lie in the padding or not exist, or all of them.
 
         If none does, nothing is tested inside of a tile.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import sym, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
@@ -26,17 +27,8 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
 from tvm_nnef.schedules.emit import Tail
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    Buffer,
-    PrimExpression,
-    Statement,
-    buffer_view,
-    dtype_of,
-)
-
-_MOST = 4
-"""So many vectors at most are interleaved."""
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, buffer_view, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +43,7 @@ class ReplicatedPlan(StagePlan):
         """How many neighbours share an element."""
         return f"rows interleaved from {self.count} vectors each,"
 
-    def loops(self) -> Statement:
+    def loops(self) -> tirx.Stmt:
         """The loops over all axes, the last one in interleaved vectors."""
         *outer, last = self.assignment.axes
         quotient, dtype = _quotient(last, self.count), self.assignment.index_type
@@ -62,13 +54,13 @@ class ReplicatedPlan(StagePlan):
         shared = self.parallel and not outer
         kind = tirx.ForKind.PARALLEL if shared else tirx.ForKind.SERIAL
 
-        def row(indices: list[PrimExpression]) -> Statement:
+        def row(indices: list[PrimExpression]) -> tirx.Stmt:
             where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
 
-            def piece(first: PrimExpression, width: sizes.Extent) -> Statement:
+            def piece(first: PrimExpression, width: sizes.Extent) -> tirx.Stmt:
                 return self._piece(where, quotient, values, first, sizes.static(width))
 
-            def single(index: PrimExpression) -> Statement:
+            def single(index: PrimExpression) -> tirx.Stmt:
                 return self.assignment.at({**where, last.var: done + index})
 
             pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
@@ -89,23 +81,23 @@ class ReplicatedPlan(StagePlan):
         values: Sequence[PrimExpression],
         first: PrimExpression,
         width: int,
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """Neighbouring quotients: one vector for each remainder, then all of them in one."""
         assignment, count = self.assignment, self.count
         number = assignment.number
 
-        def read(held: Buffer, remainder: int) -> Statement:
-            def stored(lane: PrimExpression) -> Statement:
+        def read(held: Buffer, remainder: int) -> tirx.Stmt:
+            def stored(lane: PrimExpression) -> tirx.Stmt:
                 point = {**where, quotient.var: first + lane}
                 found = substituted(values[remainder], point)
                 return tirx.BufferStore(held, found, [number(remainder * width) + lane])
 
             return emit.vectors(width, width, stored, assignment.index_type)
 
-        def fill(held: Buffer) -> Statement:
+        def fill(held: Buffer) -> tirx.Stmt:
             return emit.sequence([read(held, remainder) for remainder in range(count)])
 
-        def use(held: Buffer) -> Statement:
+        def use(held: Buffer) -> tirx.Stmt:
             parts = [
                 held[(tirx.Ramp(number(start), number(1), width) if width > 1 else number(start),)]
                 for start in range(0, count * width, width)
@@ -119,7 +111,9 @@ class ReplicatedPlan(StagePlan):
         return emit.staged((count * width,), assignment.dtype, fill, use, name="held")
 
 
-def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int | None:
+def replication(
+    value: PrimExpression, axes: Sequence[Axis], dtype: str, machine: CpuModel
+) -> int | None:
     """How many neighbours along the last axis share an element; None if lanes would not do."""
     if not axes or dtype == "bool":
         return None
@@ -135,7 +129,7 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
     (count,) = counts
     bools = any(str(load.source.dtype) == "bool" for load in loads(value))
     ragged = last.is_known and last.extent % count
-    if not 1 < count <= _MOST or bools or ragged:
+    if not 1 < count <= machine.interleaved_vectors or bools or ragged:
         return None
     quotient = _quotient(last, count)
     near = all(
@@ -146,17 +140,17 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
     return count if near else None
 
 
-def with_joined_end(merged: Merged, dtype: str) -> Merged:
+def with_joined_end(merged: Merged, dtype: str, machine: CpuModel) -> Merged:
     """The last two axes as one if the last one is short: its values are remainders of the sum.
 
     Both have to be contiguous in the target.
     """
     value, target = merged.expressions
-    assert isinstance(target, BUFFER_LOAD)
+    assert isinstance(target, TensorLoad)
     if len(merged.axes) < 2:
         return merged
     *front, outer, last = merged.axes
-    if not last.is_known or not 1 < last.extent <= _MOST:
+    if not last.is_known or not 1 < last.extent <= machine.interleaved_vectors:
         return merged
     joined = Axis(tirx.Var("joined", dtype), sizes.product((outer.extent, last.extent)))
     *others, end = target.indices

@@ -25,7 +25,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 def vectors_of(size: int, lanes: int) -> int:
@@ -85,7 +85,7 @@ class Accumulation:
         joining = self.width // self.lanes + self.lanes.bit_length() - 1
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
 
-    def statements(self, value: PrimExpression, target: Buffer) -> list[Statement]:
+    def statements(self, value: PrimExpression, target: Buffer) -> list[tirx.Stmt]:
         """The statements that combine a value over all reduced axes, into ``target[0]``.
 
         Partial results of blocks are added to those of the whole sum.
@@ -102,17 +102,17 @@ class Accumulation:
 
         def update(
             buffer: Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
-        ) -> Statement:
+        ) -> tirx.Stmt:
             pairs = zip(self.stage.reduced, indices, strict=True)
             element = substituted(value, {axis.var: index for axis, index in pairs})
             return self._combine(buffer, position, element)
 
-        def step(indices: list[PrimExpression]) -> Statement:
+        def step(indices: list[PrimExpression]) -> tirx.Stmt:
             *front, number = indices
             start = number * tirx.const(width, dtype)
             return self._vectors(lambda lane: update(partial, lane, [*front, start + lane]))
 
-        def rest(indices: list[PrimExpression]) -> Statement:
+        def rest(indices: list[PrimExpression]) -> tirx.Stmt:
             start = sizes.number(full * width, dtype)
             if sizes.is_known(left):
                 return self._vectors(lambda k: update(partial, k, [*indices, start + k]), left)
@@ -120,7 +120,7 @@ class Accumulation:
                 left, lambda k: update(single, zero, [*indices, start + k]), name="k", dtype=dtype
             )
 
-        def row(indices: list[PrimExpression]) -> Statement:
+        def row(indices: list[PrimExpression]) -> tirx.Stmt:
             loop = emit.loop(full, lambda k: step([*indices, k]), name="k", dtype=dtype)
             return emit.sequence([loop, rest(indices)] if has_rest else [loop])
 
@@ -150,26 +150,26 @@ class Accumulation:
     def _buffer(self, name: str, size: int) -> Buffer:
         return tirx.decl_buffer((size,), self.stage.dtype, name, scope="local")
 
-    def _vectors(self, body: emit.Body, count: int | None = None) -> Statement:
+    def _vectors(self, body: emit.Body, count: int | None = None) -> tirx.Stmt:
         """A statement for all partial results, or the first ones."""
         return emit.vectors(count or self.width, self.lanes, body, self.index_type)
 
     def _combine(
         self, buffer: Buffer, position: PrimExpression, value: PrimExpression
-    ) -> Statement:
+    ) -> tirx.Stmt:
         new = self.reducer.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
-    def _reset(self, partial: Buffer, count: int | None = None) -> Statement:
+    def _reset(self, partial: Buffer, count: int | None = None) -> tirx.Stmt:
         init = self.stage.init
         assert init is not None
         return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]), count)
 
-    def _union(self, partial: Buffer, target: Buffer, *, ragged: bool) -> Statement:
+    def _union(self, partial: Buffer, target: Buffer, *, ragged: bool) -> tirx.Stmt:
         """The statement that joins the partial results, and what is in the target if ``ragged``."""
         zero, width, lanes, dtype = self._zero, self.width, self.lanes, self.index_type
 
-        def stored(combine: Combination) -> Statement:
+        def stored(combine: Combination) -> tirx.Stmt:
             union = joined(combine, partial, width, lanes, dtype)
             if ragged:
                 union = self.reducer.combine(target[(zero,)], union)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
@@ -37,18 +37,13 @@ from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Buffer,
     PrimExpression,
     PrimFunction,
-    Statement,
     dtype_of,
     is_conditional,
     with_opaque_body,
 )
-
-_CHUNKS = 16
-"""The least chunks of a row that several threads share."""
 
 
 def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
@@ -62,7 +57,7 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
 
     def plan(*, parallel: bool, chunk: int = 0) -> RowPlan:
         stages = tuple(_row_stages(kernel, len(rows), machine))
-        return RowPlan(kernel, rows, stages, parallel, _CHUNKS * chunk or least, chunk)
+        return RowPlan(kernel, rows, stages, parallel, machine.task_rows * chunk or least, chunk)
 
     plain = plan(parallel=work >= least)
     count = sizes.product(axis.extent for axis in rows)
@@ -165,10 +160,10 @@ class RowPlan(Plan):
             body = tirx.IfThenElse(condition, body, self.short._loops())
         return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
 
-    def _loops(self) -> Statement:
+    def _loops(self) -> tirx.Stmt:
         moving = [axis.extent for axis in self.rows if not axis.is_unit]
 
-        def row(indices: list[PrimExpression]) -> Statement:
+        def row(indices: list[PrimExpression]) -> tirx.Stmt:
             given = iter(indices)
             point = [self._zero if axis.is_unit else next(given) for axis in self.rows]
             return emit.sequence([s for each in self.stages for s in self._stage(each, point)])
@@ -180,7 +175,7 @@ class RowPlan(Plan):
     def _zero(self) -> PrimExpression:
         return tirx.const(0, self.kernel.index_type)
 
-    def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[Statement]:
+    def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[tirx.Stmt]:
         """One row of a stage."""
         stage, inner = each.stage, each.inner
         where = {axis.var: index for axis, index in zip(stage.axes, point, strict=False)}
@@ -200,7 +195,7 @@ class RowPlan(Plan):
 
     def _combined(
         self, accumulation: Accumulation, value: PrimExpression, target: Buffer
-    ) -> list[Statement]:
+    ) -> list[tirx.Stmt]:
         """The elements of a row combined: in one piece, or those of each chunk and then these."""
         if not self.chunk:
             return accumulation.statements(value, target)
@@ -209,7 +204,7 @@ class RowPlan(Plan):
         count = sizes.quotient_above(longest.extent, size)
         found = tirx.decl_buffer((count,), stage.dtype, "chunks")
 
-        def task(axes: Sequence[Axis], start: PrimExpression) -> Statement:
+        def task(axes: Sequence[Axis], start: PrimExpression) -> tirx.Stmt:
             piece = accumulation.over(tuple(axes))
             moved = substituted(value, {longest.var: longest.var + start})
             one = tirx.decl_buffer((1,), stage.dtype, "chunk", scope="local")
@@ -227,11 +222,11 @@ class RowPlan(Plan):
 
     def _elements(
         self, each: _RowStage, value: PrimExpression, point: Sequence[PrimExpression]
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """One row of a stage without reduction."""
         inner, dtype = each.inner, self.kernel.index_type
 
-        def at(indices: Sequence[PrimExpression]) -> Statement:
+        def at(indices: Sequence[PrimExpression]) -> tirx.Stmt:
             pairs = zip(inner, indices, strict=True)
             computed = substituted(value, {axis.var: index for axis, index in pairs})
             stores = []
@@ -246,17 +241,17 @@ class RowPlan(Plan):
         if not inner:
             return at([])
 
-        def piece(axes: Sequence[Axis], start: PrimExpression) -> Statement:
+        def piece(axes: Sequence[Axis], start: PrimExpression) -> tirx.Stmt:
             longest = self._pieces(inner)[0]
 
-            def element(indices: list[PrimExpression]) -> Statement:
+            def element(indices: list[PrimExpression]) -> tirx.Stmt:
                 pairs = zip(inner, indices, strict=True)
                 return at([index + start if axis is longest else index for axis, index in pairs])
 
             *outer, last = (axis.extent for axis in axes)
 
-            def strip(indices: list[PrimExpression]) -> Statement:
-                def at_last(index: PrimExpression) -> Statement:
+            def strip(indices: list[PrimExpression]) -> tirx.Stmt:
+                def at_last(index: PrimExpression) -> tirx.Stmt:
                     return element([*indices, index])
 
                 return emit.strip(last, each.lanes, at_last, dtype, vectors=each.vectors)
@@ -272,12 +267,12 @@ class RowPlan(Plan):
         return longest, max(1, self.chunk // inside)
 
     def _tasks(
-        self, axes: Sequence[Axis], body: Callable[[Sequence[Axis], PrimExpression], Statement]
-    ) -> Statement:
+        self, axes: Sequence[Axis], body: Callable[[Sequence[Axis], PrimExpression], tirx.Stmt]
+    ) -> tirx.Stmt:
         """The body in parallel for parts of the longest axis: gets axes, and where they start."""
         longest, size = self._pieces(axes)
 
-        def task(start: PrimExpression, length: sizes.Extent) -> Statement:
+        def task(start: PrimExpression, length: sizes.Extent) -> tirx.Stmt:
             return body([replace(a, extent=length) if a is longest else a for a in axes], start)
 
         kind, dtype = tirx.ForKind.PARALLEL, self.kernel.index_type
@@ -291,7 +286,7 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
     places = row_buffers(kernel)
     inside: dict[Buffer, Stage] = {}
 
-    def read(load: BUFFER_LOAD) -> PrimExpression:
+    def read(load: TensorLoad) -> PrimExpression:
         stage = kernel.stage_of(load.source)
         if stage is None:
             return load
@@ -307,7 +302,7 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
     for stage in kernel.stages:
         uses = [load for other in kernel.stages for load in loads(other.value, stage.buffer)]
         is_result = stage in kernel.results
-        local = replace(stage, value=tvm_ffi.structural_map(stage.value, (BUFFER_LOAD, read)))
+        local = replace(stage, value=tvm_ffi.structural_map(stage.value, (TensorLoad, read)))
         short = is_cheap(stage.value) and is_short(local.value, {})
         if not stage.reduced and not is_result and (len(uses) == 1 or short):
             inside[stage.buffer] = local
@@ -330,7 +325,7 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
 
 def _with_reciprocals(
     value: PrimExpression, inner: Sequence[Axis], reduced: Sequence[Axis]
-) -> tuple[PrimExpression, list[Statement]]:
+) -> tuple[PrimExpression, list[tirx.Stmt]]:
     """Quotients by what is the same for the whole row as products, rounded once more.
 
     And the statements that compute such divisors, once: a product names its divisor several times,
@@ -345,7 +340,7 @@ def _with_reciprocals(
     known: list[tuple[PrimExpression, Buffer]] = []
 
     def held(divisor: PrimExpression, dtype: str) -> PrimExpression:
-        if guarded or isinstance(divisor, BUFFER_LOAD) or mentions(divisor, changing):
+        if guarded or isinstance(divisor, TensorLoad) or mentions(divisor, changing):
             return divisor
         buffer = next((b for d, b in known if tvm_ffi.structural_equal(d, divisor)), None)
         if buffer is None:

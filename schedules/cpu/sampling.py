@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import tvm_ffi
 from tvm import sym, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
@@ -26,11 +27,9 @@ from tvm_nnef.schedules.cpu.stage_plan import Values
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Buffer,
     PrimExpression,
     PrimFunction,
-    Statement,
     buffer_view,
     choice_of,
     dtype_of,
@@ -38,14 +37,10 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _STEPS = 16
-"""So many elements of a sum are written out at most."""
+"""The most elements of a sum, which are written out: a limit of compile time."""
 
 _GATHERED = 32
-"""So many elements are gathered for one of the result at most: what is written out takes time to
-compile."""
-
-_PIECE = 128
-"""Elements of a row whose indices are kept at once: the tables stay in the first cache."""
+"""The most elements that are gathered for one of the result: a limit of compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +85,7 @@ class SamplingPlan(Plan):
         outer = [axis for axis in others if axis not in self.channels]
         piece, dtype = self.tables.piece, self.kernel.index_type
 
-        def task(indices: list[PrimExpression]) -> Statement:
+        def task(indices: list[PrimExpression]) -> tirx.Stmt:
             *front, number = indices
             where = {axis.var: index for axis, index in zip(outer, front, strict=True)}
             if columns.is_known:
@@ -104,15 +99,15 @@ class SamplingPlan(Plan):
         body = emit.sequence([*self.reduction.views, *self.tables.views, loops])
         return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
 
-    def _piece(self, where: Values, first: PrimExpression, width: sizes.Extent) -> Statement:
+    def _piece(self, where: Values, first: PrimExpression, width: sizes.Extent) -> tirx.Stmt:
         """The tables of one piece of a row, and its elements of all channels."""
         reduction, made, dtype = self.reduction, self.tables.made, self.kernel.index_type
 
-        def loops(axes: Sequence[Axis], store: Statement) -> Statement:
-            def row(indices: list[PrimExpression]) -> Statement:
+        def loops(axes: Sequence[Axis], store: tirx.Stmt) -> tirx.Stmt:
+            def row(indices: list[PrimExpression]) -> tirx.Stmt:
                 here = {axis.var: index for axis, index in zip(axes, indices, strict=True)}
 
-                def element(lane: PrimExpression) -> Statement:
+                def element(lane: PrimExpression) -> tirx.Stmt:
                     point = {self.tables.lane: lane, reduction.axes[-1].var: first + lane}
                     return substituted(store, {**where, **here, **point})
 
@@ -129,7 +124,7 @@ class SamplingPlan(Plan):
             ]
         )
 
-    def _element(self) -> Statement:
+    def _element(self) -> tirx.Stmt:
         """The store of an element of the result, its sum written out."""
         reduction = self.reduction
         combined = reduction.init
@@ -165,7 +160,12 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     analyzer = sym.Analyzer()
     for axis in (*reduction.axes, *reduction.reduced):
         analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
-    tables = _Tables(reduction, channels, dtype, tirx.Var("lane", dtype), analyzer)
+    columns = reduction.axes[-1].extent
+    # Four tables of 32 bits stay in the first cache, whatever the number of steps.
+    longest = machine.l1_bytes // (4 * 4 * _STEPS)
+    piece = min(longest, columns) if sizes.is_known(columns) else longest
+    lane = tirx.Var("lane", dtype)
+    tables = _Tables(reduction, channels, dtype, lane, piece, analyzer)
     try:
         term = tables.read(reduction.term)
     except _Unsafe:
@@ -178,7 +178,7 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     )
 
 
-def _is_gather(load: BUFFER_LOAD) -> bool:
+def _is_gather(load: TensorLoad) -> bool:
     return any(loads(index) for index in load.indices)
 
 
@@ -194,22 +194,18 @@ class _Unsafe(Exception):
 class _Tables:
     """Takes out of a term what no channel changes: ``made`` are buffers and their values.
 
-    ``lane`` stands for the number of an element of a piece; ``analyzer`` knows the axes.
+    ``lane`` stands for the number of an element of a ``piece``, the elements of a row that the
+    tables have; ``analyzer`` knows the axes.
     """
 
     reduction: Reduction
     channels: Sequence[Axis]
     dtype: str
     lane: tirx.Var
+    piece: int
     analyzer: sym.Analyzer
     made: list[tuple[Buffer, PrimExpression]] = field(default_factory=list)
-    views: list[Statement] = field(default_factory=list)
-
-    @property
-    def piece(self) -> int:
-        """How many elements of a row the tables have."""
-        columns = self.reduction.axes[-1].extent
-        return min(_PIECE, columns) if sizes.is_known(columns) else _PIECE
+    views: list[tirx.Stmt] = field(default_factory=list)
 
     @property
     def position(self) -> PrimExpression:
@@ -231,16 +227,16 @@ class _Tables:
         parts = choice_of(value)
         if parts is not None and not _mentions(parts[0], self.channels):
             return tirx.Select(*map(self.read, parts))
-        if isinstance(value, BUFFER_LOAD) and _is_gather(value):
+        if isinstance(value, TensorLoad) and _is_gather(value):
             return self._gathered(value)
-        if isinstance(value, BUFFER_LOAD):
+        if isinstance(value, TensorLoad):
             self._check(value)
             return value
         if isinstance(value, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)):
             return type(value)(self.read(value.a), self.read(value.b))
         raise _Unsafe
 
-    def _gathered(self, load: BUFFER_LOAD) -> PrimExpression:
+    def _gathered(self, load: TensorLoad) -> PrimExpression:
         """A load at an index from a table, of a buffer of one dimension."""
         shape = [*map(sizes.extent, load.source.shape)]
         length = sizes.product(shape)

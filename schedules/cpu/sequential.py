@@ -33,9 +33,6 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.sequential"
 
-_CHUNK_VECTORS = 16
-"""Vectors of contiguous elements that one thread takes at once."""
-
 _Values = Mapping[tirx.Var, PrimExpression]
 
 
@@ -48,7 +45,7 @@ def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
     nests = read_nests(function)
     if nests is None:
         return None
-    groups = [_planned(*group, machine) for group in grouped(nests)]
+    groups = [_planned(*group, machine) for group in grouped(nests, machine.line_elements)]
     gains = any(nest.is_recurrent and group.dimensions for group in groups for nest in group.nests)
     gains = gains or any(group.is_parallel for group in groups)
     if gains or all(len(nest.independent) == len(nest.loops) for nest in nests):
@@ -79,8 +76,9 @@ class SequentialPlan(Plan):
         nests = [nest for group in self.groups for nest in group.nests]
         written = {store.buffer for nest in nests for store in nest.stores}
         results = [parameter for parameter in function.params if parameter in written]
-        allocated = list(opaque_block(function).alloc_buffers)
-        return with_opaque_body(function, results, allocated, body)
+        block = opaque_block(function)
+        assert block is not None
+        return with_opaque_body(function, results, block.alloc_buffers, body)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +200,7 @@ def _lanes(group: Group) -> Inner | None:
         var = nest.independent[last]
         if not all(stride_of(load, var) in (0, 1) for load in loads(nest.body)):
             return None
-    chunk = _CHUNK_VECTORS * group.machine.lanes(32)
+    chunk = group.machine.thread_vectors * group.machine.lanes(32)
     is_long = len(group.dimensions) == 1 and not sizes.is_at_most(extent, chunk)
     return Inner(last, extent, chunk if is_long else extent, is_contiguous=True)
 

@@ -36,14 +36,8 @@ NAME = "cpu.sort"
 _INDEX = "int32"
 """The dtype of indices in a row."""
 
-_FEW = 64
-"""So many records are sorted by counting, in time quadratic in their number."""
-
 _DIGIT = 8
-"""The bits of a digit: as many counters stay in the first cache."""
-
-_SHORT = 16
-"""Rows of so many elements are sorted as a whole, however few are wanted."""
+"""The bits of a digit of the radix sort: keys of 32 and 64 bits have whole digits."""
 
 
 def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
@@ -59,15 +53,14 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
     parallel = not sizes.is_known(work) or work >= machine.parallel_work(machine.sort_cycles)
     width = lanes * machine.partial_sums
     kept = sizes.extent(indices.shape[-1])
-    return SortPlan(
-        sort, tuple(outer), length, kept, key_type, lanes, width, parallel, machine.sort_cycles
-    )
+    return SortPlan(machine, sort, tuple(outer), length, kept, key_type, lanes, width, parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
     """The first ``kept`` of ``length`` elements of each row; ``width`` keys are counted at once."""
 
+    machine: CpuModel
     sort: Sort
     outer: tuple[sizes.Extent, ...]
     length: sizes.Extent
@@ -76,7 +69,6 @@ class SortPlan(Plan):
     lanes: int
     width: int
     parallel: bool
-    vector_cycles: int
 
     strategy: ClassVar[str] = NAME
 
@@ -84,7 +76,7 @@ class SortPlan(Plan):
     def cost(self) -> float:
         """The cycles of all vectors of elements."""
         work = sizes.estimate(sizes.product((*self.outer, self.length)))
-        return work * self.vector_cycles / self.lanes
+        return work * self.machine.sort_cycles / self.lanes
 
     def decisions(self) -> Mapping[str, int | str]:
         """The keys, and whether rows are sorted in parallel."""
@@ -133,7 +125,8 @@ class _Row:
     def write(self) -> None:
         """Select, collect, sort and store."""
         bound = emit.variable(tirx.max_value(self.plan.key_type))
-        with IR.If(tirx.And(self.kept < self.length, self.length > _SHORT)), IR.Then():
+        is_long = self.length > self.plan.machine.whole_sort
+        with IR.If(tirx.And(self.kept < self.length, is_long)), IR.Then():
             self._select(bound)
         records, filled = self._collect(IR.Bind(bound[0]))
         side = records.sort(IR.Bind(filled[0]))
@@ -197,7 +190,8 @@ class _Row:
     def _collect(self, bound: PrimExpression) -> tuple[_Records, Buffer]:
         """Put the elements with the bound as key, collect those below; their number."""
         lanes, width = self.plan.lanes, self.plan.width
-        records = _Records(tirx.max(self.kept, _number(_SHORT)) + 1, self.plan.key_type)
+        most = tirx.max(self.kept, _number(self.plan.machine.whole_sort)) + 1
+        records = _Records(most, self.plan.key_type, self.plan.machine.counting_sort)
         rank, filled = emit.variable(self._count_below(bound)), emit.variable(_number(0))
         keys = IR.alloc_buffer((width,), self.plan.key_type, scope="local")
 
@@ -222,10 +216,13 @@ class _Row:
 
 
 class _Records:
-    """Buffers of keys and of the indices of their elements, twice."""
+    """Buffers of keys and of the indices of their elements, twice.
 
-    def __init__(self, size: PrimExpression, key_type: str) -> None:
-        self.key_type = key_type
+    At most ``few`` are sorted by counting those before each, in time quadratic in their number.
+    """
+
+    def __init__(self, size: PrimExpression, key_type: str, few: int) -> None:
+        self.key_type, self.few = key_type, few
         self.keys = IR.alloc_buffer((2, size), key_type)
         self.indices = IR.alloc_buffer((2, size), _INDEX)
 
@@ -242,7 +239,7 @@ class _Records:
     def sort(self, count: PrimExpression) -> PrimExpression:
         """Sort the first records, which are on side 0; returns the side where they are then."""
         side = emit.variable(_number(0))
-        with IR.If(count <= _FEW):
+        with IR.If(count <= self.few):
             with IR.Then():
                 self._sort_few(count)
                 IR.buffer_store(side, _number(1), [0])

@@ -20,7 +20,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var
 
 Values = Mapping[Var, PrimExpression]
 """The values of variables."""
@@ -35,19 +35,19 @@ class Assignment:
     indices: tuple[PrimExpression, ...]
     value: PrimExpression
     index_type: str
-    views: tuple[Statement, ...] = ()
+    views: tuple[tirx.Stmt, ...] = ()
 
     @property
     def dtype(self) -> str:
         """The dtype of the elements."""
         return str(self.buffer.dtype)
 
-    def at(self, values: Values, value: PrimExpression | None = None) -> Statement:
+    def at(self, values: Values, value: PrimExpression | None = None) -> tirx.Stmt:
         """The store of one element, of another ``value`` if it is given."""
         computed = substituted(self.value if value is None else value, values)
         return self.put(computed, values)
 
-    def put(self, computed: PrimExpression, values: Values) -> Statement:
+    def put(self, computed: PrimExpression, values: Values) -> tirx.Stmt:
         """The store of a value that was computed for one element."""
         indices = [substituted(index, values) for index in self.indices]
         return tirx.BufferStore(self.buffer, computed, indices)
@@ -88,7 +88,7 @@ class StagePlan(ABC):
         """The form of the loops, in a word or two."""
 
     @abstractmethod
-    def loops(self) -> Statement:
+    def loops(self) -> tirx.Stmt:
         """The loops, for dimensions for which :attr:`condition` holds."""
 
     @property
@@ -101,7 +101,7 @@ class StagePlan(ABC):
         """The estimated cycles on one core."""
         return extent_product(self.assignment.axes) / self.lanes * self.machine.element_cycles
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """All loops."""
         loops = self._all_loops()
         if self.parallel and self.parallel_from:
@@ -110,7 +110,7 @@ class StagePlan(ABC):
             loops = tirx.IfThenElse(work >= self.parallel_from, loops, serial)
         return emit.sequence([*self.assignment.views, loops])
 
-    def _all_loops(self) -> Statement:
+    def _all_loops(self) -> tirx.Stmt:
         """The loops for all dimensions."""
         loops, condition = self.loops(), self.condition
         if condition is None or self.otherwise is None:
@@ -175,7 +175,7 @@ class RowsPlan(StagePlan):
             tail = Tail.NARROWER if self.tail is Tail.OVERLAP else Tail.OVERLAP
             yield replace(self, tail=tail)
 
-    def loops(self) -> Statement:
+    def loops(self) -> tirx.Stmt:
         """The loops over one part of each outer axis and all parts of the inner one, for each."""
         axes = self.assignment.axes
         if not axes:
@@ -194,22 +194,22 @@ class RowsPlan(StagePlan):
 
     def _box(
         self, box: Sequence[index_splitting.Part], parts: Sequence[index_splitting.Part]
-    ) -> Statement:
+    ) -> tirx.Stmt:
         assignment = self.assignment
         *outer, inner = assignment.axes
 
-        def row(indices: list[PrimExpression]) -> Statement:
+        def row(indices: list[PrimExpression]) -> tirx.Stmt:
             where = {
                 axis.var: index + assignment.number(first)
                 for axis, index, (first, _) in zip(outer, indices, box, strict=True)
             }
             return emit.sequence([strip(where, part) for part in parts])
 
-        def strip(where: Values, part: index_splitting.Part) -> Statement:
+        def strip(where: Values, part: index_splitting.Part) -> tirx.Stmt:
             value = index_splitting.between(assignment.value, assignment.axes, [*box, part])
             first = assignment.number(part[0])
 
-            def element(index: PrimExpression) -> Statement:
+            def element(index: PrimExpression) -> tirx.Stmt:
                 return assignment.at({**where, inner.var: index + first}, value)
 
             return self._row(index_splitting.length(part), element)
@@ -217,7 +217,7 @@ class RowsPlan(StagePlan):
         lengths = [index_splitting.length(part) for part in box]
         return emit.grid(lengths, row, assignment.index_type, parallel=self.parallel)
 
-    def _row(self, extent: sizes.Extent, element: emit.Body) -> Statement:
+    def _row(self, extent: sizes.Extent, element: emit.Body) -> tirx.Stmt:
         """The elements of a row, in vectors if there are lanes."""
         dtype = self.assignment.index_type
         if self.lanes > 1:
@@ -226,12 +226,12 @@ class RowsPlan(StagePlan):
             return emit.strip(extent, self.lanes, element, dtype, vectors=vectors, tail=self.tail)
         return emit.loop(extent, element, name="element", dtype=dtype)
 
-    def _chunks(self) -> Statement:
+    def _chunks(self) -> tirx.Stmt:
         """One row, shared among threads."""
         (inner,) = self.assignment.axes
 
-        def chunk(start: PrimExpression, length: sizes.Extent) -> Statement:
-            def element(index: PrimExpression) -> Statement:
+        def chunk(start: PrimExpression, length: sizes.Extent) -> tirx.Stmt:
+            def element(index: PrimExpression) -> tirx.Stmt:
                 return self.assignment.at({inner.var: start + index})
 
             return self._row(length, element)

@@ -21,10 +21,10 @@ from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.blocked_sums import blocked_loops, innermost
 from tvm_nnef.schedules.cpu.tile_plan import Tiling, row_borders
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var
 
 _Values: TypeAlias = "Mapping[Var, PrimExpression]"
-_Element: TypeAlias = "Callable[[PrimExpression, PrimExpression], Statement]"
+_Element: TypeAlias = "Callable[[PrimExpression, PrimExpression], tirx.Stmt]"
 """Writes the statement for a row and a lane of the tile."""
 
 
@@ -37,7 +37,7 @@ class _Rows:
     conditions: Mapping[int, PrimExpression] = field(default_factory=dict)
 
 
-_Deeper: TypeAlias = "Callable[[PrimExpression, _Rows, bool], Statement]"
+_Deeper: TypeAlias = "Callable[[PrimExpression, _Rows, bool], tirx.Stmt]"
 """Writes the inner loops of a step, for some rows, unrolled if they are short."""
 
 
@@ -60,11 +60,11 @@ class TileBody:
     borders: Sequence[Border] = ()
     guarded: bool = False
 
-    def whole(self, start: sizes.Extent) -> Statement:
+    def whole(self, start: sizes.Extent) -> tirx.Stmt:
         """The tile whose rows begin at ``start`` and take part in all steps."""
         return replace(self, start=start)._statement()
 
-    def partial(self, start: sizes.Extent) -> Statement:
+    def partial(self, start: sizes.Extent) -> tirx.Stmt:
         """The tile of which rows may lie in borders, or after the last row if it is dynamic."""
         borders = row_borders(self.reduction, self.tiling.rows)
         guarded = not sizes.is_known(start)
@@ -74,10 +74,10 @@ class TileBody:
         """A size as an index."""
         return sizes.number(value, self.dtype)
 
-    def _statement(self) -> Statement:
+    def _statement(self) -> tirx.Stmt:
         """Accumulators, the reduction, the epilogue."""
         accumulators = sums = self._accumulators("accumulators")
-        parts: list[Statement] = []
+        parts: list[tirx.Stmt] = []
         rows = whole = _Rows(range(self.tiling.height))
         if self.guarded:
             # Rows at the end are left out by a single jump, so that a tile with few of them takes
@@ -91,7 +91,7 @@ class TileBody:
         if self.tiling.blocked:
             sums = self._accumulators("sums")
 
-            def added(row: PrimExpression, lane: PrimExpression) -> Statement:
+            def added(row: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
                 at = self.position(row, lane)
                 new = self.reduction.reducer.combine(sums[(at,)], accumulators[(at,)])
                 return tirx.BufferStore(sums, new, [at])
@@ -108,13 +108,13 @@ class TileBody:
         size = (self.tiling.height * self.width,)
         return tirx.decl_buffer(size, self.reduction.dtype, name, scope="local")
 
-    def _reset(self, buffer: Buffer, rows: _Rows) -> Statement:
-        def element(row: PrimExpression, lane: PrimExpression) -> Statement:
+    def _reset(self, buffer: Buffer, rows: _Rows) -> tirx.Stmt:
+        def element(row: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
             return tirx.BufferStore(buffer, self.reduction.init, [self.position(row, lane)])
 
         return self.each(element, rows)
 
-    def _final(self, row: PrimExpression, lane: PrimExpression, sums: Buffer) -> Statement:
+    def _final(self, row: PrimExpression, lane: PrimExpression, sums: Buffer) -> tirx.Stmt:
         """The store of the epilogue of an accumulator."""
         value = sums[(self.position(row, lane),)]
         return self.reduction.store(value, self.point(row, lane))
@@ -130,11 +130,11 @@ class TileBody:
         """The index of the accumulator of a row and a lane."""
         return lane + row * self.number(self.width)
 
-    def each(self, body: _Element, rows: _Rows, columns: int | None = None) -> Statement:
+    def each(self, body: _Element, rows: _Rows, columns: int | None = None) -> tirx.Stmt:
         """A statement for the rows and all columns, or the first ones."""
         width, lanes, dtype = columns or self.width, self.tiling.lanes, self.dtype
 
-        def row(number: PrimExpression) -> Statement:
+        def row(number: PrimExpression) -> tirx.Stmt:
             return emit.vectors(width, lanes, lambda lane: body(number, lane), dtype)
 
         numbers, kind = rows.numbers, tirx.ForKind.UNROLLED
@@ -142,7 +142,7 @@ class TileBody:
             first, count = numbers.start, len(numbers)
             return emit.loop(count, row, name="row", kind=kind, start=first, dtype=dtype)
         # The first row that does not exist ends the tile.
-        found: list[Statement] = []
+        found: list[tirx.Stmt] = []
         for number in reversed(numbers):
             statement = row(self.number(number))
             if number in rows.conditions:
@@ -159,11 +159,11 @@ class _Steps:
     tile: TileBody
     accumulators: Buffer
 
-    def blocked(self, rows: _Rows, flush: Statement) -> Statement:
+    def blocked(self, rows: _Rows, flush: tirx.Stmt) -> tirx.Stmt:
         """All loops, with a statement after each block of steps."""
         reduced = self.tile.reduction.reduced
 
-        def step(indices: list[PrimExpression]) -> Statement:
+        def step(indices: list[PrimExpression]) -> tirx.Stmt:
             fixed = {axis.var: k for axis, k in zip(reduced, indices, strict=False)}
             return self.nest(len(indices), fixed, rows)
 
@@ -172,14 +172,14 @@ class _Steps:
         outer = extents[: len(extents) - whole]
         return blocked_loops(outer, step, flush, self.tile.dtype, inner=inner)
 
-    def nest(self, level: int, fixed: _Values, rows: _Rows, unrolled: bool = True) -> Statement:
+    def nest(self, level: int, fixed: _Values, rows: _Rows, unrolled: bool = True) -> tirx.Stmt:
         """The loops from a level on, for some rows of the tile; ``unrolled`` if they are short."""
         tile, reduction, dtype = self.tile, self.tile.reduction, self.tile.dtype
         if level == len(reduction.reduced):
             return self._update(fixed, rows)
         axis = reduction.reduced[level]
 
-        def deeper(index: PrimExpression, rows: _Rows, unrolled: bool) -> Statement:
+        def deeper(index: PrimExpression, rows: _Rows, unrolled: bool) -> tirx.Stmt:
             return self.nest(level + 1, {**fixed, axis.var: index}, rows, unrolled)
 
         borders = [border for border in reduction.borders if border.reduced is axis]
@@ -199,7 +199,7 @@ class _Steps:
             return emit.sequence([deeper(tile.number(k), rows, True) for k in range(size)])
         return emit.loop(size, lambda k: deeper(k, rows, unrolled), name="k", dtype=dtype)
 
-    def _update(self, fixed: _Values, rows: _Rows) -> Statement:
+    def _update(self, fixed: _Values, rows: _Rows) -> tirx.Stmt:
         """A step for all accumulators of some rows."""
         tile, reduction = self.tile, self.tile.reduction
         term = substituted(reduction.term, fixed)
@@ -210,7 +210,7 @@ class _Steps:
         divides = bool(nodes(reduction.term, tirx.FloorDiv, tirx.FloorMod))
         analyzer = sym.Analyzer()
 
-        def element(row: PrimExpression, lane: PrimExpression) -> Statement:
+        def element(row: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
             value = substituted(term, tile.point(row, lane))
             if divides:
                 value = with_simple_indices(value, analyzer)
@@ -227,13 +227,13 @@ class _Steps:
         outer: Sequence[Border],
         rows: _Rows,
         deeper: _Deeper,
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """Each step for the rows that do not lie in the padding then.
 
         Steps of the same rows are a loop: LLVM would mix what is written out one after the other,
         until no register is left.
         """
-        statements: list[Statement] = []
+        statements: list[tirx.Stmt] = []
         count = sizes.static(axis.extent)
         inside = [self._rows_inside(moving, step, rows) for step in range(count)]
 
@@ -281,7 +281,7 @@ class _Steps:
 
     def _loop(
         self, borders: Sequence[Border], steps: range, rows: _Rows, deeper: _Deeper
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """Those of some steps that are outside of paddings that do not move with rows."""
         number = self.tile.number
         first: sizes.Extent = steps.start
@@ -300,7 +300,7 @@ class _Steps:
                 first, last = tirx.max(first, begin), tirx.min(last, end)
             count = tirx.max(last - first, number(0))
 
-        def step(index: PrimExpression) -> Statement:
+        def step(index: PrimExpression) -> tirx.Stmt:
             return deeper(index, rows, False)
 
         return emit.loop(count, step, name="k", start=first, dtype=self.tile.dtype)

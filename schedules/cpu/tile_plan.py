@@ -28,7 +28,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _MANY = 1 << 20
-"""The number of rows if it is dynamic: tiles are as high as is good for many of them."""
+"""The number of rows if it is dynamic, no threshold: tiles are as high as is good for many."""
 
 
 class Level(Enum):
@@ -93,7 +93,7 @@ def row_borders(reduction: Reduction, rows: Axis | None) -> list[Border]:
     return [b for b in reduction.borders if b.axis is not None and b.axis is rows]
 
 
-def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True) -> Tiling | None:
+def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool) -> Tiling | None:
     """The tiles of a reduction; None if lanes would not be contiguous."""
     accesses = loads(reduction.term)
     if not reduction.axes or not accesses or not _is_contiguous(reduction):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import tvm_ffi
 from tvm import sym, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope
@@ -20,10 +21,10 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction, divided
 from tvm_nnef.schedules.cpu.tile_plan import is_parallel, row_borders
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _FEWEST = 8
-"""The rows of a block at least: the rows between blocks are staged twice."""
+"""The rows of a block at least, on any machine: the rows between blocks are staged twice."""
 
 
 def plane_axes(reduction: Reduction, machine: CpuModel) -> tuple[Axis, ...]:
@@ -74,7 +75,7 @@ def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -
     staged = {c.buffer: _stage(c, regions[c.buffer], machine) for c in reduction.copies}
     analyzer = sym.Analyzer()
 
-    def read(load: BUFFER_LOAD) -> BUFFER_LOAD:
+    def read(load: TensorLoad) -> TensorLoad:
         if load.source not in staged:
             return load
         pairs = zip(load.indices, regions[load.source], strict=True)
@@ -83,13 +84,13 @@ def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -
 
     return replace(
         inner,
-        term=tvm_ffi.structural_map(reduction.term, (BUFFER_LOAD, read)),
-        epilogue=tvm_ffi.structural_map(reduction.epilogue, (BUFFER_LOAD, read)),
+        term=tvm_ffi.structural_map(reduction.term, (TensorLoad, read)),
+        epilogue=tvm_ffi.structural_map(reduction.epilogue, (TensorLoad, read)),
         copies=tuple(staged.values()),
     )
 
 
-def _uses(reduction: Reduction, copy: Stage) -> list[BUFFER_LOAD]:
+def _uses(reduction: Reduction, copy: Stage) -> list[TensorLoad]:
     both = (reduction.term, reduction.epilogue)
     return [load for value in both for load in loads(value, copy.buffer)]
 

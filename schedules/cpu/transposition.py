@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
@@ -18,16 +19,11 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, Statement
-
-_LARGEST = 16
-"""Rows and columns of a block at most: a line of the cache has as many."""
-
-SMALLEST = 4
-"""Rows and columns of a block at least."""
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 _FAR = 1 << 30
-"""The step along a dimension before one whose size is dynamic."""
+"""The step along a dimension before one whose size is dynamic: any number but 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +48,7 @@ class BlocksPlan(StagePlan):
         dynamic = [axis for axis in (self.across, self._inner) if not axis.is_known]
         return tirx.all(*(axis.extent >= self.edge for axis in dynamic)) if dynamic else None
 
-    def loops(self) -> Statement:
+    def loops(self) -> tirx.Stmt:
         """The loops over all blocks."""
         axes, edge, dtype = self.assignment.axes, self.edge, self.assignment.index_type
         square = (self.across, self._inner)
@@ -61,7 +57,7 @@ class BlocksPlan(StagePlan):
             for axis in axes
         ]
 
-        def block(indices: list[PrimExpression]) -> Statement:
+        def block(indices: list[PrimExpression]) -> tirx.Stmt:
             first = {
                 axis.var: emit.tile_start(index, axis.extent, edge, dtype)
                 if axis in square
@@ -72,7 +68,7 @@ class BlocksPlan(StagePlan):
 
         return emit.grid(counts, block, dtype, parallel=self.parallel)
 
-    def _block(self, first: Values) -> Statement:
+    def _block(self, first: Values) -> tirx.Stmt:
         """One vector for each row of a block, whose halves are exchanged, for each column later."""
         assignment, edge = self.assignment, self.edge
         number, across, inner = assignment.number, self.across.var, self._inner.var
@@ -80,17 +76,17 @@ class BlocksPlan(StagePlan):
         def point(row: PrimExpression, column: PrimExpression) -> Values:
             return {**first, across: first[across] + column, inner: first[inner] + row}
 
-        def vector(body: emit.Body) -> Statement:
+        def vector(body: emit.Body) -> tirx.Stmt:
             return emit.vector(number(0), edge, body, assignment.index_type)
 
         def whole(row: int) -> PrimExpression:
             return tirx.Ramp(number(row * edge), number(1), edge)
 
         rows = tirx.decl_buffer((edge * edge,), assignment.dtype, "block", scope="local")
-        statements: list[Statement] = [tirx.AllocBuffer(rows)]
+        statements: list[tirx.Stmt] = [tirx.AllocBuffer(rows)]
         for row in range(edge):
 
-            def load(column: PrimExpression, row: int = row) -> Statement:
+            def load(column: PrimExpression, row: int = row) -> tirx.Stmt:
                 value = substituted(assignment.value, point(number(row), column))
                 return tirx.BufferStore(rows, value, [number(row * edge) + column])
 
@@ -106,7 +102,7 @@ class BlocksPlan(StagePlan):
             held, step = turned, step // 2
         for column in range(edge):
 
-            def store(row: PrimExpression, column: int = column) -> Statement:
+            def store(row: PrimExpression, column: int = column) -> tirx.Stmt:
                 value = held[(number(column * edge) + row,)]
                 return assignment.put(value, point(row, number(column)))
 
@@ -121,34 +117,34 @@ def _halves(lanes: int, step: int, *, second: bool) -> list[int]:
     return [lane - step + lanes if lane & step else lane for lane in range(lanes)]
 
 
-def crossing(value: PrimExpression, axes: Sequence[Axis]) -> Axis | None:
+def crossing(value: PrimExpression, axes: Sequence[Axis], machine: CpuModel) -> Axis | None:
     """The axis along which something is contiguous that is strided along the last axis.
 
     None also if one of the two is too short for a block.
     """
-    if len(axes) < 2 or _is_short(axes[-1]):
+
+    def is_short(axis: Axis) -> bool:
+        return axis.is_known and bool(axis.extent < machine.shuffled_lanes)
+
+    if len(axes) < 2 or is_short(axes[-1]):
         return None
     for load in loads(value):
         last = _step(load, axes[-1])
         found = next((axis for axis in axes[:-1] if _step(load, axis) == 1), None)
-        if last in (0, 1) or found is None or _is_short(found):
+        if last in (0, 1) or found is None or is_short(found):
             continue
         if last is not None or _is_computed(load, axes[-1]):
             return found
     return None
 
 
-def _is_short(axis: Axis) -> bool:
-    return axis.is_known and bool(axis.extent < SMALLEST)
-
-
-def _is_computed(load: BUFFER_LOAD, last: Axis) -> bool:
+def _is_computed(load: TensorLoad, last: Axis) -> bool:
     """Whether a load moves along an axis unevenly, by an index that is computed from it alone."""
     indices = [index for index in load.indices if mentions(index, [last.var])]
     return bool(indices) and not any(map(loads, indices))
 
 
-def _step(load: BUFFER_LOAD, axis: Axis) -> int | None:
+def _step(load: TensorLoad, axis: Axis) -> int | None:
     """By how much a load moves along an axis; None if not evenly."""
     step = stride_of(load, axis.var)
     if step is not None or count(load, axis) != 1:
@@ -157,7 +153,7 @@ def _step(load: BUFFER_LOAD, axis: Axis) -> int | None:
     return _FAR if any(index.same_as(axis.var) for index in front) else None
 
 
-def block_edge(axes: Sequence[Axis], across: Axis, lanes: int) -> int:
-    """The rows of a block: a power of two, no more than there are lanes or elements."""
+def block_edge(axes: Sequence[Axis], across: Axis, most: int) -> int:
+    """The rows of a block: a power of two, at most so many, and no more than elements."""
     known = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
-    return 1 << (min(lanes, _LARGEST, *known).bit_length() - 1)
+    return 1 << (min(most, *known).bit_length() - 1)

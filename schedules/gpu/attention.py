@@ -64,9 +64,10 @@ class AttentionPlan(GpuPlan):
 
         def block(number: PrimExpression) -> tirx.Stmt:
             batch, row = emit.decoded(number, counts, dtype)
+            position = attention, self.tile, self.machine, batch, row
             if self.half is None:
-                return CoreBlock(attention, self.tile, batch, row).statement()
-            return TensorBlock(attention, self.tile, batch, row, self.half).statement()
+                return CoreBlock(*position).statement()
+            return TensorBlock(*position, self.half).statement()
 
         return launch.blocks(sizes.product(counts), block, dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -19,22 +19,23 @@ from tvm_nnef.schedules.gpu.attention_tiles import AttentionTile
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
     Index,
+    OnThread,
     Side,
     Steps,
     TilePosition,
-    core_phase,
     multiplied,
     own_elements,
+    phase,
     unrolled,
 )
 from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     after_barrier,
     multiplied_fragments,
-    warp_phase,
 )
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 _REAL = "float32"
 """The dtype of scores, weights and sums."""
@@ -47,10 +48,17 @@ class CoreBlock:
     """Writes what one block computes: some rows of a batch."""
 
     def __init__(
-        self, it: Attention, tile: AttentionTile, batch: Index, row: Index, dtype: str = _REAL
+        self,
+        it: Attention,
+        tile: AttentionTile,
+        machine: GpuModel,
+        batch: Index,
+        row: Index,
+        dtype: str = _REAL,
     ) -> None:
         """Takes the batch, the number of the tile of rows, and the dtype of what is multiplied."""
-        self._attention, self._tile, self._dtype = it, tile, dtype_of(row)
+        self._attention, self._tile, self._machine = it, tile, machine
+        self._dtype = dtype_of(row)
         self._batch, self._multiplied = Batch.of(it.batches, batch), dtype
         queries, weights, self._staged = (
             launch.shared(count, dtype, name)
@@ -127,27 +135,27 @@ class CoreBlock:
         )
 
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
+        self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount
     ) -> Side:
         """A side of a product whose steps are staged in a buffer."""
         return Side.plain(factor, buffer, position, steps[0])
 
-    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+    def _weights_like(self, queries: Side, buffer: Buffer) -> Side:
         """The weights as a side: its rows are those of the queries."""
         return replace(queries, buffer=buffer)
 
-    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+    def _fragments(self, side: Side) -> list[Buffer]:
         """The buffers of a side besides that in shared memory."""
         return []
 
     def _product(
-        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: Buffer
     ) -> tirx.Stmt:
         """Some steps of the right side are staged, and products with the left side added."""
         return emit.sequence(
             [
                 self._stage(sides[1], staged),
-                self._phase(lambda *position: multiplied(sides, position, own, sums)),
+                self._phase(lambda *at: multiplied(sides, at, own, sums, self._machine)),
             ]
         )
 
@@ -167,7 +175,7 @@ class CoreBlock:
 
         def largest(i: Index) -> tirx.Stmt:
             values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
-            found = values[0]
+            found: PrimExpression = values[0]
             for value in values[1:]:
                 found = tirx.Max(found, value)
             return tirx.BufferStore(self._partial, found, [self._position(row, column, i)])
@@ -184,10 +192,10 @@ class CoreBlock:
         tile, zero = self._tile, tirx.const(0, "int32")
         base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))
 
-        def set_to(buffer: tirx.Buffer, value: PrimExpression) -> tirx.Stmt:
+        def set_to(buffer: Buffer, value: PrimExpression) -> tirx.Stmt:
             return tirx.BufferStore(buffer, value, [zero])
 
-        def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
+        def scaled(buffer: Buffer, at: Index) -> tirx.Stmt:
             return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
 
         def largest(i: Index, other: Index) -> tirx.Stmt:
@@ -271,7 +279,7 @@ class CoreBlock:
         return emit.sequence([tirx.AllocBuffer(total), self._unrolled(tile.own_rows, own_row)])
 
     def _with_fixed_weights(
-        self, row: Index, column: Index, i: Index, total: tirx.Buffer
+        self, row: Index, column: Index, i: Index, total: Buffer
     ) -> Iterator[tirx.Stmt]:
         """The sums of a row of a thread once more, if its weights are fixed."""
         it, own, fixed = self._attention, self._tile.own_columns, self._attention.fixed
@@ -308,8 +316,8 @@ class CoreBlock:
         """Where a thread's result for one of its rows is shared."""
         return self._queries.nth(row, i) * self._number(self._tile.column_threads) + column
 
-    def _zeros(self, buffer: tirx.Buffer) -> tirx.Stmt:
-        count = int(buffer.shape[0])
+    def _zeros(self, buffer: Buffer) -> tirx.Stmt:
+        count = sizes.static(sizes.elements(buffer))
         return self._unrolled(count, lambda n: tirx.BufferStore(buffer, _real(0), [n]))
 
     def _stage(self, side: Side, steps: Steps) -> tirx.Stmt:
@@ -319,13 +327,9 @@ class CoreBlock:
             threads, lambda t: side.staged(steps, self._batch, t, threads), self._dtype
         )
 
-    _over_threads = staticmethod(core_phase)
-    """Writes a phase."""
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+    def _phase(self, body: OnThread) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
-        tile = self._tile
-        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
+        return phase(self._tile, body, self._dtype)
 
     def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
         return unrolled(count, body, self._dtype)
@@ -340,25 +344,25 @@ class CoreBlock:
 class TensorBlock(CoreBlock):
     """Writes what one block computes, with products on tensor cores."""
 
-    _over_threads = staticmethod(warp_phase)
-
     def _side(
-        self, factor: PrimExpression, buffer: tirx.Buffer, position: TilePosition, steps: StepCount
+        self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount
     ) -> TensorSide:
         assert isinstance(factor, tirx.Cast)
         others, is_left = self._attention.batches, position[0] is self._attention.rows
-        return TensorSide.of(factor.value, buffer, position, steps, others, is_left=is_left)
+        return TensorSide.of(
+            factor.value, buffer, position, steps, others, self._machine, is_left=is_left
+        )
 
-    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+    def _weights_like(self, queries: Side, buffer: Buffer) -> Side:
         assert isinstance(queries, TensorSide)
-        stride = self._tile.keys + PADDING
+        stride = self._tile.keys + FRAGMENT_PADDING
         return replace(queries, buffer=buffer, along_steps=True, stride=stride)
 
-    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+    def _fragments(self, side: Side) -> list[Buffer]:
         return [side.fragments] if isinstance(side, TensorSide) else []
 
     def _product(
-        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: Buffer
     ) -> tirx.Stmt:
         left, right = sides
         assert isinstance(left, TensorSide) and isinstance(right, TensorSide)

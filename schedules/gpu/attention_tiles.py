@@ -10,15 +10,12 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.attention import Attention
 from tvm_nnef.schedules.analysis.kernel import extent_product
 from tvm_nnef.schedules.gpu import launch, tiles
-from tvm_nnef.schedules.gpu.tiles import PADDING, Sizes, Tile
+from tvm_nnef.schedules.gpu.tiles import Sizes, Tile
 from tvm_nnef.schedules.machine import GpuModel
-
-_WEIGHT_CYCLES = 24
-"""Instructions for a weight: its score, its exponential, and the scaling of sums, about."""
-
+from tvm_nnef.schedules.machine.cuda import FRAGMENT_PADDING
 
 _CHOICES = ((1, 8, 16, 32, 64), (16, 32, 64), (1, 2, 4, 8), (1, 2, 4), (8, 16, 32))
-"""Rows, keys, rows and keys of a thread, and steps that are tried."""
+"""Rows, keys, rows and keys of a thread, and steps that are tried: a limit of compile time."""
 
 _TENSOR_CHOICES = ((16, 32, 64, 128), (32, 64, 128), (2, 4), (4, 8, 16), (16, 32, 64))
 """The same on tensor cores."""
@@ -72,9 +69,9 @@ class AttentionTile:
                 self.steps * (wide + 1),
             )
         return (
-            self.rows * self.depth + PADDING * max(self.rows, self.depth),
-            self.rows * (self.keys + PADDING),
-            self.steps * wide + PADDING * max(self.steps, wide),
+            self.rows * self.depth + FRAGMENT_PADDING * max(self.rows, self.depth),
+            self.rows * (self.keys + FRAGMENT_PADDING),
+            self.steps * wide + FRAGMENT_PADDING * max(self.steps, wide),
         )
 
     @property
@@ -96,12 +93,11 @@ class AttentionTile:
         )
         return scores, sums
 
-    @property
-    def registers(self) -> int:
+    def registers(self, machine: GpuModel) -> int:
         """The registers of a thread, about."""
-        scores, result = self.products
+        scores, result = (each.registers(machine) for each in self.products)
         held = self.own_rows * (self.own_columns + 4)
-        return held + max(scores.registers, result.registers - held)
+        return held + max(scores, result - held)
 
 
 def fitting(
@@ -124,7 +120,7 @@ def fitting(
         if (
             own_rows * (own_keys + own_columns) <= available
             and tile.shared_bytes <= machine.block_shared_bytes
-            and machine.runs(tile.threads, tile.registers, tile.shared_bytes)
+            and machine.runs(tile.threads, tile.registers(machine), tile.shared_bytes)
         ):
             yield tile
 
@@ -132,7 +128,7 @@ def fitting(
 def cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float:
     """The estimated cycles: whole waves of blocks, each as long as its two products and weights."""
     batches, rows, keys = map(extent_product, (attention.batches, attention.rows, attention.keys))
-    resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
+    resident = machine.resident_blocks(tile.threads, tile.registers(machine), tile.shared_bytes)
     together, waves = tiles.waves_of(batches * -(-rows // tile.rows), resident, machine)
     scores, sums = tile.products
     product = Sizes(batches, rows, keys, tile.depth, tile.bytes)
@@ -140,7 +136,8 @@ def cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float:
         count * tiles.turn_cycles(each, product, together, machine)
         for each, count in ((scores, tile.depth // tile.steps), (sums, tile.keys // tile.steps))
     )
-    weights = tile.rows * tile.keys * _WEIGHT_CYCLES / min(machine.multiply_adds, tile.threads)
+    instructions = tile.rows * tile.keys * machine.weight_instructions
+    weights = instructions / min(machine.multiply_adds, tile.threads)
     shared = tile.rows * tile.column_threads * tile.column_threads / machine.shared_loads
     turn = cycles + (weights + shared) * together + 4 * machine.barrier_cycles
     return machine.launch_cycles + waves * -(-keys // tile.keys) * turn

@@ -20,7 +20,13 @@ from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_support.compat import (
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    with_opaque_body,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +40,7 @@ class CompactionPlan(Plan):
     axes: tuple[Axis, ...]
     condition: PrimExpression
     stores: tuple[tirx.BufferStore, ...]
-    counter: tirx.Buffer
+    counter: Buffer
     init: PrimExpression
     is_result: bool
     machine: GpuModel
@@ -90,7 +96,7 @@ class CompactionPlan(Plan):
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
     """The plan for a function that stores and counts under a condition; None for others."""
     body = function.body
-    allocated: list[tirx.Buffer] = []
+    allocated: list[Buffer] = []
     while isinstance(body, s_tir.SBlockRealize):
         allocated += body.block.alloc_buffers
         body = body.block.body
@@ -125,7 +131,7 @@ def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
     )  # fmt: skip
 
 
-def _is_increment(store: tirx.BufferStore, counter: tirx.Buffer) -> bool:
+def _is_increment(store: tirx.BufferStore, counter: Buffer) -> bool:
     """Whether a store adds 1 to a counter, a buffer of one element."""
     one = all(sizes.same(sizes.extent(extent), 1) for extent in counter.shape)
     added = store.value

@@ -24,7 +24,14 @@ from tvm_nnef.schedules.gpu.operands import (
 )
 from tvm_nnef.schedules.gpu.product_block import Block
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan, partials
-from tvm_nnef.schedules.gpu.sides import Index, Side, Steps, TilePosition, multiplied, vector_of
+from tvm_nnef.schedules.gpu.sides import (
+    Index,
+    Side,
+    Steps,
+    TilePosition,
+    multiplied,
+    vector_of,
+)
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -52,15 +59,16 @@ class _CoreBlock(Block):
 
     def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> Side:
         product, (axes, tile, length, own) = self._product, position
-        stride = length + tiles.CORE_PADDING
+        stride = length + self._machine.lanes(32)
         buffer = self._shared(self._tile.steps * stride, dtype_of(factor), name)
         by_step = runs_along(factor, product.steps, axes)
         along = product.steps if by_step else axes
         vector, may_copy = 1, self._machine.has_async_copies
         # Vectors along steps would be held in registers, and stored element by element.
         if self._machine.has_functions and not (by_step and may_copy):
-            vector = vector_of(factor, along, (*product.batches, *axes, *product.steps))
-        run = min(own, tiles.CORE_PADDING)
+            every = (*product.batches, *axes, *product.steps)
+            vector = vector_of(factor, along, every, self._machine)
+        run = min(own, self._machine.lanes(32))
         return Side(
             factor, buffer, axes, tile, length, own, stride, length // own, run, by_step, vector,
             tirx.const(0, self._dtype),
@@ -71,21 +79,23 @@ class _CoreBlock(Block):
         rows, columns, *guards = sides
 
         def multiply(row: Index, column: Index) -> tirx.Stmt:
-            return multiplied((rows, columns), (row, column), own, self._accumulators, guards)
+            return multiplied(
+                (rows, columns), (row, column), own, self._accumulators, self._machine, guards
+            )
 
         return self._phase(multiply)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
     """A plan for a kernel with one sum of products; None for others."""
-    found = product_of(kernel)
+    found = product_of(kernel, machine)
     if found is None:
         return None
     tile = tiles.best(tiles.sizes_of(*found), machine)
     return ContractionPlan(kernel, machine, *found, tile, partials(*found, tile))
 
 
-def product_of(kernel: Kernel) -> tuple[Reduction, MatrixProduct] | None:
+def product_of(kernel: Kernel, machine: GpuModel) -> tuple[Reduction, MatrixProduct] | None:
     """The sum of products of a kernel; None for other kernels."""
-    reduction = inlined_reduction(kernel)
+    reduction = inlined_reduction(kernel, machine)
     return None if reduction is None else read_product(reduction)

@@ -26,6 +26,7 @@ from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
+    Buffer,
     PrimFunction,
     dtype_of,
     poll_signals,
@@ -77,7 +78,7 @@ class FallbackPlan(Plan):
 
     threads: int
     launches: tuple[Steps | scan.Scan, ...]
-    allocated: tuple[tirx.Buffer, ...]
+    allocated: tuple[Buffer, ...]
     is_ordered: bool = False
 
     cost: ClassVar[float] = float("inf")
@@ -122,14 +123,14 @@ class BoundPlan(Plan):
         return function
 
 
-def _block_buffers(function: PrimFunction) -> list[tirx.Buffer]:
+def _block_buffers(function: PrimFunction) -> list[Buffer]:
     blocks = nodes(function.body, s_tir.SBlock)
     return [buffer for block in blocks for buffer in block.alloc_buffers]
 
 
-def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
+def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[Buffer]]:
     """A statement without its allocations, and the buffers that they were of."""
-    lifted: list[tirx.Buffer] = []
+    lifted: list[Buffer] = []
 
     def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
         lifted.extend(block.alloc_buffers)
@@ -144,7 +145,7 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]
     return tvm_ffi.structural_map(body, rewrites, order="post"), lifted
 
 
-def _in_memory(body: tirx.Stmt, buffers: list[tirx.Buffer]) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
+def _in_memory(body: tirx.Stmt, buffers: list[Buffer]) -> tuple[tirx.Stmt, list[Buffer]]:
     """A statement and its buffers, with buffers in device memory instead of local ones.
 
     TVM allocates what is local outside of a launch on the stack of the host.
@@ -229,9 +230,13 @@ def _launches_of_nests(nests: Sequence[Nest], machine: GpuModel) -> list[Steps |
         if scanned is None:
             between.append(nest)
             continue
-        found += [*(_steps_of_nests(*group) for group in grouped(between)), scanned]
+        found += [*_steps_of_groups(between, machine), scanned]
         between = []
-    return [*found, *(_steps_of_nests(*group) for group in grouped(between))]
+    return [*found, *_steps_of_groups(between, machine)]
+
+
+def _steps_of_groups(nests: Sequence[Nest], machine: GpuModel) -> list[Steps]:
+    return [_steps_of_nests(*group) for group in grouped(nests, machine.line_elements)]
 
 
 def _steps_of_nests(nests: Sequence[Nest], dimensions: Mapping[int, sizes.Extent]) -> Steps:

@@ -17,7 +17,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import Reducer
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
@@ -144,32 +144,32 @@ def strided(
 
 
 def tree(
-    partial: tirx.Buffer,
+    partial: Buffer,
     sharing: int,
-    place: Callable[[PrimExpression], tuple[PrimExpression, PrimExpression]],
+    position: Callable[[PrimExpression], tuple[PrimExpression, PrimExpression]],
     distance: int,
     reducer: Reducer,
     dtype: str,
 ) -> list[tirx.Stmt]:
     """The phases that combine the partial results of ``sharing`` threads in that of the first one.
 
-    ``place`` returns the number of a thread among these and where its result is; their results are
+    ``position`` returns the number of a thread among these and that of its result, which are
     ``distance`` apart.
     """
 
     def level(width: int) -> tirx.Stmt:
         def combined(thread: PrimExpression) -> tirx.Stmt:
-            lane, offset = place(thread)
+            lane, offset = position(thread)
             other = partial[(offset + tirx.const(width * distance, dtype),)]
             both = reducer.combine(partial[(offset,)], other)
             return guarded([(lane, width)], tirx.BufferStore(partial, both, [offset]))
 
-        return threads(int(partial.shape[0]), combined, dtype)
+        return threads(sizes.static(sizes.elements(partial)), combined, dtype)
 
     return [level(1 << n) for n in reversed(range(sharing.bit_length() - 1))]
 
 
-def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> tirx.Buffer:
+def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> Buffer:
     """A buffer that the threads of a block share; ``at_launch`` it may be larger.
 
     TVM inserts barriers for other buffers alone.
@@ -178,6 +178,6 @@ def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> 
     return tirx.decl_buffer((elements,), dtype, name, scope=scope)
 
 
-def local(elements: int, dtype: str, name: str) -> tirx.Buffer:
+def local(elements: int, dtype: str, name: str) -> Buffer:
     """A buffer of each thread, in registers if its indices are static."""
     return tirx.decl_buffer((elements,), dtype, name, scope="local")

@@ -26,13 +26,11 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, inlined
 from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction, with_groups
+from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditional
 
-_REPEATED = 4
-"""A value that calls functions is computed so many times rather than stored and loaded."""
 
-
-def inlined_reduction(kernel: Kernel) -> Reduction | None:
+def inlined_reduction(kernel: Kernel, machine: GpuModel) -> Reduction | None:
     """The normal form of a kernel with one reduction and no other launch; None for others."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if len(reductions) != 1 or len(kernel.results) != 1:
@@ -41,7 +39,8 @@ def inlined_reduction(kernel: Kernel) -> Reduction | None:
     before = kernel.stages[: kernel.stages.index(stage)]
     for each in before:
         calls = not all(map(is_conditional, nodes(each.value, Call)))
-        if calls and loads(stage.value, each.buffer) and stage.work > _REPEATED * each.work:
+        often = stage.work > machine.repeated_calls * each.work
+        if calls and loads(stage.value, each.buffer) and often:
             return None
     whole = replace(stage, value=inlined(stage.value, {each.buffer: each for each in before}))
     if size(whole.value) > LONGEST_EXPRESSION:

@@ -1,68 +1,30 @@
-"""Kernel fission: kernels of several reductions or results that no strategy takes as a whole.
+"""Which stages of a kernel are parts on a GPU: those of several reductions or results.
 
 Each part computes one buffer with its own plan, and what it reads element by element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable
 
-from tvm import tirx
-
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, is_costly_to_repeat, stages_inside
-from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths
-from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.gpu.plan import inlined_lengths
+from tvm_nnef.schedules.parts import PartsPlan, part_of
+from tvm_nnef.schedules.plan import Choice
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PartsPlan(GpuPlan):
-    """Plans that are launched one after the other."""
-
-    parts: tuple[GpuPlan, ...]
-    between: tuple[tirx.Buffer, ...]
-
-    strategy: ClassVar[str] = "gpu.parts"
-
-    @property
-    def cost(self) -> float:
-        """The estimated time in cycles."""
-        return sum(part.cost for part in self.parts)
-
-    def decisions(self) -> Mapping[str, int | str]:
-        """The plans of the parts."""
-        return {str(number): f"({part})" for number, part in enumerate(self.parts)}
-
-    @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
-        """The buffers between parts, and those inside of them."""
-        return [*self.between, *(buffer for part in self.parts for buffer in part.allocated)]
-
-    def statement(self) -> tirx.Stmt:
-        """The launches of all parts."""
-        return emit.sequence([part.statement() for part in self.parts])
-
-
-def match(
-    kernel: Kernel, machine: GpuModel, plan: Callable[[Kernel, GpuModel], GpuPlan | None]
-) -> PartsPlan | None:
-    """The parts with the plans that ``plan`` gives them; None if there is one part."""
+def match(kernel: Kernel, match_part: Callable[[Kernel], Choice | None]) -> Choice | None:
+    """The parts with the plans that ``match_part`` gives them; None if there is one part."""
     kept = _kept(kernel)
     if len(kept) < 2:
         return None
-    plans = []
-    for stage in kept:
-        stages = (*stages_inside(stage, kernel, kept), stage)
-        part = replace(kernel, parameters=(*kernel.inputs, stage.buffer), stages=stages)
-        found = plan(part, machine)
-        if found is None:
-            return None
-        plans.append(found)
-    between = tuple(stage.buffer for stage in kept if stage not in kernel.results)
-    return PartsPlan(kernel, machine, tuple(plans), between)
+    found = [match_part(part_of(kernel, s, stages_inside(s, kernel, kept))) for s in kept]
+    parts = tuple(part for part in found if part is not None)
+    if len(parts) < len(found):
+        return None
+    plan = PartsPlan("gpu.parts", kernel, tuple(kept), parts)
+    return Choice(plan, "no strategy matches the whole kernel")
 
 
 def _kept(kernel: Kernel) -> list[Stage]:

@@ -13,7 +13,7 @@ from tvm_nnef.schedules.analysis.expressions import loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import PrimFunction, with_opaque_body
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class GpuPlan(Plan):
         """The launches."""
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The buffers between launches, in the memory of the GPU."""
         return ()
 
@@ -56,7 +56,7 @@ def inlined_lengths(kernel: Kernel, is_kept: Callable[[Stage, int], bool]) -> di
     ``is_kept`` gets a stage and the size of its value.
     """
     lengths: dict[Stage, int] = {}
-    read: dict[tirx.Buffer, int] = {}
+    read: dict[Buffer, int] = {}
     for stage in kernel.stages:
         length = size(stage.value) + sum(read.get(load.source, 0) for load in loads(stage.value))
         lengths[stage] = length

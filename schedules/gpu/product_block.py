@@ -18,28 +18,32 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.codegen.cuda_functions import (
+    ASYNC_BYTES,
+    copied,
+    end_copies,
+    wait_for_copies,
+)
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.product_plan import ProductPlan
 from tvm_nnef.schedules.gpu.sides import (
     Batch,
     Index,
+    OnThread,
     Side,
     Steps,
     TilePosition,
-    core_phase,
-    end_copies,
     is_load,
     is_stored_together,
     number_like,
     own_elements,
+    phase,
     unrolled,
-    wait_for_copies,
 )
-from tvm_nnef.schedules.gpu.vectors import copied
 from tvm_nnef.schedules.machine import bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
-Held: TypeAlias = "tuple[Side, tirx.Buffer | None]"
+Held: TypeAlias = "tuple[Side, Buffer | None]"
 """A side, and the registers of a thread for what it stages next; None if that is copied."""
 
 
@@ -90,7 +94,7 @@ class Block(ABC):
         """The rows (``left``) or columns of the tile."""
 
     @property
-    def _buffers(self) -> list[tirx.Buffer]:
+    def _buffers(self) -> list[Buffer]:
         """The buffers of the block, except for what is staged next."""
         return [*dict.fromkeys(side.buffer for side in self._sides), self._accumulators]
 
@@ -98,13 +102,9 @@ class Block(ABC):
     def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
         """What adds the products of sides in shared memory."""
 
-    _over_threads = staticmethod(core_phase)
-    """Writes a phase."""
-
-    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+    def _phase(self, body: OnThread) -> tirx.Stmt:
         """The body for the position of each thread in its block."""
-        tile = self._tile
-        return self._over_threads(tile.row_threads, tile.column_threads, body, self._dtype)
+        return phase(self._tile, body, self._dtype)
 
     def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
         """Staging and products in turns, of which each stages what later ones multiply.
@@ -157,14 +157,14 @@ class Block(ABC):
     def _is_async(self, side: Side) -> bool:
         """Whether the pieces of a side are copied as they are."""
         size = side.vector * bits_of(dtype_of(side.factor)) // 8
-        return self._machine.has_async_copies and is_load(side.factor) and size in (4, 8, 16)
+        return self._machine.has_async_copies and is_load(side.factor) and size in ASYNC_BYTES
 
     def _before(
         self,
         count: sizes.Extent,
         turn: Index,
         sides: Sequence[Held],
-        body: Callable[[Side, tirx.Buffer | None, Index, Index], tirx.Stmt],
+        body: Callable[[Side, Buffer | None, Index, Index], tirx.Stmt],
     ) -> list[tirx.Stmt]:
         """A phase with the body for each of some sides, if there is such a turn."""
         if not sides:
@@ -178,7 +178,7 @@ class Block(ABC):
         return [self._threads(lambda thread: launch.guarded([(turn, count)], each(thread)))]
 
     def _filled(
-        self, side: Side, registers: tirx.Buffer | None, turn: Index, thread: Index
+        self, side: Side, registers: Buffer | None, turn: Index, thread: Index
     ) -> tirx.Stmt:
         """What a thread loads of a side for a turn, or begins to copy; zeros if there is nothing.
 
@@ -189,23 +189,25 @@ class Block(ABC):
         steps, is_async = Steps(self._product.steps, first, count), registers is None
 
         def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-            to = (side.buffer, staged.offset(position, step)) if is_async else (registers, own)
+            copied = side.buffer, staged.offset(position, step)
+            to = copied if registers is None else (registers, own)
             return side.filled(to, position, step, steps, self._batch, is_async=is_async)
 
         return side.pieces(count, thread, self._tile.threads, piece)
 
     def _stored_next(
-        self, side: Side, registers: tirx.Buffer | None, turn: Index, thread: Index
+        self, side: Side, registers: Buffer | None, turn: Index, thread: Index
     ) -> tirx.Stmt:
         """What a thread has loaded of a side for a turn, into shared memory."""
-        staged = side.at_stage(turn, self._tile.stages)
+        assert registers is not None
+        held, staged = registers, side.at_stage(turn, self._tile.stages)
 
-        def piece(*at: Index) -> tirx.Stmt:
-            return staged.stored(registers, *at)
+        def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
+            return staged.stored(held, own, position, step)
 
         return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
 
-    def _shared(self, elements: int, dtype: str, name: str) -> tirx.Buffer:
+    def _shared(self, elements: int, dtype: str, name: str) -> Buffer:
         """Shared memory for all stages, given the elements of one."""
         return launch.shared(elements * self._tile.stages, dtype, name)
 
@@ -286,7 +288,7 @@ class Block(ABC):
 
 def _in_one_buffer(sides: Sequence[Side], stages: int) -> list[Side]:
     """The sides in a buffer that is allocated at the launch, of which a block has one."""
-    counts = [int(side.buffer.shape[0]) // stages for side in sides]
+    counts = [sizes.static(sizes.elements(side.buffer)) // stages for side in sides]
     total, dtype = sum(counts) * stages, str(sides[0].buffer.dtype)
     # All kernels of a file that name such a buffer the same must give it the same dtype.
     buffer = launch.shared(total, dtype, f"staged_{dtype}", at_launch=True)

@@ -16,7 +16,7 @@ from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.operands import MatrixProduct
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.tiles import Tile
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class ProductPlan(GpuPlan):
     reduction: Reduction
     product: MatrixProduct
     tile: Tile
-    partials: tirx.Buffer
+    partials: Buffer
 
     @property
     def cost(self) -> float:
@@ -48,7 +48,7 @@ class ProductPlan(GpuPlan):
         }
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The sums of chunks, in the memory of the GPU."""
         return [self.partials] if self.tile.chunks > 1 else []
 
@@ -90,13 +90,13 @@ class ProductPlan(GpuPlan):
         """The element of the result that has a number, from the sums of chunks."""
         total, dtype = launch.size(self.axes), dtype_of(number)
         offsets = [sizes.number(sizes.product([n, total]), dtype) for n in range(self.tile.chunks)]
-        value = self.partials[(number,)]
+        value: PrimExpression = self.partials[(number,)]
         for offset in offsets[1:]:
             value = value + self.partials[(offset + number,)]
         return self.reduction.store(value, launch.point(self.axes, number))
 
 
-def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> tirx.Buffer:
+def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> Buffer:
     """The buffer for the sums of chunks."""
     count = sizes.product([tile.chunks, launch.size(product.axes)])
     return tirx.decl_buffer((count,), reduction.dtype, "partials")

@@ -23,10 +23,7 @@ from tvm_nnef.schedules.analysis.rows import with_rows
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import PrimExpression
-
-_STEPS = 16
-"""So many elements of a row a thread combines before more threads share the row."""
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +68,8 @@ class _Block:
         self._plan, self._block = plan, block
         self._threads = plan.row_threads * plan.block_rows
         self._results, self._dtype = plan.kernel.results, plan.kernel.index_type
-        self._partial: dict[tirx.Buffer, tirx.Buffer] = {}
-        self._inside: dict[tirx.Buffer, Stage] = {}
+        self._partial: dict[Buffer, Buffer] = {}
+        self._inside: dict[Buffer, Stage] = {}
 
     def statement(self) -> tirx.Stmt:
         """The phases of all stages."""
@@ -111,11 +108,11 @@ class _Block:
                 ]
             )
 
-        def place(thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
+        def position(thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
             return self._row_and_lane(thread)[1], thread
 
         self._partial[stage.buffer] = partial
-        tree = launch.tree(partial, self._plan.row_threads, place, 1, reducer, self._dtype)
+        tree = launch.tree(partial, self._plan.row_threads, position, 1, reducer, self._dtype)
         phases = [tirx.AllocBuffer(partial), self._phase(own), *tree]
         if stage in self._results:
             result = stage.buffer[tuple(axis.var for axis in stage.axes)]
@@ -192,7 +189,8 @@ def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
     if max(lengths.values()) > LONGEST_EXPRESSION:
         return None
     length = max(extent_product(stage.reduced) for stage in kernel.stages)
-    wanted = max(machine.warp, length // _STEPS) if length > machine.warp else length
+    shared = max(machine.warp, length // machine.thread_elements)
+    wanted = shared if length > machine.warp else length
     row_threads = min(_power_of_two(wanted), machine.usual_threads)
     block_rows = max(1, machine.usual_threads // 2 // row_threads)
     return RowReductionPlan(kernel, machine, rows, row_threads, block_rows)

@@ -22,13 +22,7 @@ from tvm_nnef.schedules.analysis.reducers import PRODUCT, Reducer
 from tvm_nnef.schedules.analysis.scans import PrefixScan
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
-
-_TURNS = 4
-"""So many elements for each of its threads a block scans at most, if there are few rows."""
-
-_SHORT = 64
-"""Rows of fewer elements are scanned by a thread each."""
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """Returns the element of a row at a position."""
@@ -51,13 +45,13 @@ class Scan:
     dtype: str
     index_type: str
     threads: int
-    totals: tirx.Buffer | None = None
+    totals: Buffer | None = None
 
     def __str__(self) -> str:
         return "scan" if self.totals is None else "scan in chunks"
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The buffers between launches, in the memory of the GPU."""
         return [] if self.totals is None else [self.totals]
 
@@ -215,7 +209,7 @@ def scan_of(
         most = min(most, max(machine.warp, 1 << max(0, length - 1).bit_length()))
     scan = Scan(rows, length, reducer, load, store, dtype, index_type, most)
     few = not sizes.is_known(rows) or rows < machine.multiprocessors
-    if sizes.is_known(length) and (length <= _TURNS * most or not few):
+    if sizes.is_known(length) and (length <= machine.scan_turns * most or not few):
         return scan
     shape = (rows, sizes.quotient_above(length, most))
     return replace(scan, totals=tirx.decl_buffer(shape, dtype, "totals"))
@@ -227,7 +221,7 @@ def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
     dtype = str(element.source.dtype)
     many = sizes.estimate(rows) >= machine.multiprocessors * machine.usual_threads
     neighbours = stride_of(element, scan.step.var) in (1, -1)
-    short = sizes.is_known(length) and length < _SHORT
+    short = sizes.is_known(length) and length < 2 * machine.warp
     if short or (many and not neighbours):
         return None
     # The product of a part may be too large for its dtype where that of all elements is not.

@@ -19,19 +19,15 @@ from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.padding import is_zero
+from tvm_nnef.schedules.codegen.cuda_functions import cleared, copied, copied_async
 from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.gpu.attention_tiles import AttentionTile
 from tvm_nnef.schedules.gpu.operands import runs_along
-from tvm_nnef.schedules.gpu.vectors import copied
-from tvm_nnef.schedules.machine import bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, cuda_call, dtype_of
+from tvm_nnef.schedules.gpu.tiles import Tile
+from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 Index: TypeAlias = PrimExpression
-
-_VECTOR_BYTES = 16
-"""The bytes that a thread loads at once."""
-
-_UNROLLED = 8
-"""Steps of products that are written one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,32 +55,11 @@ class Steps:
 TilePosition: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
 """Axes, the number of the tile along them, its length, and that of a thread."""
 
+OnThread: TypeAlias = "Callable[[Index, Index], tirx.Stmt]"
+"""Returns the statement for a thread, given its row and column of threads."""
+
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
 """Returns the statement for a vector: its number in the elements of a thread, position and step."""
-
-_COPY_ASYNC = """
-__device__ __forceinline__ void copy_{size}_bytes_async(void* to, const void* from, int inside) {{
-  asm volatile("cp.async.{cached}.shared.global [%0], [%1], {size}, %2;"
-               :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? {size} : 0)
-               : "memory");
-}}
-"""
-"""Zeros are copied, and nothing is read, from what is not inside."""
-
-_COMMIT = """
-__device__ __forceinline__ void end_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-"""
-_WAIT = """
-__device__ __forceinline__ void wait_for_copies_{count}() {{
-  asm volatile("cp.async.wait_group {count};" ::: "memory");
-}}
-"""
-_CLEAR = """
-__device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
-"""
-"""Zeros for a vector that is not inside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +73,7 @@ class Side:
     """
 
     factor: PrimExpression
-    buffer: tirx.Buffer
+    buffer: Buffer
     axes: Sequence[Axis]
     tile: PrimExpression
     length: int
@@ -114,7 +89,7 @@ class Side:
     def plain(
         cls,
         factor: PrimExpression,
-        buffer: tirx.Buffer,
+        buffer: Buffer,
         position: TilePosition,
         steps: Sequence[Axis],
     ) -> Side:
@@ -151,7 +126,8 @@ class Side:
 
     def at_stage(self, turn: PrimExpression, stages: int) -> Side:
         """The side as it is staged for a turn, in one of some parts of its buffer."""
-        stage, size = tirx.floormod(turn, number_like(stages, turn)), int(self.buffer.shape[0])
+        stage = tirx.floormod(turn, number_like(stages, turn))
+        size = sizes.static(sizes.elements(self.buffer))
         return replace(self, first=self.first + stage * number_like(size // stages, turn))
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
@@ -182,7 +158,7 @@ class Side:
 
     def filled(
         self,
-        to: tuple[tirx.Buffer, Index],
+        to: tuple[Buffer, Index],
         position: Index,
         step: Index,
         steps: Steps,
@@ -202,14 +178,14 @@ class Side:
         if is_async:
             guard, load = _guarded_load(value)
             tests = [test for test in (inside, guard) if test is not None]
-            return _copied_async(first, load, self.vector, tirx.all(*tests) if tests else None)
+            return copied_async(first, load, self.vector, tirx.all(*tests) if tests else None)
         if self.vector == 1:
             stored = value if inside is None else tirx.if_then_else(inside, value, zero)
             return tirx.BufferStore(buffer, stored, [index])
         copies = copied(first, value, self.vector)
-        return copies if inside is None else tirx.IfThenElse(inside, copies, _cleared(first))
+        return copies if inside is None else tirx.IfThenElse(inside, copies, cleared(first))
 
-    def stored(self, held: tirx.Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
+    def stored(self, held: Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
         """A vector that a thread holds, into the buffer, whose neighbours are positions."""
 
         def element(lane: int) -> tirx.Stmt:
@@ -239,34 +215,11 @@ def is_stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -
     return even and _is_aligned(load, side.axes, axes, side.run)
 
 
-def _copied_async(
-    to: PrimExpression, load: PrimExpression, lanes: int, inside: PrimExpression | None
-) -> tirx.Stmt:
-    """A vector begins to be copied to shared memory, given its first element; or zeros."""
-    size = lanes * bits_of(dtype_of(load)) // 8
-    source = _COPY_ASYNC.format(size=size, cached="cg" if size == _VECTOR_BYTES else "ca")
-    flag = tirx.const(1, "int32") if inside is None else tirx.Cast("int32", inside)
-    addresses = tirx.address_of(to), tirx.address_of(load)
-    return cuda_call(f"copy_{size}_bytes_async", source, *addresses, flag)
-
-
-def end_copies() -> tirx.Stmt:
-    """Makes what a thread has begun to copy one group."""
-    return cuda_call("end_copies", _COMMIT)
-
-
-def wait_for_copies(count: int) -> tirx.Stmt:
-    """Waits until at most ``count`` groups are not copied."""
-    return cuda_call(f"wait_for_copies_{count}", _WAIT.format(count=count))
-
-
-def _cleared(to: PrimExpression) -> tirx.Stmt:
-    return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
-
-
-def vector_of(factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis]) -> int:
+def vector_of(
+    factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis], machine: GpuModel
+) -> int:
     """How many neighbours of a factor along some axes can be loaded at once; ``axes`` are all."""
-    lanes = _VECTOR_BYTES // max(1, bits_of(dtype_of(factor)) // 8)
+    lanes = machine.lanes(bits_of(dtype_of(factor)))
     return lanes if _is_aligned(factor, along, axes, lanes) else 1
 
 
@@ -306,7 +259,8 @@ def multiplied(
     sides: tuple[Side, Side],
     threads: tuple[Index, Index],
     steps: Steps,
-    accumulators: tirx.Buffer,
+    accumulators: Buffer,
+    machine: GpuModel,
     guards: Sequence[Side] = (),
 ) -> tirx.Stmt:
     """What one thread, given its row and column of threads, adds for steps in shared memory.
@@ -332,7 +286,7 @@ def multiplied(
                 value = tirx.Select(staged(guard, j), value, zero)
             return tirx.BufferStore(accumulators, accumulators[(own,)] + value, [own])
 
-        def load(side: Side, values: tirx.Buffer) -> tirx.Stmt:
+        def load(side: Side, values: Buffer) -> tirx.Stmt:
             return unrolled(
                 side.own, lambda i: tirx.BufferStore(values, staged(side, i), [i]), dtype
             )
@@ -341,7 +295,7 @@ def multiplied(
         return emit.sequence([*loads, own_elements(rows.own, columns.own, multiply, dtype)])
 
     # The next operands are loaded while products are added.
-    together = math.gcd(steps.count, _UNROLLED)
+    together = math.gcd(steps.count, machine.unrolled_steps)
 
     def several(number: PrimExpression) -> tirx.Stmt:
         first = number * number_like(together, number)
@@ -363,13 +317,17 @@ def own_elements(
     return unrolled(rows, row, dtype)
 
 
-def core_phase(
-    rows: int, columns: int, body: Callable[[Index, Index], tirx.Stmt], dtype: str
-) -> tirx.Stmt:
-    """The body for the position of each of ``rows x columns`` threads; a row has neighbours."""
+def phase(tile: Tile | AttentionTile, body: OnThread, dtype: str) -> tirx.Stmt:
+    """The body for the position of each thread of a tile; on tensor cores a warp is 8 x 4."""
+    rows, columns = tile.row_threads, tile.column_threads
+    counts = [rows // 8, columns // 4, 8, 4] if tile.is_tensor else [rows, columns]
 
     def own(thread: PrimExpression) -> tirx.Stmt:
-        return body(*emit.decoded(thread, [rows, columns], dtype))
+        position = emit.decoded(thread, counts, dtype)
+        if not tile.is_tensor:
+            return body(*position)
+        warp_row, warp_column, row, column = position
+        return body(warp_row * 8 + row, warp_column * 4 + column)
 
     return launch.threads(rows * columns, own, dtype)
 

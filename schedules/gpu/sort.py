@@ -24,6 +24,7 @@ from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     IR,
+    Buffer,
     PrimExpression,
     PrimFunction,
     buffers_of,
@@ -40,7 +41,7 @@ _LONGEST = 1 << 31
 _Write = Callable[[PrimExpression, PrimExpression], None]
 """Writes what is done for a row and a position."""
 
-_Records = tuple[tirx.Buffer, tirx.Buffer]
+_Records = tuple[Buffer, Buffer]
 """The buffers of keys and of indices."""
 
 
@@ -53,8 +54,8 @@ class SortPlan(Plan):
     """
 
     sort: Sort
-    data: tirx.Buffer
-    result: tirx.Buffer
+    data: Buffer
+    result: Buffer
     run: int
     block_rows: int
     threads: int

@@ -59,22 +59,14 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
     kernel = read_kernel(function)
     if kernel is not None:
         kernel = with_numbers(kernel)
-        whole = _whole(kernel, machine)
-        if whole is not None:
-            return whole
-        plan = parts.match(kernel, machine, _part)
-        if plan is not None:
-            return Choice(plan, "no strategy matches the whole kernel")
+        found = _whole(kernel, machine) or parts.match(kernel, lambda part: _whole(part, machine))
+        if found is not None:
+            return found
     for match in (sort.match, suppression.match, compaction.match):
         other = match(function, machine)
         if other is not None:
             return Choice(other, "the only strategy that matches")
     return Choice(fallback.match(function, machine), "no other strategy matches")
-
-
-def _part(kernel: Kernel, machine: GpuModel) -> GpuPlan | None:
-    choice = _whole(kernel, machine)
-    return choice.plan if choice is not None and isinstance(choice.plan, GpuPlan) else None
 
 
 def _whole(kernel: Kernel, machine: GpuModel) -> Choice | None:

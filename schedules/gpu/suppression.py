@@ -23,6 +23,7 @@ from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     IR,
+    Buffer,
     PrimExpression,
     PrimFunction,
     buffers_of,
@@ -79,7 +80,7 @@ class _Block:
     """Writes what a block does: some boxes of a row, one for each thread."""
 
     def __init__(
-        self, plan: SuppressionPlan, buffers: Sequence[tirx.Buffer], row: Sequence[PrimExpression]
+        self, plan: SuppressionPlan, buffers: Sequence[Buffer], row: Sequence[PrimExpression]
     ) -> None:
         """Takes the parameters of the function and the indices of the row."""
         self._plan, self._row, self._threads = plan, row, plan.threads
@@ -160,7 +161,7 @@ class _Block:
             total = tirx.min(position + tirx.Cast(_DTYPE, self._is_left[0]), self._width)
             IR.buffer_store(self._counts, total, [*self._row])
 
-    def _of_row(self, buffer: tirx.Buffer, number: PrimExpression) -> PrimExpression:
+    def _of_row(self, buffer: Buffer, number: PrimExpression) -> PrimExpression:
         indices = (*self._row, number)
         element: PrimExpression = buffer[indices]
         return element
@@ -179,7 +180,7 @@ class _Block:
         )
 
 
-def _set(buffer: tirx.Buffer, value: PrimExpression | int, offset: int = 0) -> None:
+def _set(buffer: Buffer, value: PrimExpression | int, offset: int = 0) -> None:
     number = tirx.const(value, str(buffer.dtype)) if isinstance(value, int) else value
     IR.buffer_store(buffer, number, [offset])
 

@@ -24,11 +24,10 @@ from tvm_nnef.schedules.gpu.tensor_sides import (
     TensorSide,
     half_precision,
     multiplied_fragments,
-    warp_phase,
 )
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,18 +44,18 @@ class TensorCorePlan(ProductPlan):
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    _over_threads = staticmethod(warp_phase)
-
     def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> TensorSide:
         product, shape, (axes, _, length, _) = self._product, self._tile, position
         along_steps = runs_along(factor, product.steps, axes)
         outer, inner = (length, shape.steps) if along_steps else (shape.steps, length)
-        buffer = self._shared(outer * (inner + PADDING), dtype_of(factor), name)
+        buffer = self._shared(outer * (inner + FRAGMENT_PADDING), dtype_of(factor), name)
         steps, others = (product.steps, shape.steps), product.batches
-        return TensorSide.of(factor, buffer, position, steps, others, is_left=name == "left")
+        return TensorSide.of(
+            factor, buffer, position, steps, others, self._machine, is_left=name == "left"
+        )
 
     @property
-    def _buffers(self) -> list[tirx.Buffer]:
+    def _buffers(self) -> list[Buffer]:
         fragments = [side.fragments for side in self._sides if isinstance(side, TensorSide)]
         return [*super()._buffers, *fragments]
 
@@ -81,7 +80,7 @@ class _Block(Block):
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
     """A plan for a kernel with one sum of products of float16 or bfloat16; None for others."""
-    found = product_of(kernel)
+    found = product_of(kernel, machine)
     if found is None:
         return None
     reduction, product = found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from tvm import tirx
 
@@ -24,16 +24,10 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 _MOST_CHUNKS = 256
-"""So many blocks share an element at most: one thread combines what they found."""
-
-_DECODING = 12
-"""Instructions that compute the index along an axis from the number of a step, about."""
-
-_LOADED_AHEAD = 8
-"""Steps of a thread that are written one after the other, so that their loads overlap."""
+"""The most blocks that may share an element: a limit of compile time, as all numbers are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +41,7 @@ class ThreadReductionPlan(GpuPlan):
     sharing: int
     chunks: int
     along_steps: bool
-    partials: tirx.Buffer
+    partials: Buffer
 
     strategy: ClassVar[str] = "gpu.thread_reduction"
 
@@ -65,7 +59,7 @@ class ThreadReductionPlan(GpuPlan):
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
         if shared > 1:
             axes = sum(not axis.is_unit for axis in self.reduction.reduced)
-            decoded = elements * steps * (axes - 1) * _DECODING
+            decoded = elements * steps * (axes - 1) * machine.index_instructions
             busy += decoded / (machine.multiply_adds * machine.multiprocessors)
             own *= max(1, axes)
         barriers = self.sharing.bit_length() * machine.barrier_cycles if self.sharing > 1 else 0
@@ -82,7 +76,7 @@ class ThreadReductionPlan(GpuPlan):
         return {"threads": threads, "element threads": self.sharing, "chunks": self.chunks}
 
     @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
+    def allocated(self) -> Sequence[Buffer]:
         """The results of chunks, in the memory of the GPU."""
         return [self.partials] if self.chunks > 1 else []
 
@@ -175,7 +169,7 @@ class _Block:
     def _position(
         self, thread: PrimExpression
     ) -> tuple[PrimExpression, PrimExpression, PrimExpression]:
-        """The element of a thread in its block, its number among those that share it, its place."""
+        """The element of a thread in its block, its number among those of that, and its offset."""
         if self._plan.along_steps:
             element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
         else:
@@ -189,7 +183,7 @@ class _Block:
     def _own(self, thread: PrimExpression) -> tirx.Stmt:
         """What one thread combines of its element."""
         plan, found = self._plan, self._plan.reduction
-        element, lane, place = self._position(thread)
+        element, lane, offset = self._position(thread)
         point = launch.point(found.axes, self._first + element)
         steps = launch.size(found.reduced)
         part = sizes.quotient_above(steps, plan.chunks)
@@ -202,12 +196,12 @@ class _Block:
                 inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
                 return launch.guarded(inside, combine(substituted(found.term, at)))
 
-            return launch.strided(part, self._sharing, lane, step, _LOADED_AHEAD)
+            return launch.strided(part, self._sharing, lane, step, plan.machine.unrolled_steps)
 
         is_first = tirx.all(lane < 1, self._chunk < 1)
         first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
         body, value = plan.combined(first, each)
-        store = tirx.BufferStore(self._shared, value, [place])
+        store = tirx.BufferStore(self._shared, value, [offset])
         return launch.guarded(self._limits(element), emit.sequence([body, store]))
 
     def _result(self, thread: PrimExpression) -> tirx.Stmt:
@@ -228,23 +222,21 @@ class _Block:
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
-    reduction = inlined_reduction(kernel)
-    return None if reduction is None else best(ThreadReductionPlan, kernel, machine, reduction)
+    reduction = inlined_reduction(kernel, machine)
+    return None if reduction is None else _best(kernel, machine, reduction)
 
 
-_Plan = TypeVar("_Plan", bound=ThreadReductionPlan)
-
-
-def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel, reduction: Reduction) -> _Plan:
-    """The plan of the lowest cost of a kind."""
+def _best(kernel: Kernel, machine: GpuModel, reduction: Reduction) -> ThreadReductionPlan:
+    """The plan of the lowest cost."""
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
     total = launch.size(reduction.axes)
 
-    def plan(sharing: int, chunks: int) -> _Plan:
+    def plan(sharing: int, chunks: int) -> ThreadReductionPlan:
         shape = (sizes.product([chunks, total]),)
         partials = tirx.decl_buffer(shape, reduction.dtype, "partials")
-        return kind(kernel, machine, reduction, sharing, chunks, along, partials)
+        found = reduction, sharing, chunks, along, partials
+        return ThreadReductionPlan(kernel, machine, *found)
 
     pairs = itertools.product(_powers_of_two(machine.usual_threads), _powers_of_two(most))
     return min(

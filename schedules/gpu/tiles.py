@@ -10,31 +10,14 @@ from tvm_nnef.schedules.analysis.kernel import extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu.operands import MatrixProduct
 from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.schedules.machine.cuda import FRAGMENT_PADDING
 from tvm_nnef.tvm_support.compat import dtype_of
 
-_OTHER_REGISTERS = 40
-"""Registers of a thread for indices and addresses, about."""
-
-_STAGED = 64
-"""Elements that a thread holds in registers before it stages them."""
-
-FRAGMENT = 16
-"""Rows, columns, or steps that a warp loads for tensor cores."""
-
-PADDING = 8
-"""Elements between rows in shared memory for tensor cores, which then lie in different banks."""
-
-CORE_PADDING = 4
-"""The same without tensor cores: vectors of so many elements stay aligned."""
-
 _CHUNKS = (2, 4, 8, 16)
-"""Into how many parts the steps of a product are divided if its result has few elements."""
+"""Numbers of parts that are tried, into which the steps of a product with few results are divided.
 
-COPYING_STAGES = 3
-"""The turns in shared memory if what is staged is copied while others compute."""
-
-_DECODING = 6
-"""Instructions that find the address of an element that is staged, in multiply-adds."""
+A limit of compile time, like the sizes of tiles that are tried.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +55,14 @@ class Tile:
         """The threads of a block."""
         return self.row_threads * self.column_threads
 
-    def shared_bytes(self, sizes: Sizes) -> int:
+    def shared_bytes(self, sizes: Sizes, machine: GpuModel) -> int:
         """The bytes in shared memory: both matrices, and a guard for each element of the right."""
-        guards = self.steps * (self.columns + CORE_PADDING) if sizes.is_guarded else 0
-        elements = self.steps * (self.rows + self.columns + 2 * CORE_PADDING)
+        padding = machine.lanes(32)
+        guards = self.steps * (self.columns + padding) if sizes.is_guarded else 0
+        elements = self.steps * (self.rows + self.columns + 2 * padding)
         if self.is_tensor:
-            elements = self.steps * (self.rows + self.columns)
-            elements += PADDING * (max(self.steps, self.rows) + max(self.steps, self.columns))
+            rows = max(self.steps, self.rows) + max(self.steps, self.columns)
+            elements = self.steps * (self.rows + self.columns) + FRAGMENT_PADDING * rows
         return (elements * sizes.bytes + guards) * self.stages
 
     @property
@@ -86,15 +70,14 @@ class Tile:
         """The elements that a thread stages in a turn."""
         return -(-self.steps * (self.rows + self.columns) // self.threads)
 
-    @property
-    def registers(self) -> int:
+    def registers(self, machine: GpuModel) -> int:
         """The registers of a thread, about."""
         sides = self.thread_rows + self.thread_columns
         if self.is_tensor:  # Two elements in a register.
             sides += self.thread_rows + self.staged // 2
-        elif self.stages < COPYING_STAGES:
+        elif self.stages < machine.copying_stages:
             sides += self.staged
-        return self.thread_rows * self.thread_columns + sides + _OTHER_REGISTERS
+        return self.thread_rows * self.thread_columns + sides + machine.other_registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,43 +101,43 @@ class Sizes:
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """All tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
-    staging = _staging(machine, sizes)
+    staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((1, *block), block):
         for thread_rows, thread_columns in itertools.product(thread, thread):
             for steps in (8, 16, 32):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns, False, *staging)
                 whole = thread_rows <= rows and thread_columns <= columns
-                if whole and tile.staged <= _STAGED // 2 and fits(tile, machine, sizes):
+                if whole and tile.staged <= held // 2 and fits(tile, machine, sizes):
                     yield tile
 
 
 def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """All tiles for tensor cores that fit a GPU."""
-    staging = _staging(machine, sizes)
+    staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
         for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
             for steps in (16, 32, 64):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns, True, *staging)
                 whole = rows % (8 * thread_rows) == columns % (4 * thread_columns) == 0
-                if whole and tile.staged <= _STAGED and fits(tile, machine, sizes):
+                if whole and tile.staged <= held and fits(tile, machine, sizes):
                     yield tile
 
 
 def _staging(machine: GpuModel, sizes: Sizes) -> tuple[int, bool]:
     """The turns that are in shared memory at a time, and whether it is allocated at the launch."""
-    stages = COPYING_STAGES if machine.has_async_copies else 2
-    return stages, machine.has_functions and sizes.is_uniform and not sizes.is_guarded
+    return machine.stages, machine.has_functions and sizes.is_uniform and not sizes.is_guarded
 
 
 def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
     limit = machine.tile_shared_bytes if tile.at_launch else machine.block_shared_bytes
+    shared, registers = tile.shared_bytes(sizes, machine), tile.registers(machine)
     accumulators = tile.thread_rows * tile.thread_columns * max(1, sizes.bytes // 4)
     available = machine.tile_registers * (2 if tile.is_tensor else 1) // (2 if sizes.dynamic else 1)
     return (
         accumulators <= available
-        and tile.shared_bytes(sizes) <= limit
-        and machine.runs(tile.threads, tile.registers, tile.shared_bytes(sizes))
+        and shared <= limit
+        and machine.runs(tile.threads, registers, shared)
     )
 
 
@@ -165,7 +148,8 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     several blocks.
     """
     blocks = sizes.batches * _turns(sizes.rows, tile.rows) * _turns(sizes.columns, tile.columns)
-    resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes))
+    shared, registers = tile.shared_bytes(sizes, machine), tile.registers(machine)
+    resident = machine.resident_blocks(tile.threads, registers, shared)
     turns = _turns(sizes.steps, tile.steps) // tile.chunks
     together, waves = waves_of(blocks * tile.chunks, resident, machine)
     cycles = machine.launch_cycles + waves * turns * turn_cycles(tile, sizes, together, machine)
@@ -193,11 +177,11 @@ def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> f
         # Threads of a warp that load the same elements load them once, as vectors.
         loaded = products / tile.thread_rows / tile.thread_columns
         across = min(machine.warp, tile.column_threads)
-        loads = loaded * tile.thread_rows / min(across, CORE_PADDING)
+        loads = loaded * tile.thread_rows / min(across, machine.lanes(32))
         loads += loaded * tile.thread_columns * across / machine.warp
         multiplied = products / min(machine.multiply_adds, tile.threads)
     staged = tile.steps * (tile.rows + tile.columns)
-    decoded = staged * _DECODING / min(machine.multiply_adds, tile.threads)
+    decoded = staged * machine.address_instructions / min(machine.multiply_adds, tile.threads)
     arithmetic = multiplied + decoded
     busiest = max(
         arithmetic, loads / machine.shared_loads, staged * sizes.bytes / machine.memory_bytes
@@ -220,7 +204,7 @@ def best_on_tensor_cores(sizes: Sizes, machine: GpuModel) -> Tile:
 
 def _best(found: Iterable[Tile], sizes: Sizes, machine: GpuModel) -> Tile:
     def key(tile: Tile) -> tuple[float, int, int]:
-        return cost(tile, sizes, machine), tile.shared_bytes(sizes), tile.threads
+        return cost(tile, sizes, machine), tile.shared_bytes(sizes, machine), tile.threads
 
     candidates = [*found]
     best = min(candidates, key=key)

@@ -13,22 +13,10 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.codegen.cuda_functions import copied
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
-
-_TYPES = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
-"""The types that CUDA copies so many bytes with, by one instruction."""
-
-
-def copied(to: PrimExpression, value: PrimExpression, lanes: int) -> tirx.Stmt:
-    """Some neighbours are copied, given the first ones, which are aligned."""
-    size = lanes * bits_of(dtype_of(value)) // 8
-    kind, name = _TYPES[size], f"copy_{size}_bytes"
-    body = f"{{ *({kind}*)to = *(const {kind}*)from; }}"
-    source = f"\n__device__ __forceinline__ void {name}(void* to, const void* from) {body}\n"
-    return cuda_call(name, source, tirx.address_of(to), tirx.address_of(value))
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def is_vector(load: TensorLoad, var: tirx.Var, lanes: int) -> bool:

@@ -26,16 +26,13 @@ from tvm_nnef.schedules.gpu.operands import inlined_reduction
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 _MOST_STEPS = 64
-"""The most steps of a window, all of which are written out."""
+"""The most steps of a window, all of which are written out: a limit of compile time."""
 
 _MOST_COMBINED = 256
-"""The most steps of all results of a thread."""
-
-_LONGEST_RUN = 8
-"""The most results of a thread."""
+"""The most steps of all results of a thread: a limit of compile time as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +114,7 @@ class WindowPlan(GpuPlan):
         return emit.sequence(written)
 
     def _position(
-        self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: tirx.Buffer
+        self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: Buffer
     ) -> Iterator[tirx.Stmt]:
         """What is loaded at a position, and combined with the results that read it."""
         found, window = self.reduction, self.window
@@ -159,7 +156,7 @@ class WindowPlan(GpuPlan):
 
 def match(kernel: Kernel, machine: GpuModel) -> WindowPlan | None:
     """The plan of the lowest cost for a reduction over small windows; None for others."""
-    reduction = inlined_reduction(kernel)
+    reduction = inlined_reduction(kernel, machine)
     if reduction is None or not all(axis.is_known for axis in reduction.reduced):
         return None
     steps = extent_product(reduction.reduced)
@@ -168,7 +165,7 @@ def match(kernel: Kernel, machine: GpuModel) -> WindowPlan | None:
     plans = [
         WindowPlan(kernel, machine, reduction, window, run)
         for window in _windows(reduction)
-        for run in range(1, _LONGEST_RUN + 1)
+        for run in range(1, machine.window_run + 1)
         if run * steps <= _MOST_COMBINED
     ]
     return min(plans, key=lambda plan: plan.cost, default=None)
@@ -256,9 +253,7 @@ def _is_even(value: PrimExpression, axis: Axis, reduced: Axis, slopes: tuple[int
     return sum(map(uses, moving)) == uses(value) and all(map(grows, moving))
 
 
-def _with_operands(
-    term: PrimExpression, window: Window, held: Sequence[tirx.Buffer]
-) -> PrimExpression:
+def _with_operands(term: PrimExpression, window: Window, held: Sequence[Buffer]) -> PrimExpression:
     """The term with what is held instead of the operands of a window."""
 
     def replaced(node: PrimExpression) -> PrimExpression:

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.graph.reduction_fusion import (
 from tvm_nnef.tvm_support.compat import Module
 
 _MOST_CALLS = 6
-"""The most kernels from the scores to the weighted sum."""
+"""The most kernels from the scores to the weighted sum: a limit of compile time."""
 
 
 def with_fused_attention(mod: Module, is_taken: Callable[[Kernel], bool]) -> Module:

@@ -11,17 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from tvm import tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.lower.functions import is_real, uncancelled
 from tvm_nnef.schedules.analysis.expressions import loads, nodes
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    PrimExpression,
-    PrimFunction,
-    dtype_of,
-    with_mapped_body,
-)
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 
 def with_kept_differences(function: PrimFunction) -> PrimFunction:
@@ -73,12 +67,12 @@ class _Terms:
         return [self._number(value.a), self._number(value.b)] if isinstance(value, tirx.Add) else []
 
     def _in_place(self, value: PrimExpression) -> PrimExpression:
-        while isinstance(value, BUFFER_LOAD) and value.source in self._values:
+        while isinstance(value, TensorLoad) and value.source in self._values:
             value = self._values[value.source]
         return value
 
     def _number(self, value: PrimExpression) -> int:
-        if isinstance(value, BUFFER_LOAD) and value.source in self._values:
+        if isinstance(value, TensorLoad) and value.source in self._values:
             buffer = value.source
             if buffer not in self._stages:
                 self._stages[buffer] = self._number(self._values[buffer])
@@ -98,4 +92,4 @@ class _Terms:
             case Call():
                 return str(value.op), *map(self._number, value.args)
         # Loads of parameters and of sums by their buffer, anything else by itself.
-        return value.source if isinstance(value, BUFFER_LOAD) else value
+        return value.source if isinstance(value, TensorLoad) else value

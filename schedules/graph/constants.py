@@ -8,10 +8,10 @@ their operands.
 from __future__ import annotations
 
 import numpy as np
+from tvm.ir import Call
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, permutation_axes
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Array,
     RelaxExpression,
     constant,
@@ -20,11 +20,13 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _GROWTH = 2
+"""By what factor a result may be larger than its operands: a limit of the size of libraries."""
+
 _SMALL = 1 << 16
 """Results of so many elements are folded however much they grow."""
 
 _LARGE = 1 << 18
-"""Larger constants are not transposed here: packing does it once, for what reads them."""
+"""Larger constants are not transposed here, to save compile time: packing does it once."""
 
 _EXACT = ("add", "subtract", "multiply", "maximum", "minimum")
 """Functions of NumPy that are the same for integers, wrapping around included."""
@@ -33,7 +35,7 @@ _REAL = (*_EXACT, "divide", "negative", "abs", "sqrt", "exp", "log", "square")
 """Functions of NumPy that are the same for reals."""
 
 
-def fold(operands: Operands, call: CALL) -> RelaxExpression | None:
+def fold(operands: Operands, call: Call) -> RelaxExpression | None:
     """The constant that a call results in; None if it is not folded."""
     name = operator_name(call)
     if not name or not is_tensor(call):
@@ -53,7 +55,7 @@ def fold(operands: Operands, call: CALL) -> RelaxExpression | None:
 
 
 def _value(
-    name: str, call: CALL, arrays: list[Array], shape: tuple[int, ...], dtype: str
+    name: str, call: Call, arrays: list[Array], shape: tuple[int, ...], dtype: str
 ) -> Array | None:
     same = all(str(array.dtype) == dtype for array in arrays)
     result: Array | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvm import sym, tirx
-from tvm.ir import Range
+from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import nodes, substituted
@@ -17,7 +17,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.graph.windows import Operand, operand_of, reads_whole_dimensions
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 _DTYPES = ("float32", "int32")
 """The dtypes in which operators compute what a sum of products does: others are rounded once."""
@@ -36,7 +36,7 @@ class Contraction:
 
     stage: Stage
     data: Operand
-    weights: BUFFER_LOAD
+    weights: TensorLoad
     groups: int
     shared: list[Axis]
     rows: list[Axis]
@@ -63,7 +63,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     if not isinstance(init, (tirx.FloatImm, tirx.IntImm)) or init.value != 0:
         return None
     for data, weights in ((product.a, product.b), (product.b, product.a)):
-        if not isinstance(data, BUFFER_LOAD) or not isinstance(weights, BUFFER_LOAD):
+        if not isinstance(data, TensorLoad) or not isinstance(weights, TensorLoad):
             return None
         if guard is not None and not guard.load.same_as(data):
             continue
@@ -74,7 +74,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
 
 
 def _forms(
-    load: BUFFER_LOAD, weights: BUFFER_LOAD, stage: Stage, kernel: Kernel
+    load: TensorLoad, weights: TensorLoad, stage: Stage, kernel: Kernel
 ) -> Iterator[Contraction]:
     """What the operands of a product are, with all channels or with those of a group each."""
     data = operand_of(load, stage, kernel)
@@ -100,7 +100,7 @@ def _first(axis: Axis, axes: list[Axis]) -> list[Axis]:
 
 
 def _with_roles(
-    stage: Stage, data: Operand, weights: BUFFER_LOAD, groups: int
+    stage: Stage, data: Operand, weights: TensorLoad, groups: int
 ) -> Iterator[Contraction]:
     """The contraction of two operands, if all axes have a role."""
     left, axes = data.load, stage.axes
@@ -126,7 +126,7 @@ def _with_roles(
 
 
 def _groups(
-    load: BUFFER_LOAD, weights: BUFFER_LOAD, stage: Stage
+    load: TensorLoad, weights: TensorLoad, stage: Stage
 ) -> Iterator[tuple[int, int, Axis, Axis]]:
     """Dimensions that are read in groups, their number, the outputs, and the channels of one."""
     for dimension, index in enumerate(load.indices):
@@ -157,6 +157,6 @@ def _is_channel(index: PrimExpression, output: Axis, groups: int, channel: Axis)
     return bool(analyzer.can_prove_equal(substituted(index, whole), expected))
 
 
-def has(load: BUFFER_LOAD, axis: Axis) -> bool:
+def has(load: TensorLoad, axis: Axis) -> bool:
     """Whether a load has an axis as an index."""
     return any(index.same_as(axis.var) for index in load.indices)

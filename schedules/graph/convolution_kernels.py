@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from tvm import te, tirx
+from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import CALL, Array, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Array, PrimExpression, dtype_of
 
 Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """What is added for an element and a weight."""
@@ -63,7 +64,7 @@ class Window:
     after: Sequence[int]
 
     @staticmethod
-    def of(call: CALL, size: Sequence[int]) -> Window:
+    def of(call: Call, size: Sequence[int]) -> Window:
         """The windows that the attributes of a convolution describe."""
         lists = (call.attrs.strides, call.attrs.dilation, call.attrs.padding)
         strides, dilation, padding = ([int(item) for item in each] for each in lists)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relax, tirx
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Stage, is_plain
@@ -18,8 +19,6 @@ from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer, read_max_min
 from tvm_nnef.schedules.graph.rewriting import Operands, reshaped
 from tvm_nnef.schedules.graph.windows import positions
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    CALL,
     Buffer,
     PrimExpression,
     RelaxExpression,
@@ -64,7 +63,7 @@ def as_operators(
         return None
 
     def made(value: PrimExpression) -> RelaxExpression | None:
-        if isinstance(value, BUFFER_LOAD):
+        if isinstance(value, TensorLoad):
             return _aligned(operands, value, stage, values[value.source])
         if isinstance(value, tirx.FloatImm):
             return relax.const(float(value.value), stage.dtype)
@@ -92,7 +91,7 @@ def _operation(
     value: PrimExpression,
 ) -> tuple[Callable[..., RelaxExpression] | None, Sequence[PrimExpression]]:
     """The operator that an expression applies, None for an unknown one, and its operands."""
-    if isinstance(value, CALL):
+    if isinstance(value, Call):
         return _FUNCTIONS.get(str(getattr(value.op, "name", "")).removeprefix("tirx.")), value.args
     chosen = read_max_min(value)
     if chosen is not None:
@@ -114,7 +113,7 @@ def _is_ordinary(number: float) -> bool:
 
 
 def _aligned(
-    operands: Operands, load: BUFFER_LOAD, stage: Stage, value: RelaxExpression
+    operands: Operands, load: TensorLoad, stage: Stage, value: RelaxExpression
 ) -> RelaxExpression | None:
     """The operand of a load in a shape that broadcasts as the load does; None for another load."""
     array, found = constant_array(value), positions(load, stage)

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 from tvm import relax, te
+from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads
@@ -30,7 +31,6 @@ from tvm_nnef.schedules.graph.rewriting import (
 )
 from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Buffer,
     Module,
     PrimExpression,
@@ -48,7 +48,7 @@ def channels_last(mod: Module, machine: CpuModel = GENERIC) -> Module:
     return relax.transform.DeadCodeElimination()(with_functions(relayout, relayout.visit_expr))
 
 
-def _convolution(relayout: Relayout, call: CALL) -> Permuted | None:
+def _convolution(relayout: Relayout, call: Call) -> Permuted | None:
     layout = str(call.attrs.data_layout)
     if layout[:2] != "NC" or str(call.attrs.out_layout) not in ("", layout):
         return None
@@ -59,7 +59,7 @@ def _convolution(relayout: Relayout, call: CALL) -> Permuted | None:
     return Permuted(again(call, data, weights, data_layout=moved, out_layout=moved), order)
 
 
-def _is_faster_along_rows(relayout: Relayout, call: CALL, order: Order) -> bool:
+def _is_faster_along_rows(relayout: Relayout, call: Call, order: Order) -> bool:
     """Whether a convolution is faster with vectors along rows than along channels (``order``).
 
     That holds for few output channels; and if each is computed from one channel, unless the data
@@ -75,13 +75,13 @@ def _is_faster_along_rows(relayout: Relayout, call: CALL, order: Order) -> bool:
     return few or bool(inputs == 1 and dense and not permuted)
 
 
-def _pool(_: Relayout, data: Permuted, call: CALL) -> Permuted:
+def _pool(_: Relayout, data: Permuted, call: Call) -> Permuted:
     layout = str(call.attrs.layout)
     moved = "".join(layout[dimension] for dimension in data.order)
     return Permuted(again(call, data.value, layout=moved, out_layout=moved), data.order)
 
 
-def _following(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
+def _following(relayout: Relayout, call: Call) -> Permuted | list[Permuted] | None:
     """An operator whose operands get the order of the largest permuted one."""
     tupled = isinstance(call.args[0], relax.Tuple)
     operands = list(call.args[0].fields if tupled else call.args)
@@ -147,11 +147,11 @@ def _aligned(relayout: Relayout, operand: RelaxExpression, order: Order) -> Rela
     return relayout.in_order(operand, order)
 
 
-def _permute(_: Relayout, data: Permuted, call: CALL) -> Permuted:
+def _permute(_: Relayout, data: Permuted, call: Call) -> Permuted:
     return Permuted(data.value, tuple(map(permutation_axes(call).index, data.order)))
 
 
-def _reshape(relayout: Relayout, data: Permuted, call: CALL) -> Permuted | None:
+def _reshape(relayout: Relayout, data: Permuted, call: Call) -> Permuted | None:
     """A reshape that splits or joins dimensions, each by itself, keeps the order of the groups."""
     old = [data.extent(dimension) for dimension in range(len(data.order))]
     new = list(shape_and_dtype(call)[0])
@@ -174,7 +174,7 @@ def _reshape(relayout: Relayout, data: Permuted, call: CALL) -> Permuted | None:
     return Permuted(relax.op.reshape(value, shape), tuple(order))
 
 
-def _slice(_: Relayout, data: Permuted, call: CALL) -> Permuted | None:
+def _slice(_: Relayout, data: Permuted, call: Call) -> Permuted | None:
     if not all(isinstance(part, relax.Tuple) for part in call.args[1:]):
         return None
     axes, *rest = (list(part.fields) for part in call.args[1:])
@@ -184,7 +184,7 @@ def _slice(_: Relayout, data: Permuted, call: CALL) -> Permuted | None:
     return Permuted(value, data.order)
 
 
-def _kernel(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
+def _kernel(relayout: Relayout, call: Call) -> Permuted | list[Permuted] | None:
     """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
     if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
         return None

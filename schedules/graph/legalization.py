@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import tvm_ffi
 from tvm import relax, sym, te, tirx
-from tvm.ir import Type
+from tvm.ir import Call, Type
 
 from tvm_nnef.min_max import arg_reduction, max_value, maximum, min_value, minimum
 from tvm_nnef.schedules.analysis import sizes
@@ -23,7 +23,6 @@ from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
-    CALL,
     BlockBuilder,
     Module,
     PrimExpression,
@@ -35,22 +34,22 @@ from tvm_nnef.tvm_support.compat import (
     with_shape,
 )
 
-Legalization: TypeAlias = "Callable[[BlockBuilder, CALL], RelaxExpression]"
+Legalization: TypeAlias = "Callable[[BlockBuilder, Call], RelaxExpression]"
 """From a ``relax.BlockBuilder`` and a call to an expression."""
 
 
-def _standard(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+def _standard(builder: BlockBuilder, call: Call) -> RelaxExpression:
     """The legalization of TVM."""
     made: RelaxExpression = call.op.get_attr("FLegalize")(builder, call)
     return made
 
 
-def _max_min(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+def _max_min(builder: BlockBuilder, call: Call) -> RelaxExpression:
     """The legalization of TVM with max and min that keep NaN."""
     return _with_mapped_kernel(builder, call, _KEEP_NAN)
 
 
-def _max_min_from_infinity(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+def _max_min_from_infinity(builder: BlockBuilder, call: Call) -> RelaxExpression:
     """The same, with infinities for the finite limits that reductions and padding begin with."""
     return _with_mapped_kernel(builder, call, [*_KEEP_NAN, (tirx.FloatImm, _infinite)])
 
@@ -73,12 +72,12 @@ _KEEP_NAN: Sequence[_Mapping] = (
 
 
 def _with_mapped_kernel(
-    builder: BlockBuilder, call: CALL, mappings: Sequence[_Mapping]
+    builder: BlockBuilder, call: Call, mappings: Sequence[_Mapping]
 ) -> RelaxExpression:
     """The legalization of TVM with nodes of some classes in its PrimFunc replaced."""
     separate = relax.BlockBuilder()
     made = _standard(separate, call)
-    assert isinstance(made, CALL)
+    assert isinstance(made, Call)
     variable, *arguments = made.args
     kernel = tvm_ffi.structural_map(separate.get()[variable], mappings, order="post")
     own = builder.add_func(kernel, variable.name_hint)
@@ -88,7 +87,7 @@ def _with_mapped_kernel(
 def _arg_reduction(*, largest: bool) -> Legalization:
     """The legalization of argmax or argmin."""
 
-    def legalize(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+    def legalize(builder: BlockBuilder, call: Call) -> RelaxExpression:
         rank, axis = len(call.args[0].ty.shape), call.attrs.axis
         reduced = range(rank) if axis is None else range(int(axis) % rank, int(axis) % rank + 1)
         kept = [dimension for dimension in range(rank) if dimension not in reduced]
@@ -103,7 +102,7 @@ def _arg_reduction(*, largest: bool) -> Legalization:
     return legalize
 
 
-def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+def _convolution(builder: BlockBuilder, call: Call) -> RelaxExpression:
     """A convolution that multiplies no padding if a weight may not be finite."""
     attributes, weights = call.attrs, call.args[1]
     layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
@@ -119,7 +118,7 @@ def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     return builder.call_te(function, *call.args[:2], primfunc_name_hint="conv")
 
 
-def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+def _reshape(builder: BlockBuilder, call: Call) -> RelaxExpression:
     """A kernel that divides by no symbols to find an element; a view if there is none.
 
     Neither does it divide if only dimensions of size 1 differ: such indices are plain.

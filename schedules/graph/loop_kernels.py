@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm import relax, tirx
-from tvm.ir import PrimType, Type
+from tvm.ir import Call, PrimType, Type
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
@@ -21,14 +21,14 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions
+from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.schedules.plan import STRATEGY
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Buffer,
     Module,
     PrimExpression,
     PrimFunction,
     RelaxExpression,
-    Statement,
     Var,
     constant_array,
     is_scalar,
@@ -43,25 +43,20 @@ from tvm_nnef.tvm_support.compat import buffer as new_buffer
 NAME = "cpu.loop"
 
 _MOST_KERNELS = 64
-"""The body of a loop with more kernels is as long as it takes to start them."""
-
-_LARGEST_STATE = 1 << 20
-"""The most elements of the state that a step does not update in place."""
-
-_LANES = 16
+"""The most kernels of a step: a limit of compile time, where starting each costs little."""
 
 _POLLED = 256
-"""Signals are polled once in so many steps."""
+"""Signals are polled once in so many steps: a user waits for these after an interrupt."""
 
 _Value: TypeAlias = "PrimExpression | list[PrimExpression]"
 """A buffer, a number, or those of a tuple."""
 
 
-def with_loop_kernels(mod: Module, strategy: str) -> Module:
-    """The module with loops as kernels; ``strategy`` is the attribute that names their strategy."""
+def with_loop_kernels(mod: Module, machine: CpuModel) -> Module:
+    """The module with loops as kernels."""
     if not any(LOOP_STEPS in (function.attrs or {}) for function in mod.functions.values()):
         return mod
-    walk = _LoopCalls(mod, strategy)
+    walk = _LoopCalls(mod, machine)
     return with_functions(walk, walk.visit_expr)
 
 
@@ -69,21 +64,21 @@ def with_loop_kernels(mod: Module, strategy: str) -> Module:
 class _LoopCalls(PyExprMutator):  # type: ignore[misc]
     """Replaces calls of loops."""
 
-    def __init__(self, mod: Module, strategy: str) -> None:
+    def __init__(self, mod: Module, machine: CpuModel) -> None:
         super().__init__(mod)
         self.mod = mod
-        self.strategy = strategy
+        self.machine = machine
         self.kernels = prim_functions(mod)
 
-    def visit_call_(self, call: CALL) -> RelaxExpression:
-        visited: CALL = super().visit_call_(call)
+    def visit_call_(self, call: Call) -> RelaxExpression:
+        visited: Call = super().visit_call_(call)
         function = self._function(visited.op)
         count = None if function is None else (function.attrs or {}).get(LOOP_STEPS)
         body = None if count is None else self._body(function)
-        loop = None if body is None else _read_loop(body, self.kernels)
+        loop = None if body is None else _read_loop(body, self.kernels, self.machine)
         if count is None or loop is None:
             return visited
-        kernel = loop.kernel(int(count)).with_attr(self.strategy, NAME)
+        kernel = loop.kernel(int(count)).with_attr(STRATEGY, NAME)
         variable = self.builder_.add_func(kernel, "loop")
         given = [argument for argument in visited.args if is_tensor(argument)]
         arguments = relax.Tuple([*given, *loop.constants])
@@ -101,7 +96,9 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
         return function
 
 
-def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) -> _Loop | None:
+def _read_loop(
+    function: relax.Function, kernels: Mapping[str, PrimFunction], machine: CpuModel
+) -> _Loop | None:
     """The loop that a function is the body of; None if it does more than call kernels."""
     count = len(function.ret_ty.fields) - 1
     parameters = [p for p in function.params if not isinstance(p.ty, relax.ShapeType)]
@@ -109,7 +106,7 @@ def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) ->
         return None
     buffers = [_buffer(p.ty, f"p{number}") for number, p in enumerate(parameters)]
     values: dict[RelaxExpression, _Value] = dict(zip(parameters, buffers, strict=True))
-    loop = _Loop(kernels, buffers[:count], buffers[count:], values)
+    loop = _Loop(machine, kernels, buffers[:count], buffers[count:], values)
     for block in function.body.blocks:
         for binding in block.bindings:
             made = loop.value(getattr(binding, "value", binding))
@@ -132,11 +129,12 @@ class _Loop:
     next step begins with, the first one whether there is one.
     """
 
+    machine: CpuModel
     kernels: Mapping[str, PrimFunction]
     carried: list[Buffer]
     given: list[Buffer]
     values: dict[RelaxExpression, _Value]
-    steps: list[tuple[Statement, Sequence[PrimExpression]]] = field(default_factory=list)
+    steps: list[tuple[tirx.Stmt, Sequence[PrimExpression]]] = field(default_factory=list)
     constants: dict[RelaxExpression, Buffer] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
     results: list[Buffer] = field(default_factory=list)
@@ -156,11 +154,11 @@ class _Loop:
         if constant_array(expression) is not None:
             name = f"constant{len(self.constants)}"
             return self.constants.setdefault(expression, _buffer(expression.ty, name))
-        if isinstance(expression, CALL):
+        if isinstance(expression, Call):
             return self._called(expression)
         return self.values.get(expression)
 
-    def _called(self, call: CALL) -> _Value | None:
+    def _called(self, call: Call) -> _Value | None:
         """The results of a call of a kernel, which becomes a step; None for other calls."""
         name = operator_name(call)
         if name not in ("call_tir", "call_tir_inplace") or len(call.args) != 2:
@@ -194,7 +192,7 @@ class _Loop:
         copied = [(n, s) for n, s in enumerate(self.results[1:]) if not s.same_as(self.carried[n])]
         size = sum(sizes.estimate(sizes.elements(self.carried[n])) for n, _ in copied)
         early = any(source.same_as(buffer) for _, source in copied for buffer in self.carried)
-        return size <= _LARGEST_STATE and not early
+        return size <= self.machine.copied_elements and not early
 
     def _written_early(self, states: Sequence[Buffer]) -> dict[Var, PrimExpression]:
         """The results that steps may write to the state, as nothing reads its old value later."""
@@ -216,9 +214,14 @@ class _Loop:
         early = self._written_early(results)
         steps = [substituted(statement, early) for statement, _ in self.steps]
         pairs = zip(results, self.results, strict=True)
-        copies = [_copy(to, made) for to, made in pairs if not early.get(made, made).same_as(to)]
+        copies = [
+            _copy(to, made, self.machine)
+            for to, made in pairs
+            if not early.get(made, made).same_as(to)
+        ]
         step = emit.sequence([_polling(self.carried[0]), *steps, *copies])
-        begin = [_copy(state, start) for state, start in zip(self.carried, starts, strict=True)]
+        states = zip(self.carried, starts, strict=True)
+        begin = [_copy(state, start, self.machine) for state, start in states]
         if count:
             loop = emit.loop(count, lambda _: step, name="step")
         else:
@@ -231,7 +234,7 @@ class _Loop:
         return with_own_symbols(made).with_attr(POLLS_SIGNALS, 1)
 
 
-def _polling(index: Buffer) -> Statement:
+def _polling(index: Buffer) -> tirx.Stmt:
     """Polls for signals in some of the steps, as a step may take nanoseconds."""
     chosen = tirx.bitwise_and(index[()], tirx.const(_POLLED - 1, "int64")) == _POLLED - 1
     return tirx.IfThenElse(chosen, poll_signals(), None)
@@ -257,7 +260,7 @@ def _symbols(operand: PrimExpression) -> list[Var]:
     return [variable for part in parts for variable in variables(part)]
 
 
-def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statement:
+def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> tirx.Stmt:
     """The statement of a kernel on some operands."""
     own = with_own_symbols(kernel)
     values: dict[Var, PrimExpression] = dict(zip(own.params, operands, strict=True))
@@ -265,20 +268,20 @@ def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statem
         if isinstance(operand, tirx.Var) and not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
             values.update((extent, size) for extent, size in pairs if isinstance(extent, tirx.Var))
-    body: Statement = substituted(own.body, values)
+    body: tirx.Stmt = substituted(own.body, values)
     return body
 
 
-def _copy(target: Buffer, source: Buffer) -> Statement:
+def _copy(target: Buffer, source: Buffer, machine: CpuModel) -> tirx.Stmt:
     """All elements of a buffer, in another one of the same shape."""
-
     shape = [*map(sizes.extent, target.shape)] or [1]
+    lanes = machine.lanes(bits_of(str(target.dtype)))
 
-    def row(outer: list[PrimExpression]) -> Statement:
-        def element(last: PrimExpression) -> Statement:
+    def row(outer: list[PrimExpression]) -> tirx.Stmt:
+        def element(last: PrimExpression) -> tirx.Stmt:
             position = [*outer, last][: len(target.shape)]
             return tirx.BufferStore(target, source[tuple(position)], position)
 
-        return emit.strip(shape[-1], _LANES, element)
+        return emit.strip(shape[-1], lanes, element)
 
     return emit.grid(shape[:-1], row, "int64")

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import Call
 
 from tvm_nnef.function_attributes import OP_PATTERN, PANEL_WIDTH, FusionPattern
 from tvm_nnef.schedules.analysis import sizes
@@ -38,7 +39,6 @@ from tvm_nnef.schedules.graph.rewriting import (
 )
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Array,
     Module,
     PrimExpression,
@@ -55,7 +55,7 @@ Function: TypeAlias = Callable[..., te.Tensor]
 def pack(mod: Module, machine: CpuModel) -> Module:
     """The module with convolutions and matrix products over packed weights."""
 
-    def rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
+    def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
         pack = _PACKED.get(operator_name(node))
         return pack(operands, node, machine) if pack else None
 
@@ -75,7 +75,7 @@ def _call(
     )
 
 
-def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpression | None:
+def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpression | None:
     attributes, (data, filters) = call.attrs, call.args
     layout = str(attributes.data_layout)
     channels_last = layout[0] == "N" and layout[-1] == "C"
@@ -175,7 +175,7 @@ def _constant_panels(array: Array, front: int, width: int) -> Array:
     return panels
 
 
-def _matmul(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpression | None:
+def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpression | None:
     """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal leading dimensions."""
     left, right = call.args
     (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
@@ -248,7 +248,7 @@ def _product(
     return function
 
 
-_PACKED: Mapping[str, Callable[[Operands, CALL, CpuModel], RelaxExpression | None]] = {
+_PACKED: Mapping[str, Callable[[Operands, Call, CpuModel], RelaxExpression | None]] = {
     **dict.fromkeys(CONVOLUTIONS, _convolution),
     "matmul": _matmul,
 }

@@ -6,12 +6,13 @@ attributes of kernels without reduction change.
 
 from __future__ import annotations
 
+from tvm.ir import TensorLoad
+
 from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage, read_kernel
 from tvm_nnef.schedules.graph.windows import positions
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Module,
     PrimFunction,
     buffers_of,
@@ -52,7 +53,7 @@ def _stage_pattern(stage: Stage) -> FusionPattern:
     return min(accesses) if FusionPattern.INJECTIVE not in accesses else FusionPattern.INJECTIVE
 
 
-def _access(load: BUFFER_LOAD, stage: Stage) -> FusionPattern:
+def _access(load: TensorLoad, stage: Stage) -> FusionPattern:
     """How the indices of a load follow from the axes of a stage."""
     found = positions(load, stage)
     if found is None:

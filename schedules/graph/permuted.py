@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvm import relax
+from tvm.ir import Call
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph.rewriting import operator_name, permutation_axes
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Module,
     RelaxExpression,
     constant,
@@ -52,17 +52,17 @@ class Permuted:
         return self.shape[self.axis(dimension)]
 
 
-OnPermuted: TypeAlias = "Callable[[Relayout, CALL], Permuted | list[Permuted] | None]"
+OnPermuted: TypeAlias = "Callable[[Relayout, Call], Permuted | list[Permuted] | None]"
 """A call on permuted operands: its permuted result, a list of several, or None if the operator
 needs the original order."""
 
 
 def of_first(
-    apply: Callable[[Relayout, Permuted, CALL], Permuted | list[Permuted] | None],
+    apply: Callable[[Relayout, Permuted, Call], Permuted | list[Permuted] | None],
 ) -> OnPermuted:
     """A call on a permuted first operand; None if that has its original order."""
 
-    def on_permuted(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
+    def on_permuted(relayout: Relayout, call: Call) -> Permuted | list[Permuted] | None:
         operand = relayout.permuted(call.args[0])
         return None if operand is None else apply(relayout, operand, call)
 
@@ -83,7 +83,7 @@ class Relayout(PyExprMutator):  # type: ignore[misc]
         self.machine, self.operators = machine, operators
         self.functions = prim_functions(mod)
         self.forms: dict[RelaxExpression, Permuted | list[Permuted]] = {}
-        self.permutations: dict[RelaxExpression, CALL] = {}
+        self.permutations: dict[RelaxExpression, Call] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """Binds a variable to what it is in the original order, and keeps its permuted form."""
@@ -114,7 +114,7 @@ class Relayout(PyExprMutator):  # type: ignore[misc]
             return items[int(value.index)] if isinstance(items, list) else None
         if isinstance(value, relax.Var):
             return self.forms.get(value)
-        if not isinstance(value, CALL):
+        if not isinstance(value, Call):
             return None
         apply = self.operators.get(operator_name(value))
         known = is_tensor(value) or isinstance(value.ty, relax.TupleType)

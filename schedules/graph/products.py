@@ -11,13 +11,14 @@ from itertools import chain
 
 import tvm_ffi
 from tvm import relax
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.graph.contractions import Contraction
 from tvm_nnef.schedules.graph.rewriting import Operands, operator, reshaped
 from tvm_nnef.schedules.graph.windows import WindowIndex
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, RelaxExpression, shape_and_dtype
+from tvm_nnef.tvm_support.compat import Buffer, RelaxExpression, shape_and_dtype
 
 Values = Mapping[Buffer, RelaxExpression]
 
@@ -103,14 +104,14 @@ def _size(axes: Sequence[Axis]) -> sizes.Extent:
     return sizes.product(axis.extent for axis in axes)
 
 
-def _dimensions(load: BUFFER_LOAD, *groups: Sequence[Axis]) -> list[list[int]]:
+def _dimensions(load: TensorLoad, *groups: Sequence[Axis]) -> list[list[int]]:
     """The dimensions of a load that the axes of each group index."""
     numbers = {index: n for n, index in enumerate(load.indices)}
     return [[numbers[axis.var] for axis in group if axis.var in numbers] for group in groups]
 
 
 def _with_dimensions(
-    operands: Operands, load: BUFFER_LOAD, values: Values, *groups: Sequence[int]
+    operands: Operands, load: TensorLoad, values: Values, *groups: Sequence[int]
 ) -> RelaxExpression:
     """What a load reads, with each group of its dimensions as one; others have one element."""
     value = values[load.source]

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvm import relax
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined
@@ -22,21 +23,14 @@ from tvm_nnef.schedules.graph.elements import as_operators
 from tvm_nnef.schedules.graph.products import as_product
 from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    CALL,
-    Buffer,
-    Module,
-    RelaxExpression,
-    prim_functions,
-)
+from tvm_nnef.tvm_support.compat import Buffer, Module, RelaxExpression, prim_functions
 
 
 def raise_to_operators(mod: Module) -> Module:
     """The module with operators instead of the loops that equal them."""
     functions = prim_functions(mod)
 
-    def rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
+    def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
         """The operators for a call of a kernel: of a contraction, or of one elementwise stage."""
         if operator_name(node) != "call_tir" or len(node.args) > 2:
             return None
@@ -68,7 +62,7 @@ def _taken_apart(
         made = None if contraction is None else as_product(operands, contraction, values)
         if made is None:
             stage = replace(stage, value=inlined(stage.value, copies))
-            if isinstance(stage.value, BUFFER_LOAD) and stage.buffer not in needed:
+            if isinstance(stage.value, TensorLoad) and stage.buffer not in needed:
                 copies[stage.buffer] = stage
                 continue
             made = as_operators(operands, stage, values)

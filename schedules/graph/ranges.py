@@ -7,9 +7,10 @@ it was cast from, by constants, and by sums and differences of such.
 from __future__ import annotations
 
 import numpy as np
+from tvm.ir import Call
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_support.compat import CALL, RelaxExpression, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, is_tensor, shape_and_dtype
 
 Range = tuple[int, int]
 
@@ -17,10 +18,10 @@ _SAME = ("astype", "permute_dims", "reshape", "flatten", "squeeze", "expand_dims
 """Operators whose results have the elements of their operand, if their dtype holds them."""
 
 _SMALL = 16
-"""Integers of more bits have no useful limits."""
+"""Integers of more bits have no useful limits: those of half a pair (:mod:`pair_packing`)."""
 
 _DEEPEST = 10
-"""The depth of nested sums that is examined: both operands of a sum may be sums."""
+"""The depth of nested sums that is examined, as compile time doubles with each."""
 
 
 def range_of(
@@ -35,9 +36,9 @@ def range_of(
     limits: Range | None = None
     if array is not None:
         limits = (int(array.min()), int(array.max())) if array.size else None
-    elif depth and isinstance(found, CALL) and name in _SAME:
+    elif depth and isinstance(found, Call) and name in _SAME:
         limits = range_of(operands, found.args[0], depth - 1)
-    elif depth and isinstance(found, CALL) and name in ("add", "subtract"):
+    elif depth and isinstance(found, Call) and name in ("add", "subtract"):
         first, second = (range_of(operands, each, depth - 1) for each in found.args)
         if first is not None and second is not None:
             low, high = second if name == "add" else (-second[1], -second[0])

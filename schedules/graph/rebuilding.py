@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 import tvm_ffi
 from tvm import te, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.schedules.graph.permuted import Order
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     BlockBuilder,
     Buffer,
     PrimExpression,
@@ -131,7 +131,7 @@ def _tensor_of(
         for axis in stage.reduced
     ]
 
-    def loaded(load: BUFFER_LOAD) -> PrimExpression:
+    def loaded(load: TensorLoad) -> PrimExpression:
         stored = orders.get(load.source, tuple(range(len(load.indices))))
         return tensors[load.source](*(load.indices[dimension] for dimension in stored))
 
@@ -140,7 +140,7 @@ def _tensor_of(
         reduced = {axis.var: step.var for axis, step in zip(stage.reduced, steps, strict=True)}
         # TVM simplifies the value: an index that is limited has to stay so under its condition.
         value = with_hidden_conditions(substituted(stage.value, {**symbols, **axes, **reduced}))
-        value = tvm_ffi.structural_map(value, (BUFFER_LOAD, loaded))
+        value = tvm_ffi.structural_map(value, (TensorLoad, loaded))
         reducer = stage.reducer
         if reducer is None:
             return value

@@ -8,12 +8,14 @@ formula does. A kernel is only fused if no other kernel reads its result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import tvm_ffi
 from tvm import relax
+from tvm.ir import Call, TensorLoad
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
@@ -21,9 +23,8 @@ from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
 from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name, without_dead_code
+from tvm_nnef.schedules.machine import CpuModel, GpuModel
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    CALL,
     Buffer,
     Module,
     PrimFunction,
@@ -34,17 +35,13 @@ from tvm_nnef.tvm_support.compat import (
     with_own_symbols,
 )
 
-_FEWEST_ROWS = 16
-"""Fewer rows leave threads without work, unless the rows are short."""
-
-_SHORT = 1 << 14
-
 _MOST_STAGES = 24
+"""The most stages of a chain: a limit of compile time, as each longer chain is read anew."""
 
 
-def with_fused_reductions(mod: Module) -> Module:
+def with_fused_reductions(mod: Module, machine: CpuModel | GpuModel) -> Module:
     """The module with one kernel for all kernels of a chain over the same rows."""
-    return with_chains(mod, _grown)
+    return with_chains(mod, functools.partial(_grown, machine))
 
 
 def with_chains(mod: Module, grown: Grown) -> Module:
@@ -116,7 +113,7 @@ def _chains(
 
 def _called(
     variable: Var,
-    value: CALL,
+    value: Call,
     functions: Mapping[str, PrimFunction],
     inner: set[Var],
 ) -> KernelCall | None:
@@ -145,14 +142,16 @@ def _users(function: relax.Function) -> Users:
     return users
 
 
-def _grown(last: KernelCall, free: Sequence[KernelCall], users: Users) -> Chain | None:
+def _grown(
+    machine: CpuModel | GpuModel, last: KernelCall, free: Sequence[KernelCall], users: Users
+) -> Chain | None:
     """A call with all before it that only they read, and that run over the same rows."""
     whole: Chain | None = None
-    chain = _over_rows([last])
+    chain = _over_rows([last], machine)
     while chain is not None:
         whole = chain if any(stage.reduced for stage in chain.kernel.stages) else None
         larger = longer(chain, free, users)
-        chain = next((found for each in larger if (found := _over_rows(each))), None)
+        chain = next((found for each in larger if (found := _over_rows(each, machine))), None)
     return whole if whole is not None and len(whole.calls) > 1 else None
 
 
@@ -165,8 +164,11 @@ def longer(chain: Chain, free: Sequence[KernelCall], users: Users) -> Iterator[l
                 yield [call for call in free if call is each or call in chain.calls]
 
 
-def _over_rows(calls: Sequence[KernelCall]) -> Chain | None:
-    """The chain of some calls, if they run over the same rows or have no reduction."""
+def _over_rows(calls: Sequence[KernelCall], machine: CpuModel | GpuModel) -> Chain | None:
+    """The chain of some calls, if they run over the same rows or have no reduction.
+
+    Few rows leave threads without work, unless the rows are short.
+    """
     chain = combined(calls, "rows")
     stages = chain.kernel.stages
     if len(stages) > _MOST_STAGES:
@@ -178,7 +180,7 @@ def _over_rows(calls: Sequence[KernelCall]) -> Chain | None:
         return None
     count = sizes.estimate(sizes.product(axis.extent for axis in rows))
     longest = max(stage.work for stage in stages) // max(1, count)
-    return chain if count >= _FEWEST_ROWS or longest <= _SHORT else None
+    return chain if count >= machine.task_rows or longest <= machine.short_row else None
 
 
 def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
@@ -199,11 +201,11 @@ def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
 def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
     """The stage with other buffers instead of some."""
 
-    def moved(load: BUFFER_LOAD) -> BUFFER_LOAD:
+    def moved(load: TensorLoad) -> TensorLoad:
         source = buffers.get(load.source)
         return load if source is None else source[tuple(load.indices)]
 
-    value = tvm_ffi.structural_map(stage.value, (BUFFER_LOAD, moved))
+    value = tvm_ffi.structural_map(stage.value, (TensorLoad, moved))
     return replace(stage, buffer=buffers.get(stage.buffer, stage.buffer), value=value)
 
 

@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 import tvm
 from tvm import relax
+from tvm.ir import Call
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Array,
     BlockBuilder,
     Module,
@@ -31,7 +31,7 @@ from tvm_nnef.tvm_support.compat import (
 CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 """The names of the convolutions."""
 
-Rewrite: TypeAlias = "Callable[[Operands, CALL], RelaxExpression | None]"
+Rewrite: TypeAlias = "Callable[[Operands, Call], RelaxExpression | None]"
 
 
 class Operands:
@@ -63,7 +63,7 @@ class Operands:
         """The value of a constant tensor, also if calls permute or reshape it."""
         found = self.definition(expression)
         name = operator_name(found)
-        if name not in ("permute_dims", "reshape") or not isinstance(found, CALL):
+        if name not in ("permute_dims", "reshape") or not isinstance(found, Call):
             return constant_array(found)
         inner = self.view(found.args[0])
         if inner is None:
@@ -74,10 +74,10 @@ class Operands:
         moved: Array = inner.transpose(permutation_axes(found))
         return moved
 
-    def call(self, expression: RelaxExpression, *names: str) -> CALL | None:
+    def call(self, expression: RelaxExpression, *names: str) -> Call | None:
         """The call that an expression is bound to, if it is of one of the operators."""
         found = self.definition(expression)
-        return found if isinstance(found, CALL) and operator_name(found) in names else None
+        return found if isinstance(found, Call) and operator_name(found) in names else None
 
     def emit(self, expression: RelaxExpression) -> RelaxExpression:
         """The expression bound to a variable, with its type."""
@@ -101,7 +101,7 @@ def operator_name(expression: RelaxExpression) -> str:
     return str(operator.name).removeprefix("relax.") if isinstance(operator, tvm.ir.Op) else ""
 
 
-def permutation_axes(call: CALL) -> list[int]:
+def permutation_axes(call: Call) -> list[int]:
     """The dimensions of the operand of ``permute_dims`` in the order of its result."""
     axes = call.attrs.axes
     return [int(axis) for axis in axes or range(len(call.args[0].ty.shape))[::-1]]
@@ -113,7 +113,7 @@ def operator(name: str) -> Callable[..., RelaxExpression]:
     return made
 
 
-def again(call: CALL, *arguments: RelaxExpression, **changed: object) -> RelaxExpression:
+def again(call: Call, *arguments: RelaxExpression, **changed: object) -> RelaxExpression:
     """The operator of a call on other arguments, with some attributes changed."""
     make = operator(operator_name(call))
     names = list(inspect.signature(make).parameters)[len(arguments) :]
@@ -149,8 +149,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self.operands.name = str(binding.var.name)
         super().visit_var_binding_(binding)
 
-    def visit_call_(self, call: CALL) -> RelaxExpression:
-        visited: CALL = super().visit_call_(call)
+    def visit_call_(self, call: Call) -> RelaxExpression:
+        visited: Call = super().visit_call_(call)
         made = self.rewrite(self.operands, visited)
         return visited if made is None else made
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from tvm import relax
+from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph import constants
@@ -23,7 +24,6 @@ from tvm_nnef.schedules.graph.rewriting import (
     rewritten,
 )
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Array,
     Module,
     RelaxExpression,
@@ -49,7 +49,7 @@ def share_subexpressions(mod: Module) -> Module:
     return relax.transform.DeadCodeElimination()(shared)
 
 
-def _rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
+def _rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
     folded = constants.fold(operands, node)
     if folded is not None:
         return folded
@@ -57,14 +57,14 @@ def _rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
     return simpler(operands, node) if simpler else None
 
 
-def _normalized(operands: Operands, made: RelaxExpression) -> CALL:
+def _normalized(operands: Operands, made: RelaxExpression) -> Call:
     """A new call with its type."""
     typed = operands.builder.normalize(made)
-    assert isinstance(typed, CALL)
+    assert isinstance(typed, Call)
     return typed
 
 
-def _subtract(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _subtract(operands: Operands, call: Call) -> RelaxExpression | None:
     """A constant that is subtracted is added with the other sign."""
     shift = operands.array(call.args[1])
     if shift is None or not str(shift.dtype).startswith("float"):
@@ -74,7 +74,7 @@ def _subtract(operands: Operands, call: CALL) -> RelaxExpression | None:
     return total if merged is None else merged
 
 
-def _divide(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _divide(operands: Operands, call: Call) -> RelaxExpression | None:
     """A constant divisor moves as a factor, if other constants take it."""
     divisor = operands.array(call.args[1])
     if divisor is None or str(divisor.dtype) != "float32" or not divisor.all():
@@ -82,7 +82,7 @@ def _divide(operands: Operands, call: CALL) -> RelaxExpression | None:
     return _moved(operands, call, 1 / divisor.astype("float64"))
 
 
-def _multiply(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _multiply(operands: Operands, call: Call) -> RelaxExpression | None:
     """A constant factor moves to constants that it can be multiplied into."""
     if not str(call.ty.dtype).startswith("float"):
         return None
@@ -96,7 +96,7 @@ def _multiply(operands: Operands, call: CALL) -> RelaxExpression | None:
     return swapped if moved is None else moved
 
 
-def _moved(operands: Operands, call: CALL, factor: Array) -> RelaxExpression | None:
+def _moved(operands: Operands, call: Call, factor: Array) -> RelaxExpression | None:
     ones = (1,) * (int(call.ty.ndim) - factor.ndim)
     return _scaled(operands, call.args[0], factor.reshape(ones + factor.shape))
 
@@ -106,7 +106,7 @@ def _scaled(
 ) -> RelaxExpression | None:
     """An expression times a constant, if that costs no further multiplication."""
     found = operands.definition(expression)
-    if not isinstance(found, CALL) or not operands.is_used_once(expression):
+    if not isinstance(found, Call) or not operands.is_used_once(expression):
         return None
     name = operator_name(found)
     if name in CONVOLUTIONS:
@@ -140,7 +140,7 @@ def _product(array: Array, factor: Array) -> Array:
     return product
 
 
-def _scaled_convolution(operands: Operands, call: CALL, factor: Array) -> RelaxExpression | None:
+def _scaled_convolution(operands: Operands, call: Call, factor: Array) -> RelaxExpression | None:
     weights = operands.array(call.args[1])
     layouts = str(call.attrs.data_layout)[:2], str(call.attrs.kernel_layout)[:2]
     if weights is None or layouts != ("NC", "OI"):
@@ -153,7 +153,7 @@ def _scaled_convolution(operands: Operands, call: CALL, factor: Array) -> RelaxE
     return again(call, call.args[0], constant(_product(weights, along)))
 
 
-def _add(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _add(operands: Operands, call: Call) -> RelaxExpression | None:
     """Two constants that are added in turn are added at once, unless they cancel.
 
     What is added and taken away again rounds: ``x + 12582912 - 12582912`` is a whole number.
@@ -172,7 +172,7 @@ def _add(operands: Operands, call: CALL) -> RelaxExpression | None:
     return relax.op.add(inner.args[0], constant(total))
 
 
-def _reshape(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _reshape(operands: Operands, call: Call) -> RelaxExpression | None:
     """The operand of a reshape that changes nothing; one reshape instead of two."""
     if not all(map(is_tensor, (call, call.args[0]))):
         return None
@@ -184,7 +184,7 @@ def _reshape(operands: Operands, call: CALL) -> RelaxExpression | None:
     return None if inner is None else relax.op.reshape(inner.args[0], call.args[1])
 
 
-def _padded_convolution(operands: Operands, call: CALL) -> RelaxExpression | None:
+def _padded_convolution(operands: Operands, call: Call) -> RelaxExpression | None:
     """A convolution of data padded with zeros, as one that pads."""
     pad = operands.call(call.args[0], "nn.pad")
     layout = str(call.attrs.data_layout)
@@ -200,7 +200,7 @@ def _padded_convolution(operands: Operands, call: CALL) -> RelaxExpression | Non
     return again(call, pad.args[0], call.args[1], padding=padding)
 
 
-_SIMPLER: Mapping[str, Callable[[Operands, CALL], RelaxExpression | None]] = {
+_SIMPLER: Mapping[str, Callable[[Operands, Call], RelaxExpression | None]] = {
     "multiply": _multiply,
     "divide": _divide,
     "subtract": _subtract,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm import relax
+from tvm.ir import Call
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.function_attributes import CONSTANTS_FROM
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.tvm_support.compat import (
-    CALL,
     Module,
     RelaxExpression,
     constant,
@@ -56,8 +56,8 @@ class _Specialization(PyExprMutator):  # type: ignore[misc]
             if isinstance(function, relax.Function) and not _is_marked(function)
         ]
 
-    def visit_call_(self, call: CALL) -> CALL:
-        visited: CALL = super().visit_call_(call)
+    def visit_call_(self, call: Call) -> Call:
+        visited: Call = super().visit_call_(call)
         if not isinstance(visited.op, relax.GlobalVar):
             return visited
         function = self.builder_.get()[visited.op]

@@ -12,12 +12,13 @@ from types import MappingProxyType
 
 import tvm_ffi
 from tvm import sym, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class WindowIndex:
 class Operand:
     """A load along whole dimensions or over windows; ``source`` is its buffer before padding."""
 
-    load: BUFFER_LOAD
+    load: TensorLoad
     windows: tuple[WindowIndex | None, ...]
     padding: Padding | None
     source: Buffer
@@ -54,7 +55,7 @@ class Operand:
 
 
 def operand_of(
-    load: BUFFER_LOAD,
+    load: TensorLoad,
     stage: Stage,
     kernel: Kernel,
     times: Mapping[tirx.Var, int] = MappingProxyType({}),
@@ -90,7 +91,7 @@ def _window(index: PrimExpression, stage: Stage) -> WindowIndex | None:
 
 
 def reads_whole_dimensions(
-    load: BUFFER_LOAD,
+    load: TensorLoad,
     stage: Stage,
     windows: Sequence[WindowIndex | None] = (),
     times: Mapping[tirx.Var, int] = MappingProxyType({}),
@@ -133,7 +134,7 @@ def _is_around_source(
     )
 
 
-def positions(load: BUFFER_LOAD, stage: Stage) -> list[int | None] | None:
+def positions(load: TensorLoad, stage: Stage) -> list[int | None] | None:
     """The position of each index of a load among the axes of a stage; None for another load.
 
     A dimension of one element has no position.

@@ -10,8 +10,6 @@ the other stage to one that the dtype may not hold.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm_ffi import WalkResult
@@ -39,7 +37,7 @@ def with_sealed_elements(function: PrimFunction) -> PrimFunction:
     def is_summed(value: PrimExpression) -> bool:
         return dtype_of(value) in _WIDE and any(map(summed.__contains__, _in_view(value)))
 
-    def compared(node: Any) -> PrimExpression:
+    def compared(node: tirx.BinaryOpExpr) -> PrimExpression:
         a, b = (sealed(each) if is_summed(each) else each for each in (node.a, node.b))
         made: PrimExpression = type(node)(a, b)
         return made

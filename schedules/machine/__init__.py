@@ -14,7 +14,10 @@ from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
 from tvm_nnef.tvm_support.build import target_features
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
-__all__ = ["GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model", "model_for"]
+__all__ = [
+    "GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model", "machine_model",
+    "model_for",
+]  # fmt: skip
 
 _FAMILIES: Mapping[str, Family] = {
     "x86_64": x86.FAMILY,
@@ -40,6 +43,11 @@ def cpu_model(target: Target) -> CpuModel:
         if triple.startswith(prefix):
             return family.model(features)
     return GENERIC
+
+
+def machine_model(target: Target) -> CpuModel | GpuModel:
+    """The model of the CPU or GPU that a target names."""
+    return cpu_model(target) if str(target.kind.name) == "llvm" else gpu_model(target)
 
 
 def model_for(function: PrimFunction) -> CpuModel:

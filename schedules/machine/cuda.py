@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from tvm_nnef.schedules.machine.model import KIB
 
+FRAGMENT = 16
+"""Rows, columns, or steps that a warp loads at once for tensor cores."""
+
+FRAGMENT_PADDING = 8
+"""Elements between rows in shared memory for tensor cores, which then lie in different banks."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
@@ -17,14 +23,25 @@ class GpuModel:
     block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
     ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
     loads at most ``vector_bytes`` at once. Memory is read by ``sector_bytes``: a thread that reads
-    one element alone wastes the others. ``multiply_adds`` of float32 begin in each cycle on a
-    multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
-    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive. Kernels may call functions in CUDA C
-    (``has_functions``), and copy to shared memory while they compute (``has_async_copies``).
+    one element alone wastes the others; neighbours in ``line_bytes`` are cheap. ``multiply_adds``
+    of float32 begin in each cycle on a multiprocessor, ``tensor_multiply_adds`` of float16 on its
+    tensor cores, if it has any, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+    Kernels may call functions in CUDA C (``has_functions``), and copy to shared memory while they
+    compute (``has_async_copies``).
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
     block, from a load from memory to its use, from one load of a thread to the next one, and, as
-    loads overlap, for a step of a thread that loads from memory.
+    loads overlap, for a step of a thread that loads from memory. ``index_instructions`` compute the
+    index along an axis from the number of a step, ``address_instructions`` the address of an
+    element that is staged, ``weight_instructions`` a weight of attention from its product.
+
+    A thread has about ``other_registers`` besides those of data, and ``unrolled_steps`` of a loop
+    are written one after the other, so that their loads overlap. Shared memory holds the operands
+    of ``copying_stages`` turns if they are copied while others are multiplied. A thread combines
+    ``thread_elements`` of a row before more threads share it, a block scans ``scan_turns`` for each
+    of its threads before more blocks do. A value that calls functions is computed at most
+    ``repeated_calls`` times rather than stored. Kernels over at least ``task_rows`` rows are
+    joined, and those over fewer if a row has at most ``short_row`` elements.
     """
 
     multiprocessors: int
@@ -52,6 +69,33 @@ class GpuModel:
     load_cycles: int = 500
     issue_cycles: int = 4
     step_cycles: int = 100
+    line_bytes: int = 64
+    index_instructions: int = 12
+    address_instructions: int = 6
+    weight_instructions: int = 24
+    other_registers: int = 40
+    unrolled_steps: int = 8
+    copying_stages: int = 3
+    thread_elements: int = 16
+    scan_turns: int = 4
+    repeated_calls: int = 4
+    task_rows: int = 16
+    short_row: int = 1 << 14
+
+    @property
+    def line_elements(self) -> int:
+        """The elements of 32 bits that are neighbours in memory."""
+        return self.line_bytes // 4
+
+    @property
+    def stages(self) -> int:
+        """The turns of a product whose operands are in shared memory at a time."""
+        return self.copying_stages if self.has_async_copies else 2
+
+    @property
+    def window_run(self) -> int:
+        """The most neighbouring results of a thread that share what a window loads."""
+        return self.tile_registers // 8
 
     @property
     def usual_threads(self) -> int:

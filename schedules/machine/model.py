@@ -30,21 +30,26 @@ class Instruction:
 class CpuModel:
     """A CPU core.
 
-    Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways`` and
-    ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
-    level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``), ``step_overhead``
-    is what a step of a loop costs beside them, ``broadcast_cost`` to load an element for all lanes,
-    in multiply-adds. ``l2_bytes_per_cycle`` and
-    ``memory_bytes_per_cycle`` are read or written. ``fork_cycles`` are the cycles of work from
-    which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy.
-    ``strip_vectors`` of the widest operand are computed side by side. ``stack_bytes``
-    may be taken by one kernel from the stack. To load, compute and store a vector takes about
-    ``element_cycles``, to gather one ``gather_cycles``, all stages of a vector of a row
-    ``row_cycles``, a vector of steps in order ``step_cycles``, to sort one ``sort_cycles``.
-    ``unrolled_steps`` and ``unrolled_statements`` bound
-    the code of an unrolled tile. An operand computed at run time is not packed with at most
+    Bits of a vector register and number of registers; bytes of data cache per core and of a line,
+    ``l1_ways`` and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of
+    the first level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``),
+    ``step_overhead`` is what a step of a loop costs beside them, ``broadcast_cost`` to load an
+    element for all lanes, in multiply-adds. ``l2_bytes_per_cycle`` and ``memory_bytes_per_cycle``
+    are read or written. ``fork_cycles`` are the cycles of work from which threads pay,
+    ``parallel_tasks`` tasks of equal length keep them all busy. ``strip_vectors`` of the widest
+    operand are computed side by side. ``stack_bytes`` may be taken by one kernel from the stack. To
+    load, compute and store a vector takes about ``element_cycles``, to gather one
+    ``gather_cycles``, all stages of a vector of a row ``row_cycles``, a vector of steps in order
+    ``step_cycles``, to sort one ``sort_cycles``. ``unrolled_steps`` and ``unrolled_statements``
+    bound the code of an unrolled tile. An operand computed at run time is not packed with at most
     ``direct_columns`` or for at most ``few_rows`` of the other. Convolutions over rows shorter than
     ``narrow_row`` run along channels; those to at most ``few_channels`` run along longer rows.
+
+    Vectors of at least ``shuffled_lanes`` are transposed in registers, at most
+    ``interleaved_vectors`` interleaved, at most ``loaded_vectors`` loaded for one of a result. A
+    thread takes ``thread_vectors`` of a recurrence. Rows of at most ``whole_sort`` elements are
+    sorted whole if a part is wanted, at most ``counting_sort`` by comparing all with all. Between
+    steps of a loop at most ``copied_elements`` are copied.
     """
 
     vector_bits: int
@@ -53,6 +58,7 @@ class CpuModel:
     l2_bytes: int = 256 * KIB
     l1_ways: int = 8
     alias_bytes: int = 4 * KIB
+    line_bytes: int = 64
     fma_in_flight: int = 8
     fma_latency: int = 4
     step_overhead: int = 2
@@ -74,6 +80,13 @@ class CpuModel:
     few_rows: int = 4
     narrow_row: int = 8
     few_channels: int = 4
+    shuffled_lanes: int = 4
+    interleaved_vectors: int = 4
+    loaded_vectors: int = 2
+    thread_vectors: int = 16
+    whole_sort: int = 16
+    counting_sort: int = 64
+    copied_elements: int = 1 << 20
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:
@@ -92,6 +105,21 @@ class CpuModel:
         """The cycles to read or write so many bytes, of which a part is used at a time."""
         near = min(size, part or size) <= self.l2_bytes
         return size / (self.l2_bytes_per_cycle if near else self.memory_bytes_per_cycle)
+
+    @property
+    def line_elements(self) -> int:
+        """The elements of 32 bits in a line of the cache."""
+        return self.line_bytes // 4
+
+    @property
+    def task_rows(self) -> int:
+        """The rows, or chunks of a row, from which on threads share them."""
+        return self.parallel_tasks // 4
+
+    @property
+    def short_row(self) -> int:
+        """The elements of a row that one thread computes, however few rows there are."""
+        return self.fork_cycles
 
     @property
     def fma_per_cycle(self) -> float:

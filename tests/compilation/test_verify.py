@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.cli import main
 from tvm_nnef.compilation.verify import KernelError, difference_of
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, runtime_tensor
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SUM = """
 import math;
@@ -74,7 +75,7 @@ def _next_elements(body: Any) -> Any:
     def load(found: Any) -> Any:
         return found.source[(*found.indices[:-1], found.indices[-1] + 1)]
 
-    return tvm_ffi.structural_map(body, (BUFFER_LOAD, load), order="post")
+    return tvm_ffi.structural_map(body, (TensorLoad, load), order="post")
 
 
 @pytest.fixture

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation import passes
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.tvm_support.compat import prim_functions
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +136,16 @@ def test_a_loop_over_time_is_one_kernel(name, batch):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v2", "aarch64"])
+def test_the_state_of_a_loop_is_copied_in_vectors_of_the_machine(name):
+    target, loaded = resolve(name), model(graph(PLAIN, 3, RESULTS))
+    mod = run_phases(tvm_nnef.from_nnef(loaded), target, "graph", "schedule")
+    (loop,) = (f for f in prim_functions(mod).values() if f.attrs[schedules.STRATEGY] == "cpu.loop")
+    vectors = [f for f in nodes(loop.body, tirx.For) if f.kind == tirx.ForKind.VECTORIZED]
+    # Rows are written two vectors at a time.
+    assert max(int(each.extent) for each in vectors) <= 2 * cpu_model(target).lanes(32)
+
+
 @pytest.mark.parametrize(
     ("batch", "inputs", "state"), [(1, 1, 1), (2, 17, 7), (3, 5, 31), (1, 67, 61)]
 )
@@ -171,7 +185,7 @@ def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
 @pytest.mark.parametrize("whole", [True, False])
 def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
     if not whole:
-        monkeypatch.setattr(passes, "with_loop_kernels", lambda mod, strategy: mod)
+        monkeypatch.setattr(passes, "with_loop_kernels", lambda mod, *_: mod)
     body = PLAIN + PLAIN.replace("z, ys", "v, ws").replace("nn.linear(u, W)", "nn.linear(u, V)")
     second = body.rfind("y = layout")
     body = body[:second] + "w = layout.stack{axis=0}(ws);"

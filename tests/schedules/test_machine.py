@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.machine import cpu_model
@@ -74,3 +78,24 @@ def test_fewer_elements_pay_for_threads_where_vectors_are_narrow():
     wide, older = (cpu_model(resolve(name)) for name in ("x86-64-v4", "x86-64-v3"))
     assert wide.parallel_work(4) == 2 * older.parallel_work(4)
     assert wide.parallel_work(1) == 4 * wide.parallel_work(4)
+
+
+INSTRUCTIONS = re.compile(
+    r"avx|\bsse\d|neon|cp\.async|ldmatrix|\bmma\b|pmadd|llvm\.x86", re.IGNORECASE
+)
+
+
+def sources():
+    """The texts of the files of schedules, by their paths."""
+    root = Path(schedules.__file__).parent
+    return {path.relative_to(root): path.read_text("utf-8") for path in root.rglob("*.py")}
+
+
+def test_machine_models_and_code_generation_alone_name_instruction_sets():
+    others = {p: t for p, t in sources().items() if p.parts[0] not in ("machine", "codegen")}
+    assert len(others) > 50 and not [p for p, text in others.items() if INSTRUCTIONS.search(text)]
+
+
+def test_what_a_kernel_computes_is_read_without_a_machine_model():
+    analysis = {p: t for p, t in sources().items() if p.parts[0] == "analysis"}
+    assert analysis and not [p for p, text in analysis.items() if "schedules.machine" in text]

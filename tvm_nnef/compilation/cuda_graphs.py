@@ -12,10 +12,11 @@ from typing import Any
 
 import tvm
 from tvm import relax, s_tir
+from tvm.ir import Call
 
 from tvm_nnef.function_attributes import PREPARED
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import CALL, Module, prim_functions, update_functions
+from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
 
 _INPUTS = "num_input"
 """The attribute of a function that says how many of its parameters may have another address in each
@@ -97,6 +98,6 @@ def _relax_functions(mod: Module) -> dict[str, Any]:
 def _with_calls(mod: Module, change: Callable[[Any], Any]) -> Module:
     """The module with calls in its Relax functions changed."""
     functions = _relax_functions(mod)
-    made = {name: traversal.mapped(each, (CALL, change)) for name, each in functions.items()}
+    made = {name: traversal.mapped(each, (Call, change)) for name, each in functions.items()}
     changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
     return relax.transform.Normalize()(update_functions(mod, changed)) if changed else mod

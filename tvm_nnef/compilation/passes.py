@@ -20,7 +20,7 @@ from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.lower.late_arithmetic import has_late_arithmetic, with_late_arithmetic
-from tvm_nnef.schedules import STRATEGY, Tuned, schedule_kernels, unscheduled
+from tvm_nnef.schedules import Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
@@ -44,13 +44,12 @@ from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
 from tvm_nnef.schedules.graph.simplify import share_subexpressions, simplify_calls
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.graph.wrapped_elements import with_sealed_elements
-from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.schedules.machine import machine_model
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimExpression,
     PrimFunction,
-    Statement,
     Target,
     assertion,
     cuda_assertion,
@@ -110,8 +109,11 @@ def passes(
     Each list serves one compilation: some passes hand what they collect to the last one.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
-    sites = CallSites()
-    is_cpu = str(target.kind.name) == "llvm"
+    sites, is_cpu = CallSites(), str(target.kind.name) == "llvm"
+
+    def on_machine(run: Callable[[Module, Any], Module]) -> Callable[[Module], Module]:
+        return lambda mod: run(mod, machine_model(target))
+
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
@@ -125,8 +127,8 @@ def passes(
             ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
-                ("move_channels_last", lambda mod: channels_last(mod, cpu_model(target))),
-                ("pack_weights", lambda mod: packing.pack(mod, cpu_model(target))),
+                ("move_channels_last", on_machine(channels_last)),
+                ("pack_weights", on_machine(packing.pack)),
             ),
             ("dispatch_sampling", relax.backend.DispatchSampling()),
             ("legalize_operators", optimize.LegalizeOps({**LEGALIZATIONS})),
@@ -143,7 +145,7 @@ def passes(
             ("group_kernels", sites.grouped(optimize.FuseOps())),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
-            ("fuse_reductions", with_fused_reductions),
+            ("fuse_reductions", on_machine(with_fused_reductions)),
             ("keep_differences", _on_functions(with_kept_differences)),
             ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
@@ -155,7 +157,7 @@ def passes(
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
-            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, STRATEGY))),
+            *_if(is_cpu, ("make_loop_kernels", on_machine(with_loop_kernels))),
         ],
         "bytecode": [
             ("remove_unused_calls", optimize.DeadCodeElimination()),
@@ -210,8 +212,7 @@ def _lowering(
     Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
     the shapes. Such checks would be most of the code of a small kernel.
     """
-    stir, tir = s_tir.transform, tirx.transform
-    kind = str(target.kind.name)
+    stir, tir, kind = s_tir.transform, tirx.transform, str(target.kind.name)
     is_cpu, is_cuda, is_vulkan = (kind == each for each in ("llvm", "cuda", "vulkan"))
     placed = stir.PlanAndUpdateBufferAllocationLocation()
     return [
@@ -390,7 +391,7 @@ def _with_checks(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     on_gpu = target is not None and str(target.kind.name) == "cuda"
 
-    def checked(condition: PrimExpression, kernel: str, buffer: str) -> Statement:
+    def checked(condition: PrimExpression, kernel: str, buffer: str) -> tirx.Stmt:
         failure = outside(kernel, buffer)
         if on_gpu:
             return cuda_assertion(condition, failure.message)

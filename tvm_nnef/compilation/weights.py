@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import Call
 
 from tvm_nnef.compilation.metadata import read_members, with_members
 from tvm_nnef.library_metadata import FUNCTION
 from tvm_nnef.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
-from tvm_nnef.tvm_support.compat import CALL, Array, Module
+from tvm_nnef.tvm_support.compat import Array, Module
 from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of
 
 LARGE_WEIGHTS = 256 << 20
@@ -220,7 +221,7 @@ def _reading_parameter(
         called = variables[str(call.op.name_hint)]
         return relax.Call(called, [*call.args, parameter], call.attrs, call.ty_args)
 
-    body = traversal.mapped(function.body, [(tvm.ir.GenericConst, as_variable), (CALL, passed_on)])
+    body = traversal.mapped(function.body, [(tvm.ir.GenericConst, as_variable), (Call, passed_on)])
     body = relax.SeqExpr([relax.BindingBlock(bindings), *body.blocks], body.body)
     parameters = [*function.params, parameter]
     return relax.Function(parameters, body, function.ret_ty, function.is_pure, function.attrs)

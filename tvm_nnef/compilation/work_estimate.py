@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tvm import s_tir
+from tvm.ir import Call
 
 from tvm_nnef.measurement.work import extent_value
 from tvm_nnef.tvm_support import compat, traversal
-from tvm_nnef.tvm_support.compat import CALL, Module, PrimFunction
+from tvm_nnef.tvm_support.compat import Module, PrimFunction
 
 NOTHING = 1e-9
 """The work of an expression that needs no kernel, such as the call of a function."""
@@ -39,7 +40,7 @@ class WorkEstimate:
         if name:
             return self._known[name]
         operator = str(getattr(getattr(value, "op", None), "name", "")).removeprefix("relax.")
-        if not operator or not isinstance(value, CALL) or not compat.is_tensor(value):
+        if not operator or not isinstance(value, Call) or not compat.is_tensor(value):
             return NOTHING
         return self._product(value.ty.shape) * self._product(_REDUCED.get(operator, _none)(value))
 
@@ -64,22 +65,22 @@ def kernel_of(value: Any) -> str:
     return str(value.args[0].name_hint) if name.startswith("relax.call_tir") else ""
 
 
-def _filter(call: CALL) -> list[Any]:
+def _filter(call: Call) -> list[Any]:
     """The dimensions of the filters of a convolution without that of the results."""
     weights = call.args[1]
     return list(weights.ty.shape)[1:] if compat.is_tensor(weights) else []
 
 
-def _contracted(call: CALL) -> list[Any]:
+def _contracted(call: Call) -> list[Any]:
     data = call.args[0]
     return list(data.ty.shape)[-1:] if compat.is_tensor(data) else []
 
 
-def _none(_: CALL) -> list[Any]:
+def _none(_: Call) -> list[Any]:
     return []
 
 
-_REDUCED: Mapping[str, Callable[[CALL], list[Any]]] = {
+_REDUCED: Mapping[str, Callable[[Call], list[Any]]] = {
     **{f"nn.conv{rank}d": _filter for rank in (1, 2, 3)},
     **{f"nn.conv{rank}d_transpose": _filter for rank in (1, 2, 3)},
     "matmul": _contracted,

@@ -52,7 +52,7 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` blockthat are attributes.
+    ``using``: the values of its ``@using`` block that are attributes.
     """
 
     operator: str

@@ -4,8 +4,8 @@ The operands of a function have one dtype. Ints wrap around as in hardware, thou
 those of 32 and 64 bits not to overflow (``schedules.graph.wrapped_elements``,
 ``schedules.codegen.wrapping``). Integer division by zero gives 0 and traps nowhere. A minimum or
 maximum with NaN is NaN. What the functions of reals are, and how precise, says
-``schedules.cpu.math_functions``; sums, products, quotients and square roots are within half a unit
-in the last place. Knows nothing of formulas beyond the names of their functions
+``schedules.codegen.math_functions``; sums, products, quotients and square roots are within half a
+unit in the last place. Knows nothing of formulas beyond the names of their functions
 (``graph.formula``).
 """
 

@@ -17,7 +17,7 @@ from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.symbols import occurring, own, untold
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import PrimFunction, Statement, opaque_function, tensor_type
+from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, tensor_type
 
 
 def _nonzero(invocation: Invocation) -> Lowered:
@@ -55,7 +55,7 @@ def _positions(
         for row, axis in enumerate(axes)
     ]
     step = tirx.stmt_seq(*stores, tirx.BufferStore(count, column + one, []))
-    body: Statement = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
+    body: tirx.Stmt = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
     for axis, extent in reversed(list(zip(axes, shape, strict=True))):
         last = literal(extent, INDEX_TYPE)
         body = tirx.For(axis, zero, last, tirx.ForKind.SERIAL, body)

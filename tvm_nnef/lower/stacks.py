@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from tvm import relax, te
+from tvm.ir import Call
 from tvm_ffi import structural_equal
 
 from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
@@ -18,7 +19,7 @@ from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import occurring, sizes, untold
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, RelaxExpression, in_place_store
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression, in_place_store
 
 _ITEM = "stack_item"
 """The attribute, and the name, of the kernel that takes an item by its index."""
@@ -108,7 +109,7 @@ def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, i
     return (data, number, len(split.ty.fields)) if in_order else None
 
 
-def _calls(value: RelaxExpression, name: str) -> TypeGuard[CALL]:
+def _calls(value: RelaxExpression, name: str) -> TypeGuard[Call]:
     return str(getattr(getattr(value, "op", None), "name", "")) == name
 
 

@@ -16,6 +16,7 @@ import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imp
 import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
@@ -86,7 +87,7 @@ def calls_of(mod: Module) -> Counter[str]:
     found: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
-        if isinstance(expression, compat.CALL) and expression.args:
+        if isinstance(expression, Call) and expression.args:
             first = expression.args[0]
             operator = str(getattr(expression.op, "name", ""))
             if operator.startswith("relax.call_tir") and hasattr(first, "name_hint"):
@@ -184,7 +185,7 @@ def _are_places(function: PrimFunction) -> bool:
                 places.extend(node.indices)
 
     kinds = (
-        compat.BUFFER_LOAD, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
+        TensorLoad, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
     )  # fmt: skip
     tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
     return bool(found) or any(map(loads, places))

@@ -18,11 +18,10 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.function_attributes import read_sort
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    CALL,
     PrimExpression,
     PrimFunction,
     dtype_of,
@@ -182,7 +181,7 @@ def _expression(
 def _new_expression(
     expression: PrimExpression, times: int, count: _Count, seen: dict[Any, bool]
 ) -> bool:
-    if isinstance(expression, BUFFER_LOAD):
+    if isinstance(expression, TensorLoad):
         count.access(expression.source, times)
         for index in expression.indices:
             _expression(index, times, count, seen)
@@ -210,7 +209,7 @@ def _parts(expression: PrimExpression) -> list[Any]:
     """The expressions that an expression is made of."""
     names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
     parts: list[Any]
-    if isinstance(expression, CALL):
+    if isinstance(expression, Call):
         parts = list(expression.args)
     else:
         parts = [getattr(expression, name, None) for name in names]
@@ -218,7 +217,7 @@ def _parts(expression: PrimExpression) -> list[Any]:
 
 
 def _is_operation(expression: PrimExpression) -> bool:
-    if isinstance(expression, CALL):
+    if isinstance(expression, Call):
         name = str(getattr(expression.op, "name", "")).split(".")[-1]
         return not is_conditional(expression) and name not in _FREE_CALLS
     return isinstance(expression, _ARITHMETIC) and dtype_of(expression) != "bool"

@@ -192,14 +192,9 @@ class Program:
             )
         return found
 
-    def definition(self, qualified_name: str) -> CheckedDefinition:
-        """The definition of this name, which begins with that of its module."""
-        module, _, name = qualified_name.rpartition(".")
-        return self.modules[module].definitions[name]
-
-    def invoked(self) -> frozenset[str]:
-        """The qualified names of all that the graphs invoke, directly or not."""
-        seen: set[str] = set()
+    def invoked(self) -> Mapping[str, CheckedDefinition]:
+        """The definitions that the graphs invoke, directly or not, by their qualified names."""
+        found: dict[str, CheckedDefinition] = {}
         pending = list(self.graphs)
         while pending:
             definition = pending.pop()
@@ -208,10 +203,10 @@ class Program:
                     callee = self.resolve(definition.module, call.callee)
                 except NnefError:
                     continue  # a cast to a generic type
-                if callee.qualified_name not in seen:
-                    seen.add(callee.qualified_name)
+                if callee.qualified_name not in found:
+                    found[callee.qualified_name] = callee
                     pending.append(callee)
-        return frozenset(seen)
+        return found
 
 
 def _not_imported(program: Program, home: CheckedModule, owner: str, path: nodes.Path) -> NnefError:

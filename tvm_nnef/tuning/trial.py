@@ -14,10 +14,11 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 from tvm_nnef.tvm_support.threads import use_threads
 
 _PATIENCE = 0.05
@@ -103,7 +104,7 @@ def accesses(function: PrimFunction) -> int:
         whole = lanes & (lanes - 1) == 0 and isinstance(stride, int | tirx.IntImm)
         count += 1 if whole and int(stride) == 1 else lanes
 
-    tvm_ffi.structural_walk(function.body, ((BUFFER_LOAD, tirx.BufferStore), see), order="post")
+    tvm_ffi.structural_walk(function.body, ((TensorLoad, tirx.BufferStore), see), order="post")
     return count
 
 

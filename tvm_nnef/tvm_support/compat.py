@@ -29,9 +29,6 @@ RelaxExpression: TypeAlias = relax.Expr
 PrimExpression: TypeAlias = tirx.Expr
 """A scalar expression of TIR."""
 
-BUFFER_LOAD: TypeAlias = tvm.ir.TensorLoad
-"""The class of a load from a buffer, whose ``source`` is the buffer."""
-
 BUFFER_TYPE: Any = tirx.buffer.BufferType
 """The class of the type of a buffer."""
 
@@ -40,9 +37,6 @@ Var: TypeAlias = tirx.Var
 
 Buffer: TypeAlias = tirx.Var
 """A buffer of TIR: since TVM 0.27 a variable of the type ``BUFFER_TYPE``."""
-
-Statement: TypeAlias = tirx.Stmt
-"""A statement of TIR."""
 
 IR: Any = builder
 """The functions of TVM's IRBuilder, which write statements (see :func:`statements`)."""
@@ -58,10 +52,7 @@ _Function = TypeVar("_Function", bound=tvm.ir.BaseFunc)
 BlockBuilder: TypeAlias = relax.BlockBuilder
 """What Relax functions are built with."""
 
-CALL: TypeAlias = tvm.ir.Call
-"""The class of a call, of an operator or intrinsic on arguments."""
-
-Target: TypeAlias = Any
+Target: TypeAlias = tvm.target.Target
 """A ``tvm.target.Target``."""
 
 
@@ -139,7 +130,7 @@ def dtype_of(expression: PrimExpression) -> str:
     return str(expression.ty)
 
 
-def buffer(shape: Sequence[Any], dtype: str, name: str) -> Any:
+def buffer(shape: Sequence[Any], dtype: str, name: str) -> Buffer:
     """A row-major buffer of TIR, whose shape may have symbols."""
     return tirx.decl_buffer(tuple(shape), dtype, name, layout=None)
 
@@ -161,22 +152,22 @@ def parameter_count(function: Any) -> int:
     return len(function.params) - int(attributes["num_input"])
 
 
-def is_scalar(parameter: Any) -> bool:
+def is_scalar(parameter: Var) -> bool:
     """Whether a parameter of a PrimFunc is a number, not a buffer."""
     return isinstance(parameter.ty, tvm.ir.PrimType)
 
 
-def buffers_of(function: PrimFunction) -> list[Any]:
+def buffers_of(function: PrimFunction) -> list[Buffer]:
     """The parameters of a PrimFunc that are buffers; the others are sizes in their shapes."""
     return [parameter for parameter in function.params if not is_scalar(parameter)]
 
 
 def opaque_function(
     name: str,
-    parameters: Sequence[Any],
-    written: Sequence[Any],
-    allocated: Sequence[Any],
-    body: Any,
+    parameters: Sequence[Var],
+    written: Sequence[Buffer],
+    allocated: Sequence[Buffer],
+    body: tirx.Stmt,
 ) -> PrimFunction:
     """A PrimFunc of one block that no schedule looks into.
 
@@ -199,7 +190,10 @@ def opaque_function(
 
 
 def with_opaque_body(
-    function: PrimFunction, written: Sequence[Any], allocated: Sequence[Any], body: Any
+    function: PrimFunction,
+    written: Sequence[Buffer],
+    allocated: Sequence[Buffer],
+    body: tirx.Stmt,
 ) -> PrimFunction:
     """A function with the parameters and attributes of another, and its own body.
 
@@ -212,7 +206,7 @@ def with_opaque_body(
     return made.with_attr(kept) if kept else made
 
 
-def opaque_block(function: PrimFunction) -> Any:
+def opaque_block(function: PrimFunction) -> s_tir.SBlock | None:
     """The only block in the root block of a function, without iterators; None for others."""
     outer = function.body
     if not isinstance(outer, s_tir.SBlockRealize) or not isinstance(
@@ -223,41 +217,26 @@ def opaque_block(function: PrimFunction) -> Any:
     return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
 
 
-def statements(write: Callable[[], None]) -> Statement:
+def statements(write: Callable[[], None]) -> tirx.Stmt:
     """The statements that a function writes by the functions of ``IR``."""
     # One frame has to be around them.
     with IRBuilder() as written, builder.seq_scope():
         write()
-    body: Statement = written.get().body
+    body: tirx.Stmt = written.get().body
     return body
 
 
-def buffer_view(buffer: Any, shape: Sequence[int | PrimExpression]) -> tuple[Any, Any]:
+def buffer_view(buffer: Buffer, shape: Sequence[int | PrimExpression]) -> tuple[Buffer, tirx.Stmt]:
     """A buffer of another shape over the same elements, and the statement that declares it."""
     view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
-def aligned_allocation(
-    buffer: Buffer, size: int, alignment: int, annotations: Mapping[str, Any]
-) -> Statement:
-    """The allocation of a buffer of ``size`` bytes at a multiple of ``alignment`` bytes.
-
-    TVM aligns arrays on the stack as their elements, and numbers to 16 bytes at most.
-    """
-    wide = tirx.decl_buffer(
-        [-(-size // alignment)], f"int8x{alignment}", buffer.name, scope="local"
-    )
-    view = tirx.DeclBuffer(buffer, data=tirx.buffer.buffer_data(wide))
-    made: Statement = tirx.SeqStmt([tirx.AllocBuffer(wide, annotations), view])
-    return made
-
-
-def assertion(condition: PrimExpression, message: str) -> Statement:
+def assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
     """The statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
-    made: Statement = tirx.AssertStmt(condition, kind, parts)
+    made: tirx.Stmt = tirx.AssertStmt(condition, kind, parts)
     return made
 
 
@@ -265,18 +244,18 @@ CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
 """The C function of TVM that runs Python's signal handlers, or does nothing without Python."""
 
 
-def poll_signals() -> Any:
+def poll_signals() -> tirx.Evaluate:
     """The statement at which a function ends with an exception if a signal handler raises one."""
     return tirx.Evaluate(tirx.call_extern("int32", CHECK_SIGNALS))
 
 
-def cuda_call(name: str, source: str, *arguments: PrimExpression) -> Statement:
+def cuda_call(name: str, source: str, *arguments: PrimExpression) -> tirx.Stmt:
     """A call of a CUDA function, which the kernel is compiled with."""
     given = (name, *arguments, source)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *given))
 
 
-def cuda_assertion(condition: PrimExpression, message: str) -> Statement:
+def cuda_assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
     """The statement of a CUDA kernel that prints a message and ends it if a condition is false."""
     name = f"fail_{zlib.crc32(message.encode()):08x}"
     text = json.dumps(message)
@@ -333,7 +312,7 @@ def _wide(extent: Any) -> Any:
     return tirx.const(extent, "int64") if isinstance(extent, int) else extent
 
 
-def _whole(buffer: Any) -> Any:
+def _whole(buffer: Buffer) -> Any:
     return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
 
 
@@ -376,19 +355,24 @@ def is_conditional(expression: PrimExpression) -> bool:
     return str(getattr(operator, "name", "")).split(".")[-1] == "if_then_else"
 
 
-def choice_of(expression: Any) -> tuple[Any, Any, Any] | None:
+def choice_of(
+    expression: PrimExpression,
+) -> tuple[PrimExpression, PrimExpression, PrimExpression] | None:
     """Condition, value and other value of an ``if_then_else`` or ``Select``; None for others."""
     if isinstance(expression, tirx.Select):
         return expression.condition, expression.true_value, expression.false_value
-    return tuple(expression.args) if is_conditional(expression) else None
+    if not isinstance(expression, tvm.ir.Call) or not is_conditional(expression):
+        return None
+    condition, value, other = expression.args
+    return condition, value, other
 
 
-def typed(dtype: str, lanes: int) -> Any:
+def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
     """The type of a vector of so many elements, of a scalar for one."""
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
 
 
-def lanes_of(kind: Any) -> int:
+def lanes_of(kind: tvm.ir.Type) -> int:
     """How many elements a scalar or vector type has."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
 

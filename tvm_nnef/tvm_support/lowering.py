@@ -9,11 +9,11 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     CHECK_SIGNALS,
     Buffer,
     Module,
@@ -116,7 +116,7 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
 def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
     """Whether what is stored in one of the buffers is computed from another one of them."""
     read: list[Buffer] = []
-    walk(store.value, (BUFFER_LOAD, lambda load: read.append(load.source)))
+    walk(store.value, (TensorLoad, lambda load: read.append(load.source)))
     return store.buffer in buffers and bool(buffers.intersection(read) - {store.buffer})
 
 

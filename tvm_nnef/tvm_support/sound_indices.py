@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from tvm import sym, tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     PrimExpression,
     PrimFunction,
     dtype_of,
@@ -57,7 +56,7 @@ def _wrapped(cast: tirx.Cast) -> PrimExpression:
 
     TVM takes any cast of integers for one that changes no value, unless it is hidden.
     """
-    if _may_wrap(dtype_of(cast.value), dtype_of(cast)) and _found(cast.value, BUFFER_LOAD):
+    if _may_wrap(dtype_of(cast.value), dtype_of(cast)) and _found(cast.value, TensorLoad):
         return tirx.bitwise_or(cast, tirx.const(0, dtype_of(cast)))
     bits = _BITS.get(dtype_of(cast))
     if bits is None or not isinstance(cast.value, (tirx.IntImm, tirx.Add, tirx.Sub, tirx.Mul)):
@@ -91,7 +90,7 @@ def _hiding(choice: tirx.Select) -> PrimExpression:
     if not limited or not any(
         each in limited
         for branch in (choice.true_value, choice.false_value)
-        for load in _found(branch, BUFFER_LOAD)
+        for load in _found(branch, TensorLoad)
         for index in load.indices
         if not isinstance(index, tirx.Var)
         for each in _found(index, tirx.Var)

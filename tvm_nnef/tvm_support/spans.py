@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.ir import Call
 
-from tvm_nnef.tvm_support.compat import CALL, RelaxExpression
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 
 def with_span(expression: RelaxExpression, text: str) -> RelaxExpression:
     """A call with a text in its span; any other expression itself."""
-    if not isinstance(expression, CALL):
+    if not isinstance(expression, Call):
         return expression
     span = tvm.ir.Span(tvm.ir.SourceName(text), 0, 0, 0, 0)
     return relax.Call(expression.op, expression.args, expression.attrs, expression.ty_args, span)

@@ -11,8 +11,9 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.ir import TensorLoad
 
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, Var, choice_of, is_conditional
+from tvm_nnef.tvm_support.compat import Buffer, Var, choice_of, is_conditional
 from tvm_nnef.vulkan import arithmetic, calls, control_flow
 from tvm_nnef.vulkan.arithmetic import Unsupported
 from tvm_nnef.vulkan.assembler import Assembler, Id
@@ -262,7 +263,7 @@ _NODES: Mapping[Any, Callable[[Scope, Any], Value]] = {
     tirx.Var: _variable,
     tirx.IntImm: _number,
     tirx.FloatImm: _number,
-    BUFFER_LOAD: _load,
+    TensorLoad: _load,
     tirx.Cast: _cast,
     tirx.Not: _not,
     tirx.BitwiseNot: _bitwise_not,

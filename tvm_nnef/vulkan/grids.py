@@ -10,13 +10,7 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.gpu.launch import BLOCK
-from tvm_nnef.tvm_support.compat import (
-    PrimExpression,
-    PrimFunction,
-    Statement,
-    dtype_of,
-    with_mapped_body,
-)
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 MOST_BLOCKS = 65535
 """The blocks along one dimension that every device takes."""
@@ -27,7 +21,7 @@ def split_large_grids(function: PrimFunction) -> PrimFunction:
     return with_mapped_body(function, (tirx.For, _split))
 
 
-def _split(loop: tirx.For) -> Statement:
+def _split(loop: tirx.For) -> tirx.Stmt:
     binding, extent = loop.thread_binding, loop.extent
     small = isinstance(extent, tirx.IntImm) and int(extent) <= MOST_BLOCKS
     if small or binding is None or str(binding.thread_tag) != BLOCK:
@@ -35,8 +29,8 @@ def _split(loop: tirx.For) -> Statement:
     dtype = dtype_of(loop.loop_var)
     most, one = tirx.const(MOST_BLOCKS, dtype), tirx.const(1, dtype)
 
-    def of_block(first: PrimExpression) -> Statement:
-        def again(turn: PrimExpression) -> Statement:
+    def of_block(first: PrimExpression) -> tirx.Stmt:
+        def again(turn: PrimExpression) -> tirx.Stmt:
             return substituted(loop.body, {loop.loop_var: first + turn * most})
 
         turns = tirx.floordiv(extent - one - first, most) + one

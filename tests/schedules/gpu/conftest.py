@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import tvm_ffi
 from tvm import s_tir, sym, tirx
-from tvm.ir import Call, StringImm
+from tvm.ir import Call, StringImm, TensorLoad
 
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
@@ -32,7 +32,6 @@ from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     dtype_of,
     poll_signals,
     prim_functions,
@@ -147,7 +146,7 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
         return tirx.BufferStore(found, each.value, indices(each.buffer, list(each.indices)))
 
     rewrites = [
-        (BUFFER_LOAD, load),
+        (TensorLoad, load),
         (tirx.BufferStore, store),
         (tirx.Evaluate, lambda each: _instruction(each.value, thread)),
     ]
@@ -362,14 +361,14 @@ def _decides(var: Any, body: Any, values: dict[Any, int | None]) -> bool:
     unknown |= {each for each, value in values.items() if value is None}
     tests = [each.condition for each in nodes(body, tirx.IfThenElse)]
     found = [set(variables(each)) for each in (*tests, *(each.extent for each in loops))
-             if not nodes(each, BUFFER_LOAD)]  # fmt: skip
+             if not nodes(each, TensorLoad)]  # fmt: skip
     return any(var in each and not each & unknown for each in found)
 
 
 def _value(expression: Any, values: dict[Any, int | None], size: int) -> int | None:
     """The value of an expression of serial loops and dynamic dimensions; None for others."""
     known = {var: values.get(var, size) for var in variables(expression)}
-    if nodes(expression, BUFFER_LOAD) or None in known.values():
+    if nodes(expression, TensorLoad) or None in known.values():
         return None
 
     def number(var: Any) -> Any:

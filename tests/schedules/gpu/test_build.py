@@ -93,8 +93,8 @@ def test_the_best_tile_fits(version: int, width: int, size: tuple[int, int, int,
     sizes = Sizes(*size, width, is_guarded=True)
     tile = tiles.best(sizes, machine)
     assert tile.threads <= machine.block_threads and tile.threads % machine.warp == 0
-    assert tile.shared_bytes(sizes) <= machine.block_shared_bytes
-    assert tile.registers <= machine.thread_registers
+    assert tile.shared_bytes(sizes, machine) <= machine.block_shared_bytes
+    assert tile.registers(machine) <= machine.thread_registers
 
 
 def test_large_products_get_large_tiles() -> None:

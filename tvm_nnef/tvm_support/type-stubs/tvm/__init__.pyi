@@ -8,6 +8,7 @@ from typing import Any
 from tvm import ir as ir
 from tvm import relax as relax
 from tvm import s_tir as s_tir
+from tvm import target as target
 from tvm import te as te
 from tvm import tirx as tirx
 from tvm.ir import IRModule as IRModule
