@@ -8,7 +8,7 @@ of what did overflow for what it likes. So does a compiler of CUDA with ints tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tvm import tirx
@@ -55,10 +55,14 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     conversions = _WIDER if is_host_function(function) else _UNSIGNED
     elements: set[tirx.Var] = set()
 
+    def wrapping(value: PrimExpression) -> PrimExpression:
+        return _wrapping(value, elements, conversions)
+
     def stored(store: tirx.BufferStore) -> Statement:
         if conversions is _WIDER and _accumulates(store):
-            return store
-        value = _wrapping(store.value, elements, conversions)
+            value = _sum(store.value, wrapping)
+        else:
+            value = wrapping(store.value)
         same = value.same_as(store.value)
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)
 
@@ -66,10 +70,10 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
         if not (loads(bind.value) or mentions(bind.value, elements)):
             return bind
         elements.add(bind.var)
-        return tirx.Bind(bind.var, _wrapping(bind.value, elements, conversions))
+        return tirx.Bind(bind.var, wrapping(bind.value))
 
     def chosen(branch: tirx.IfThenElse) -> Statement:
-        condition = _wrapping(branch.condition, elements, conversions)
+        condition = wrapping(branch.condition)
         same = condition.same_as(branch.condition)
         return branch if same else tirx.IfThenElse(condition, branch.then_case, branch.else_case)
 
@@ -79,15 +83,27 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
 
 
 def _accumulates(store: tirx.BufferStore) -> bool:
-    """Whether a product, or an element, is added to the element that is stored.
-
-    LLVM knows no range of these, so that it concludes nothing, and strategies count its
-    instructions.
-    """
+    """Whether something is added to the element that is stored."""
     value = store.value
     if not isinstance(value, tirx.Add) or not isinstance(value.a, TensorLoad):
         return False
     return value.a.source.same_as(store.buffer)
+
+
+def _sum(
+    value: PrimExpression, wrapping: Callable[[PrimExpression], PrimExpression]
+) -> PrimExpression:
+    """A sum as it is, and a product in it, with wrapping operands.
+
+    LLVM knows no range of these two, so that it concludes nothing, and strategies count its
+    instructions.
+    """
+    term = value.b
+    parts = [term.a, term.b] if isinstance(term, tirx.Mul) else [term]
+    made = [wrapping(part) for part in parts]
+    if all(map(tirx.Expr.same_as, made, parts)):
+        return value
+    return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
 
 
 def _wrapping(

@@ -97,6 +97,12 @@ def test_elements_wrap_around(steps: str, dtype: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(launched(source, x, tmp_path), expected)
 
 
+def test_the_largest_number_without_a_sign_is_written() -> None:
+    text = "import math; graph G { @input { x: int[9]; } @output { y: int[]; } @compose { y ="
+    text += " math.min_reduce{axes=[0], squeeze=true}(x); } }"
+    assert "uint64_t" in source_of(text, dtypes={"int": "uint64"})
+
+
 def source_of(text: str, **options: Any) -> str:
     """The CUDA source of a model."""
     target = resolve({"kind": "cuda", "arch": "sm_80"})
