@@ -33,6 +33,7 @@ from tvm_nnef.storage.output import workspace
 from tvm_nnef.storage.write import Content, check_target, is_archive, write_container
 from tvm_nnef.tvm_support.build import host_of, target_features, triple_of
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.vulkan.launcher import needed_features
 
 FORMAT = 1
 """The version of the manifest."""
@@ -164,7 +165,7 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
     host = host_of(requested.target)
     triple, features = target_features(host)
     described = executable.metadata.get("target", {})
-    needed = described.get("features")
+    needed, source = described.get("features"), executable.compiled
     return {
         "target": text,
         "device": str(requested.target.kind.name),
@@ -173,6 +174,7 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
         "cpu_features": sorted(features) if needed is None else list(needed),
         "cuda_architectures": list(requested.cuda_architectures),
         "code_forms": described.get("code_forms", []),
+        "vulkan_features": needed_features(source.library.mod) if source else [],
     }
 
 

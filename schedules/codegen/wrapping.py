@@ -59,10 +59,11 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
         return _wrapping(value, elements, conversions)
 
     def stored(store: tirx.BufferStore) -> Statement:
-        if conversions is _WIDER and _accumulates(store):
-            value = _sum(store.value, wrapping)
+        value = store.value
+        if conversions is _WIDER and isinstance(value, tirx.Add) and _accumulates(store):
+            value = _sum(value, wrapping)
         else:
-            value = wrapping(store.value)
+            value = wrapping(value)
         same = value.same_as(store.value)
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)
 
@@ -90,9 +91,7 @@ def _accumulates(store: tirx.BufferStore) -> bool:
     return value.a.source.same_as(store.buffer)
 
 
-def _sum(
-    value: PrimExpression, wrapping: Callable[[PrimExpression], PrimExpression]
-) -> PrimExpression:
+def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
     """A sum as it is, and a product in it, with wrapping operands.
 
     LLVM knows no range of these two, so that it concludes nothing, and strategies count its
@@ -101,7 +100,7 @@ def _sum(
     term = value.b
     parts = [term.a, term.b] if isinstance(term, tirx.Mul) else [term]
     made = [wrapping(part) for part in parts]
-    if all(map(tirx.Expr.same_as, made, parts)):
+    if all(one.same_as(other) for one, other in zip(made, parts, strict=True)):
         return value
     return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
 
