@@ -13,11 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    # An interrupt while modules are imported leaves no traceback; after that it is reported.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from tvm_nnef.api import build, from_nnef
 from tvm_nnef.cli import run_reporting
