@@ -13,11 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    # An interrupt while modules are imported leaves no traceback; after that it is reported.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from tvm_nnef.api import build, from_nnef
 from tvm_nnef.cli import run_reporting
@@ -33,6 +38,7 @@ from tvm_nnef.storage.output import workspace
 from tvm_nnef.storage.write import Content, check_target, is_archive, write_container
 from tvm_nnef.tvm_support.build import host_of, target_features, triple_of
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.vulkan.launcher import needed_features
 
 FORMAT = 1
 """The version of the manifest."""
@@ -164,7 +170,7 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
     host = host_of(requested.target)
     triple, features = target_features(host)
     described = executable.metadata.get("target", {})
-    needed = described.get("features")
+    needed, source = described.get("features"), executable.compiled
     return {
         "target": text,
         "device": str(requested.target.kind.name),
@@ -173,6 +179,7 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
         "cpu_features": sorted(features) if needed is None else list(needed),
         "cuda_architectures": list(requested.cuda_architectures),
         "code_forms": described.get("code_forms", []),
+        "vulkan_features": needed_features(source.library.mod) if source else [],
     }
 
 

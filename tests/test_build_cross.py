@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,8 +49,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_each_target_has_a_library_and_the_manifest_describes_it(
     script: Any, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [str(model), "--attr", "rows=3", "-o", "out", "--targets", "native", "wasm32"]
-    assert script.main(options) == 0
+    options = [str(model), "--attr", "rows=3", "-o", "out", "--targets"]
+    assert script.main([*options, "native", "wasm32", "vulkan"]) == 0
     assert "wrote out" in capsys.readouterr().out
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert manifest["model"] == "model.sknd"
@@ -57,12 +58,16 @@ def test_each_target_has_a_library_and_the_manifest_describes_it(
     assert manifest["outputs"][0]["name"] == "y"
     assert manifest["bounds"] == {"n": 8}
     assert set(manifest["versions"]) >= {"tvm", "tvm_nnef"}
-    native, wasm = manifest["libraries"]
+    native, wasm, vulkan = manifest["libraries"]
     assert (native["target"], wasm["target"]) == ("native", "wasm32")
     assert native["cpu_features"] and "tvm_nnef.load" in native["load"]
     assert wasm["triple"] == "wasm32-unknown-unknown" and "archive" in wasm["load"]
     assert "simd128" in wasm["cpu_features"]
-    for library in (native, wasm):
+    # The number of columns is an argument of 64 bits.
+    features = ["shaderInt64", "shaderSignedZeroInfNanPreserveFloat32"]
+    assert vulkan["vulkan_features"] == features
+    assert native["vulkan_features"] == []
+    for library in (native, wasm, vulkan):
         for file in library["files"]:
             data = (Path("out") / file["name"]).read_bytes()
             assert file["bytes"] == len(data)
@@ -151,6 +156,28 @@ def test_an_interrupted_build_leaves_what_was_there(
     monkeypatch.setattr(script, "build_target", original)
     assert script.main(options) == 0
     assert len(json.loads(Path("out/manifest.json").read_text())["libraries"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_build_that_a_signal_ends_leaves_no_files(
+    number: int, status: int, said: str, model: Path
+) -> None:
+    command = [sys.executable, str(SCRIPT), str(model), "-o", "out", "--targets"]
+    targets = ["wasm32", "native", "x86-64-v2", "x86-64-v3"]
+    with subprocess.Popen([*command, *targets], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("target 2 of 4"):
+                process.send_signal(number)
+                break
+        printed = process.stderr.read()
+    assert process.returncode == status
+    assert printed.splitlines()[-1] == said
+    assert [*model.parent.iterdir()] == [model]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def link(objects: Sequence[Path], library: Path, triple: str | None = None) -> N
     if found := sorted(expected - {wanted} if wanted in _ELF_MACHINES.values() else ()):
         message = f"object files for {found[0]} cannot be linked to a library for {wanted}"
         raise error(message, hint="link and load them on a machine of their kind")
-    run = _run([*command, "-o", str(library), *map(str, objects)])
+    run = _run([*command, "-o", str(library), *map(str, objects)], library.parent)
     if run.returncode:
         lines = (run.stderr or run.stdout).decode(errors="replace").strip().splitlines()
         raise _failed(command, lines[0] if lines else f"exit status {run.returncode}")
@@ -163,9 +163,11 @@ def link(objects: Sequence[Path], library: Path, triple: str | None = None) -> N
         raise _failed(command, reason)
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """What a linker prints, whose temporary files are in a folder."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
     try:
-        return subprocess.run(command, capture_output=True, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, check=False)
     except OSError as cause:
         raise _failed(command, cause.strerror or str(cause)) from None
 

@@ -1,20 +1,28 @@
 """Sums, differences and products of integer elements, which wrap around.
 
 Input: a PrimFunc whose loops are lowered. Output: the same with each operation on elements of 32 or
-64 bits in twice as many bits. LLVM computes only the bits that are kept, so this costs nothing; but
-TVM promises it that no int of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for
-``x | 2**31``, and any comparison of what did overflow for what it likes.
+64 bits in a dtype in which it does not overflow, which costs nothing. TVM promises LLVM that no int
+of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any comparison
+of what did overflow for what it likes. So does a compiler of CUDA with ints that have a sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm_ffi import WalkResult
 
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted, variables
+from tvm_nnef.schedules.analysis.expressions import (
+    loads,
+    mentions,
+    nodes,
+    substituted,
+    variables,
+)
+from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
@@ -24,24 +32,37 @@ from tvm_nnef.tvm_support.compat import (
     typed,
     with_mapped_body,
 )
+from tvm_nnef.tvm_support.lowering import is_host_function
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
-_WIDER: Mapping[str, tuple[str, str]] = {
+_Conversions: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The dtypes that an operand is converted to, one after the other, by its own dtype."""
+
+_WIDER: _Conversions = {
     # An unsigned one has the bits of a signed one, whose products fit.
     "int32": ("int32", "int64"), "uint32": ("int32", "int64"),
     "int64": ("int64", "int128"), "uint64": ("int64", "int128"),
 }  # fmt: skip
-"""The signed dtype of as many bits, and that of twice as many."""
+"""For LLVM: twice as many bits, of which it computes only those that are kept."""
+
+_UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
+"""For CUDA, where ints without a sign wrap around."""
 
 
 def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     """The function with arithmetic on integer elements that wraps around; not that on indices."""
+    conversions = _WIDER if is_host_function(function) else _UNSIGNED
     elements: set[tirx.Var] = set()
 
+    def wrapping(value: PrimExpression) -> PrimExpression:
+        return _wrapping(value, elements, conversions)
+
     def stored(store: tirx.BufferStore) -> tirx.Stmt:
-        if _accumulates(store):
-            return store
-        value = _wrapping(store.value, elements)
+        value = store.value
+        if conversions is _WIDER and isinstance(value, tirx.Add) and _accumulates(store):
+            value = _sum(value, wrapping)
+        else:
+            value = wrapping(value)
         same = value.same_as(store.value)
         return store if same else tirx.BufferStore(store.buffer, value, store.indices)
 
@@ -49,26 +70,45 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
         if not (loads(bind.value) or mentions(bind.value, elements)):
             return bind
         elements.add(bind.var)
-        return tirx.Bind(bind.var, _wrapping(bind.value, elements))
+        return tirx.Bind(bind.var, wrapping(bind.value))
 
-    return with_mapped_body(function, (tirx.BufferStore, stored), (tirx.Bind, bound))
+    def chosen(branch: tirx.IfThenElse) -> tirx.Stmt:
+        condition = wrapping(branch.condition)
+        same = condition.same_as(branch.condition)
+        return branch if same else tirx.IfThenElse(condition, branch.then_case, branch.else_case)
+
+    return with_mapped_body(
+        function, (tirx.BufferStore, stored), (tirx.Bind, bound), (tirx.IfThenElse, chosen)
+    )
 
 
 def _accumulates(store: tirx.BufferStore) -> bool:
-    """Whether a product, or an element, is added to the element that is stored.
-
-    LLVM knows no range of these, so that it concludes nothing, and strategies count its
-    instructions.
-    """
+    """Whether something is added to the element that is stored."""
     value = store.value
     if not isinstance(value, tirx.Add) or not isinstance(value.a, TensorLoad):
         return False
     return value.a.source.same_as(store.buffer)
 
 
-def _wrapping(value: PrimExpression, elements: set[tirx.Var]) -> PrimExpression:
-    """The value with its arithmetic on elements in more bits; indices in it stay as they are."""
-    if not _computes_integers(value):
+def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
+    """A sum as it is, and a product in it, with wrapping operands.
+
+    LLVM knows no range of these two, so that it concludes nothing, and strategies count its
+    instructions.
+    """
+    term = value.b
+    parts = [term.a, term.b] if isinstance(term, tirx.Mul) else [term]
+    made = [wrapping(part) for part in parts]
+    if all(one.same_as(other) for one, other in zip(made, parts, strict=True)):
+        return value
+    return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
+
+
+def _wrapping(
+    value: PrimExpression, elements: set[tirx.Var], conversions: _Conversions
+) -> PrimExpression:
+    """The value with its arithmetic on elements converted; indices in it stay as they are."""
+    if not _computes_integers(value, conversions):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
@@ -77,27 +117,39 @@ def _wrapping(value: PrimExpression, elements: set[tirx.Var]) -> PrimExpression:
         loaded[element] = load
         return element
 
-    def wide(operation: tirx.BinaryOpExpr) -> PrimExpression:
-        dtypes = _WIDER.get(scalar_type_of(operation))
+    def converted(operation: tirx.BinaryOpExpr) -> PrimExpression:
+        dtypes = conversions.get(scalar_type_of(operation))
         if dtypes is None or (numbers and not depends(operation)):
             return operation
-        lanes = lanes_of(operation.ty)
-        signed, wider = (typed(dtype, lanes) for dtype in dtypes)
-        a, b = (tirx.Cast(wider, tirx.Cast(signed, each)) for each in (operation.a, operation.b))
+        a, b = operation.a, operation.b
+        for dtype in dtypes:
+            a, b = _as_dtype(a, dtype), _as_dtype(b, dtype)
         return tirx.Cast(operation.ty, type(operation)(a, b))
 
     def depends(operation: PrimExpression) -> bool:
-        return any(var in loaded or var in elements for var in variables(operation))
+        return any(var in known for var in variables(operation))
 
     apart = traversal.mapped(value, (TensorLoad, hidden), order="pre")
+    known = {*loaded, *elements}
     if not depends(apart):
         return value
-    numbers = any(var not in loaded and var not in elements for var in variables(apart))
-    wrapped = traversal.mapped(apart, (_ARITHMETIC, wide))
+    known.update(let.var for let in nodes(apart, tirx.Let))
+    numbers = not known.issuperset(variables(apart))
+    wrapped = traversal.mapped(apart, (_ARITHMETIC, converted))
     return value if wrapped.same_as(apart) else substituted(wrapped, loaded)
 
 
-def _computes_integers(value: PrimExpression) -> bool:
+def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
+    """The low bits of an int in a dtype; TVM converts no negative constant to one without sign."""
+    lanes = lanes_of(value.ty)
+    number = value.value if isinstance(value, tirx.Broadcast) else value
+    if not (isinstance(number, tirx.IntImm) and dtype.startswith("uint")):
+        return tirx.Cast(typed(dtype, lanes), value)
+    constant = tirx.const(int(number.value) % (1 << bits_of(dtype)), dtype)
+    return constant if lanes == 1 else tirx.Broadcast(constant, lanes)
+
+
+def _computes_integers(value: PrimExpression, conversions: _Conversions) -> bool:
     """Whether a value has arithmetic on integers outside of indices."""
     found: list[PrimExpression] = []
 
@@ -108,4 +160,4 @@ def _computes_integers(value: PrimExpression) -> bool:
         return WalkResult.ADVANCE
 
     traversal.walk(value, ((TensorLoad, *_ARITHMETIC), look), order="pre")
-    return any(scalar_type_of(each) in _WIDER for each in found)
+    return any(scalar_type_of(each) in conversions for each in found)

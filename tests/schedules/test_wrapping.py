@@ -105,6 +105,32 @@ def test_integers_of_64_bits_wrap_around() -> None:
     np.testing.assert_array_equal(np.asarray(r), np.maximum(a + low, a))
 
 
+CONDITIONS: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = {
+    "of a sum": ("int64", "q[i] += x[i,j], i < m, j < n | x[i,j] - x[i,0] > 0;",
+                 lambda x: np.where(x - x[:, :1] > 0, x, 0).sum(1)),
+    "on a product of narrow numbers": ("uint16", "q[i] = `sign`(x[i,0] * x[i,1]), i < m;",
+                 lambda x: np.sign(np.prod(x[:, :2].astype(I), 1, dtype=I)).astype("uint16")),
+}  # fmt: skip
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_what_wrapped_around_is_compared(name: str) -> None:
+    dtype, formula, expected = CONDITIONS[name]
+    text = (
+        "operator f { @input { x: int[m,n]; } @output { q: int[m]; }"
+        f" @lower {{ {formula} }} }}"
+        " graph g { @input { x: int[13,37]; } @output { q: int[13]; } @compose { q = f(x); } }"
+    )
+    limits = np.iinfo(dtype)
+    generator = np.random.default_rng(0)
+    x = generator.integers(limits.min, limits.max, (13, 37), dtype=dtype, endpoint=True)
+    loaded = tvm_nnef.load_model(text, dialect="draft")
+    (q,) = tvm_nnef.build(loaded, dtypes={"int": dtype}, progress=False, cache=False)(x)
+    np.testing.assert_array_equal(np.asarray(q), expected(x))
+
+
 @pytest.mark.slow
 def test_bfloat16_scalars_that_are_read_twice() -> None:
     """Without axes, TVM took a bfloat16 value that has a name for an integer."""

@@ -130,6 +130,8 @@ UNSIGNED: list[Any] = [
     ("math.div", {}, [HUGE, OTHER], np.where(OTHER > 0, HUGE // DIVISOR, OTHER)),
     ("math.mod", {}, [HUGE, OTHER], np.where(OTHER > 0, HUGE % DIVISOR, OTHER)),
     ("math.pow", {}, [HUGE, 3], HUGE**3),
+    ("math.pow", {}, [HUGE, OTHER],
+     np.array([pow(int(x), int(y), 2**64) for x, y in zip(HUGE, OTHER, strict=True)], np.uint64)),
     ("math.neg", {}, [HUGE], np.uint64(0) - HUGE),
     *((f"math.{name}", {}, [HUGE], function(HUGE))
         for name, function in {"abs": np.abs, "sign": np.sign, "sqr": np.square}.items()),

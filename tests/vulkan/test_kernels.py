@@ -66,6 +66,24 @@ def test_reals(dtype: str, vulkan: Any) -> None:
         np.testing.assert_allclose(actual, expected, last, err_msg=f"expression {number}")
 
 
+@pytest.mark.parametrize("dtype", REALS)
+def test_remainders_of_reals_are_exact(dtype: str, vulkan: Any) -> None:
+    """That of SPIR-V is computed from a rounded quotient, wrong if it is large."""
+    generator = np.random.default_rng(0)
+    largest = np.finfo(dtype).maxexp - 1
+    exponents = generator.uniform(-largest + 1, largest, (2, N))
+    a, b = (2.0**exponents * generator.choice([-1, 1], (2, N))).astype(dtype)
+    special = np.array([0, -0.0, 1, -3, 0.1, np.inf, -np.inf, np.nan], dtype)
+    a[:36], b[:36] = np.repeat(special[:6], 6), np.tile(special[2:], 6)
+    b[36:44] = [0, -0.0, *a[38:44]]
+    (found,) = vulkan.formula(vulkan, dtype, lambda x, y: [tirx.Mod(x, y)], a, b)
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(a, b)
+    np.testing.assert_array_equal(found, expected)
+    zeros = expected == 0
+    np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(expected[zeros]))
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32", "float16", "bool"])
 def test_comparisons(dtype: str, vulkan: Any) -> None:
     a, b = numbers(dtype, 1, -3, 3), numbers(dtype, 2, -3, 3)

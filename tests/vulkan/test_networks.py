@@ -25,6 +25,7 @@ SCRIPTS = TESTS.parent / "scripts"
 LIGHT = {"alexnet": "light_bvlc_alexnet.onnx", "resnet50": "light_resnet50.onnx"}
 LAYERS = ("bert", "gpt2", "vit")
 SHAPED = ("mobilenetv2", "lstm")
+WRITTEN = ("unet", "detector")
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,9 @@ def network() -> Any:
             proto = onnx.load(light / LIGHT[name])
         elif name in LAYERS:
             proto = getattr(models, name)(layers=1, **sizes)
+        elif name in WRITTEN:
+            path = TESTS / "schedules" / "gpu" / "test_models.py"
+            proto = getattr(imported(path, "vulkan_networks"), name)(models)
         else:
             proto = models.shaped_models()[name].make()
         return tvm_nnef.convert(proto.SerializeToString())
@@ -77,7 +81,7 @@ def shaders_of(module: Any) -> Any:
 
 
 @pytest.mark.skipif(shutil.which("spirv-val") is None, reason="needs spirv-val (spirv-tools)")
-@pytest.mark.parametrize("name", [*LIGHT, *LAYERS, *SHAPED])
+@pytest.mark.parametrize("name", [*LIGHT, *LAYERS, *SHAPED, *WRITTEN])
 def test_every_kernel_of_a_network_is_valid(name: str, network: Any, validate: Any) -> None:
     module = tvm_nnef.from_nnef(network(name), keep_params_in_input=True)
     for shader in shaders_of(module):

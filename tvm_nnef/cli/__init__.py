@@ -3,7 +3,7 @@
 
 Exit status 0 for success, 1 for a problem in the user's model or files (diagnostics on standard
 error, no traceback), 2 for wrong usage, 70 for a defect of this program (the traceback goes to a
-log file), 130 after an interruption.
+log file), 130 after an interruption, 143 after a request to terminate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from tvm_nnef.diagnostics import NnefError
 _SHORT = ("check", "env", "ops", "show")
 """Commands that only read: nearly all objects they make live until they end."""
 
-_FAILED, _USAGE, _INTERNAL, _INTERRUPTED = 1, 2, 70, 130
+_FAILED, _USAGE, _INTERNAL = 1, 2, 70
+
+_ENDING = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
+"""What is printed, and the exit status, after signals that end a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,9 +66,9 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 
 def run_reporting(action: Callable[[], int]) -> int:
     """The exit status of an action, whose exceptions are reported on standard error."""
-    interrupts: list[int] = []
+    signals: list[signal.Signals] = []
     try:
-        with _noted(interrupts):
+        with _noted(signals):
             status = action()
         if not sys.stdout.closed:  # The language server closes it.
             sys.stdout.flush()
@@ -75,7 +78,7 @@ def run_reporting(action: Callable[[], int]) -> int:
 
         return _fail(rendered_error(problem), _FAILED)
     except KeyboardInterrupt:
-        return _fail("interrupted", _INTERRUPTED)
+        return _fail(*_ENDING[signals[0] if signals else signal.SIGINT])
     except BrokenPipeError:
         # The reader of our output has gone: there is nothing left to print, not even at exit.
         _discard_output()
@@ -86,28 +89,34 @@ def run_reporting(action: Callable[[], int]) -> int:
     except OSError as problem:
         return _fail(_system_error(problem), _FAILED)
     except Exception as problem:
-        if interrupts:  # What a library made of the interrupt.
-            return _fail("interrupted", _INTERRUPTED)
+        if signals:  # What a library made of the interrupt.
+            return _fail(*_ENDING[signals[0]])
         return _fail(_internal_error(problem), _INTERNAL)
 
 
 @contextmanager
-def _noted(interrupts: list[int]) -> Iterator[None]:
-    """A block in which interrupts are appended to a list before they raise KeyboardInterrupt."""
+def _noted(signals: list[signal.Signals]) -> Iterator[None]:
+    """A block in which signals that end it are appended to a list, and raise KeyboardInterrupt.
+
+    So temporary files are removed. Signals that are ignored, or are the concern of the program that
+    calls us, stay as they are.
+    """
 
     def note(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
+        signals.append(signal.Signals(number))
         raise KeyboardInterrupt
 
+    before = {each: signal.getsignal(each) for each in _ENDING}
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # Interrupts are ignored, or are the concern of the program that calls us.
-        return
-    signal.signal(signal.SIGINT, note)
+    default = (signal.default_int_handler, signal.SIG_DFL)
+    taken = {each: handler for each, handler in before.items() if is_main and handler in default}
+    for each in taken:
+        signal.signal(each, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for each, handler in taken.items():
+            signal.signal(each, handler)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -282,7 +282,7 @@ def _lowering(
             is_vulkan and generator.register(),
             ("expand_math_functions", _on_functions(vulkan_math.expand, device_functions)),
         ),
-        *_if(is_cpu, ("wrap_elements", _on_functions(with_wrapping_elements))),
+        *_if(not is_vulkan, ("wrap_elements", _on_functions(with_wrapping_elements))),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
         ("poll_signals", _on_functions(polling)),
         ("lower_intrinsics", on_host(tir.LowerTVMBuiltin())),

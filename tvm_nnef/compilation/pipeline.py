@@ -156,18 +156,19 @@ def compile_phases(
     ``database`` is not a database for this target and version of TVM.
     """
     requested = request(target)
-    resolved = requested.target
-    if requested.cuda_architectures:
-        cuda.check_architectures(requested.cuda_architectures)
-    tuned = None if database is None else _opened(database, resolved)
-    dump = _dumping(dump_dir)
+    resolved, architectures = requested.target, requested.cuda_architectures
     forms: tuple[str, ...] = ()
     is_cuda = str(resolved.kind.name) == "cuda"
+    if is_cuda:
+        oldest = str(resolved.attrs["arch"])
+        forms = cuda.chosen_forms(architectures, oldest)
+        if forms != cuda.SOURCE:
+            cuda.check_architectures(architectures or [oldest])
+    tuned = None if database is None else _opened(database, resolved)
+    dump = _dumping(dump_dir)
     if cuda_graphs and not is_cuda:
         hint = "build for cuda, or without them"
         raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
-    if is_cuda:
-        forms = cuda.chosen_forms(requested.cuda_architectures, str(resolved.attrs["arch"]))
     every = passes(
         resolved,
         tuned=None if tuned is None else tuned.tuned,

@@ -194,7 +194,8 @@ def wrapped(x: PrimExpression) -> PrimExpression:
         return sealed(x)
     # Not by a cast alone: TVM drops the casts in an index.
     half = tirx.const(32, "int64")
-    low = tirx.shift_right(tirx.shift_left(_in_64_bits(x), half), half)
+    # TVM takes what is shifted to the left for not negative if it was not before.
+    low = tirx.shift_right(tirx.shift_left(sealed(_in_64_bits(x)), half), half)
     return tirx.Cast("int32", low)
 
 

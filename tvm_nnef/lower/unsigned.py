@@ -20,15 +20,15 @@ _WRAPPING = frozenset({"add", "sub", "mul", "pow"})
 
 def unsigned(x: PrimExpression) -> PrimExpression:
     """The same bits without a sign."""
-    if isinstance(x, tirx.IntImm) and x.value >= 0:
-        return tirx.const(int(x.value), UNSIGNED)
+    if isinstance(x, tirx.IntImm):
+        return tirx.const(int(x.value) % 2**64, UNSIGNED)
     return x if dtype_of(x) == UNSIGNED else tirx.call_intrin(UNSIGNED, "tirx.reinterpret", x)
 
 
 def signed(x: PrimExpression) -> PrimExpression:
     """The same bits with a sign; anything else as it is."""
     if isinstance(x, tirx.IntImm) and dtype_of(x) == UNSIGNED:
-        return tirx.const(int(x.value), _SIGNED)
+        return tirx.const((int(x.value) + 2**63) % 2**64 - 2**63, _SIGNED)
     return tirx.call_intrin(_SIGNED, "tirx.reinterpret", x) if dtype_of(x) == UNSIGNED else x
 
 
@@ -56,9 +56,24 @@ def binary(function: str, x: PrimExpression, y: PrimExpression) -> PrimExpressio
     """A function of ``graph.formula`` of two operands, with or without signs."""
     if UNSIGNED not in (dtype_of(x), dtype_of(y)):
         return BINARY[function](x, y)
+    if function == "pow":
+        y = _exponent(signed(y))
     if function in _WRAPPING:
         return unsigned(BINARY[function](signed(x), signed(y)))
     return _DIVISIONS.get(function, BINARY[function])(unsigned(x), unsigned(y))
+
+
+def _exponent(y: PrimExpression) -> PrimExpression:
+    """An exponent with a sign that gives the same power as one without.
+
+    The 2^62th power is 1 of odd numbers, and 0 of even ones.
+    """
+    if isinstance(y, tirx.IntImm) and y.value >= 0:
+        return y
+    large = tirx.bitwise_or(
+        tirx.bitwise_and(y, tirx.const(2**62 - 1, _SIGNED)), tirx.const(2**62, _SIGNED)
+    )
+    return tirx.Select(y < tirx.const(0, _SIGNED), large, y)
 
 
 def _divided(divide: Callable[..., PrimExpression], upward: bool) -> Callable[..., PrimExpression]:

@@ -252,8 +252,12 @@ def _run(
     compiler: Path, arguments: Sequence[str], folder: str | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     command = [str(compiler), *arguments]
+    # What a compiler that is ended leaves behind is removed with the folder.
+    environment = {**os.environ, "TMPDIR": folder} if folder else None
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, check=False
+        )
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise error(f"cannot run '{compiler}': {reason}", hint=INSTALL) from None

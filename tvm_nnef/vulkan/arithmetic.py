@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
+from tvm_nnef.vulkan import control_flow
 from tvm_nnef.vulkan.assembler import Assembler, Id, bits_of
-from tvm_nnef.vulkan.spirv import Glsl, Op
+from tvm_nnef.vulkan.spirv import Glsl, Op, StorageClass
 
 
 class Unsupported(NotImplementedError):
@@ -22,7 +24,7 @@ _ARITHMETIC: Mapping[str, Mapping[str, Op]] = {
     "Sub": {"float": Op.FSub, "int": Op.ISub, "uint": Op.ISub},
     "Mul": {"float": Op.FMul, "int": Op.IMul, "uint": Op.IMul},
     "Div": {"float": Op.FDiv, "int": Op.SDiv, "uint": Op.UDiv},
-    "Mod": {"float": Op.FRem, "uint": Op.UMod},
+    "Mod": {"uint": Op.UMod},
     "FloorDiv": {"uint": Op.UDiv},
     "FloorMod": {"uint": Op.UMod},
     "And": {"bool": Op.LogicalAnd},
@@ -36,7 +38,8 @@ _ARITHMETIC: Mapping[str, Mapping[str, Op]] = {
 """Instructions by the node of TIR and the kind of its operands, whose dtype the result has.
 
 ``Div`` of integers rounds towards zero. Vulkan leaves it open what the instructions for remainders
-of signed integers return if one is negative, so these are in ``_COMPOSED``.
+of signed integers return if one is negative, and computes that of reals from a rounded quotient, so
+these are in ``_COMPOSED``.
 """
 
 _COMPARISONS: Mapping[str, Mapping[str, Op]] = {
@@ -111,8 +114,60 @@ def _floor_quotient(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
     return glsl(code, Glsl.Floor, dtype, binary(code, "Div", dtype, a, b))
 
 
+_LAYOUTS: Mapping[str, tuple[str, int, float]] = {
+    "float32": ("uint32", 0xFF << 23, 2.0**-126),
+    "float64": ("uint64", 0x7FF << 52, 2.0**-1022),
+}
+"""Of reals: the dtype of their bits, the bits of the exponent, the smallest normal number."""
+
+
+def _real_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
+    """The exact remainder of a quotient of reals that is rounded towards zero.
+
+    In each step the divisor, times the largest power of 2 possible, is subtracted, which is exact.
+    Devices may take divisors that are not normal numbers for zero, so all are.
+    """
+    if dtype == "float16":
+        wide = (converted(code, each, dtype, "float32") for each in (a, b))
+        return converted(code, _real_remainder(code, "float32", *wide), "float32", dtype)
+    kind, (bits, exponent, least) = code.scalar(dtype), _LAYOUTS[dtype]
+    mask, sign = code.constant(bits, exponent), code.constant(bits, 1 << (bits_of(dtype) - 1))
+
+    def of_bits(name: str, value: Id, other: Id) -> Id:
+        return binary(code, name, bits, reinterpreted(code, value, dtype, bits), other)
+
+    size, divisor = (glsl(code, Glsl.FAbs, dtype, each) for each in (a, b))
+    inverse = code.result(Op.Not, code.scalar(bits), mask)
+    fraction, half = of_bits("BitwiseAnd", divisor, inverse), code.constant(dtype, 0.5)
+    finite = binary(code, "LT", dtype, size, code.constant(dtype, math.inf))
+    normal = binary(code, "GE", dtype, divisor, code.constant(dtype, least))
+    defined = binary(code, "And", "bool", finite, normal)
+    rest = code.variable(StorageClass.Function, kind)
+    code.emit(Op.Store, rest, size)
+
+    def is_left() -> Id:
+        larger = binary(code, "GE", dtype, code.result(Op.Load, kind, rest), divisor)
+        return binary(code, "And", "bool", defined, larger)
+
+    def subtract() -> None:
+        value = code.result(Op.Load, kind, rest)
+        scaled = binary(code, "BitwiseOr", bits, of_bits("BitwiseAnd", value, mask), fraction)
+        scaled = reinterpreted(code, scaled, bits, dtype)
+        larger = binary(code, "GT", dtype, scaled, value)
+        smaller = binary(code, "Mul", dtype, scaled, half)
+        scaled = code.result(Op.Select, kind, larger, smaller, scaled)
+        code.emit(Op.Store, rest, binary(code, "Sub", dtype, value, scaled))
+
+    control_flow.repeat(code, is_left, subtract)
+    found = reinterpreted(code, code.result(Op.Load, kind, rest), dtype, bits)
+    signed = binary(code, "BitwiseOr", bits, found, of_bits("BitwiseAnd", a, sign))
+    signed = reinterpreted(code, signed, bits, dtype)
+    return code.result(Op.Select, kind, defined, signed, code.constant(dtype, math.nan))
+
+
 _COMPOSED: Mapping[tuple[str, str], Callable[[Assembler, str, Id, Id], Id]] = {
     ("Mod", "int"): _remainder,
+    ("Mod", "float"): _real_remainder,
     ("FloorMod", "int"): _floor_remainder,
     ("FloorDiv", "int"): _floor_division,
     ("FloorDiv", "float"): _floor_quotient,

@@ -241,8 +241,7 @@ class Device:
 
     def _check(self, shader: Shader) -> None:
         """Raise NnefError if the device lacks what a kernel needs."""
-        needed = {name for each, name in _FEATURES.items() if each in _capabilities(shader)}
-        missing = sorted(needed - self._present)
+        missing = sorted(features_of(shader) - self._present)
         if missing:
             message = f"the device '{self.name}' cannot run the kernel '{shader.name}'"
             raise error(message, hint=f"it lacks {', '.join(missing)}")
@@ -375,15 +374,15 @@ _FEATURE_GROUPS = (
 """The names of features by the structure that enables them."""
 
 
-def _capabilities(shader: Shader) -> set[int]:
-    """What a shader says that it needs: its first instructions."""
+def features_of(shader: Shader) -> set[str]:
+    """Vulkan's names of the features that a shader needs, by its first instructions."""
     words = shader.words[_FIRST_INSTRUCTION:]
     found = set()
     for number in range(0, len(words), 2):
         if words[number] != 2 << 16 | Op.Capability:
             break
         found.add(words[number + 1])
-    return found
+    return {name for each, name in _FEATURES.items() if each in found}
 
 
 def _described(problem: Exception) -> str:

@@ -16,7 +16,7 @@ import tvm_ffi
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 from tvm_nnef.tvm_support import vulkan
-from tvm_nnef.vulkan.device import Device
+from tvm_nnef.vulkan.device import Device, features_of
 from tvm_nnef.vulkan.library import pack, unpack
 from tvm_nnef.vulkan.shader import Shader
 
@@ -47,6 +47,12 @@ def kernels_of(module: Any) -> tuple[Any, bytes] | None:
         if module.same_as(made):
             return made, packed
     return next(filter(None, map(kernels_of, module.imports)), None)
+
+
+def needed_features(module: Any) -> list[str]:
+    """Vulkan's names of the features that a device must have for the kernels of a module."""
+    _, packed = kernels_of(module) or (None, pack(()))
+    return sorted({name for shader in unpack(packed) for name in features_of(shader)})
 
 
 @functools.cache

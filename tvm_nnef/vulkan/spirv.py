@@ -59,7 +59,6 @@ class Op(IntEnum):
     SDiv = 135
     FDiv = 136
     UMod = 137
-    FRem = 140
     IsNan = 156
     IsInf = 157
     LogicalEqual = 164
