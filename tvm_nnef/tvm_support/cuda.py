@@ -252,7 +252,7 @@ def _run(
     compiler: Path, arguments: Sequence[str], folder: str | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     command = [str(compiler), *arguments]
-    # What a compiler that is ended leaves behind is removed with the folder.
+    # The temporary files of a compiler that is ended are removed with the folder.
     environment = {**os.environ, "TMPDIR": folder} if folder else None
     try:
         return subprocess.run(
