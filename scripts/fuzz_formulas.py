@@ -29,6 +29,9 @@ import tvm_nnef
 MANY = 8
 """Operators in one model: it is the building that takes time."""
 
+DTYPES = ("int32", "int64", "int32", "int16", "uint8", "int64", "uint64", "int8")
+"""Of ints, by the first seed of a model."""
+
 MEMORY = 8 << 30
 """Bytes that a worker may map."""
 
@@ -40,9 +43,10 @@ class Case:
     text: str
     variables: dict[str, np.ndarray]
     arrays: list[np.ndarray]
+    dtype: str
 
 
-def model(seeds: list[int]) -> Case:
+def model(seeds: list[int], dtype: str = "int32") -> Case:
     """A model that applies the operators of some seeds, each to its own tensors."""
     text, variables, arrays, lines = "import math;\n", {}, [], []
     declared: dict[str, list[str]] = {"input": [], "variable": [], "output": []}
@@ -56,7 +60,7 @@ def model(seeds: list[int]) -> Case:
         for name, (kind, shape) in made.inputs.items():
             full = f"a{seed}_{name}"
             sizes = [size if isinstance(size, int) else made.sizes[size] for size in shape]
-            values = _values(kind, sizes, generator, source)
+            values = _values(kind, sizes, generator, source, dtype)
             if name == constant:
                 variables[f"main.G.{full}"] = values
             else:
@@ -75,11 +79,15 @@ def model(seeds: list[int]) -> Case:
         lines.append(f"{', '.join(results)} = f{seed}({', '.join(names)});")
     blocks = "\n".join(f"@{kind} {{ {' '.join(d)} }}" for kind, d in declared.items() if d)
     text += f"graph G {{ {blocks}\n@compose {{ {' '.join(lines)} }} }}\n"
-    return Case(text, variables, arrays)
+    return Case(text, variables, arrays, dtype)
 
 
 def _values(
-    kind: str, shape: list[int], generator: np.random.Generator, source: random.Random
+    kind: str,
+    shape: list[int],
+    generator: np.random.Generator,
+    source: random.Random,
+    dtype: str,
 ) -> np.ndarray:
     """Small whole numbers, so that sums are exact in any order; a few ints are large."""
     match kind:
@@ -87,10 +95,12 @@ def _values(
             return generator.integers(-3, 4, shape).astype("float32")
         case "bool":
             return generator.integers(0, 2, shape).astype("bool")
-    values = generator.integers(-4, 20, shape).astype("int32")
+    limits = np.iinfo(dtype)
+    values = generator.integers(-4, 20, shape).astype(dtype)
     if source.random() < 0.2:
-        large = generator.choice([100000, -(2**31), 2**31 - 1], shape).astype("int32")
-        values = np.where(generator.random(shape) < 0.3, large, values)
+        large = [100000 % (1 << (limits.bits - 1)), int(limits.min), int(limits.max)]
+        picked = np.array(large, dtype)[generator.integers(0, 3, shape)]
+        values = np.where(generator.random(shape) < 0.3, picked, values)
     return values
 
 
@@ -100,16 +110,17 @@ def refused(seed: int) -> bool:
     return any(each.severity == "error" for each in found)
 
 
-def wrong(seeds: list[int]) -> str | None:
-    """What is wrong with the model of some seeds, None if nothing is."""
-    case = model(seeds)
+def wrong(seeds: list[int], dtype: str = "int32") -> str | None:
+    """What is wrong with the model of some seeds and a dtype of ints, None if nothing is."""
+    case, dtypes = model(seeds, dtype), {"int": dtype}
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     try:
-        expected = tvm_nnef.evaluate(loaded, *case.arrays)
+        expected = tvm_nnef.evaluate(loaded, *case.arrays, dtypes=dtypes)
     except tvm_nnef.NnefError as problem:
         return f"the evaluator refuses it: {problem}"
     try:
-        found = tvm_nnef.build(loaded, route="formula", progress=False, cache=False)(*case.arrays)
+        options = {"route": "formula", "progress": False, "cache": False, "dtypes": dtypes}
+        found = tvm_nnef.build(loaded, **options)(*case.arrays)
     except Exception as problem:  # Whatever it is, it belongs into the report.
         return f"{type(problem).__name__}: {str(problem).strip().splitlines()[-1]}"
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
@@ -122,11 +133,13 @@ def wrong(seeds: list[int]) -> str | None:
 
 def findings(seeds: list[int]) -> Iterator[tuple[int, str]]:
     """The seeds with which something is wrong, each by itself where it shows so, and what."""
-    problem = wrong(seeds)
+    dtype = DTYPES[seeds[0] // MANY % len(DTYPES)]
+    problem = wrong(seeds, dtype)
     if problem is None:
         return
-    alone = [(seed, found) for seed in seeds if (found := wrong([seed])) is not None]
-    yield from alone or [(seeds[0], f"only together with {seeds[1:]}: {problem}")]
+    alone = [(seed, found) for seed in seeds if (found := wrong([seed], dtype)) is not None]
+    for seed, found in alone or [(seeds[0], f"only together with {seeds[1:]}: {problem}")]:
+        yield seed, f"with {dtype}: {found}"
 
 
 # --- workers with limits
@@ -198,9 +211,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one formula")
     parser.add_argument("--show", type=int, help="print the model of one seed, and judge it")
+    parser.add_argument("--dtype", default="int32", help="of ints of the model that is shown")
     options = parser.parse_args()
     if options.show is not None:
-        print(model([options.show]).text, wrong([options.show]) or "agrees")
+        print(model([options.show]).text, wrong([options.show], options.dtype) or "agrees")
         return 0
     warm_up(options.seed)
     end, seed, tried, rejections, bad = time.monotonic() + options.seconds, options.seed, 0, 0, []

@@ -156,4 +156,4 @@ def _step(load: TensorLoad, axis: Axis) -> int | None:
 def block_edge(axes: Sequence[Axis], across: Axis, most: int) -> int:
     """The rows of a block: a power of two, at most so many, and no more than elements."""
     known = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
-    return 1 << (min(most, *known).bit_length() - 1)
+    return 1 << (min([most, *known]).bit_length() - 1)

@@ -36,7 +36,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _MOST_STAGES = 24
-"""The most stages of a chain: a limit of compile time, as each longer chain is read from its start."""
+"""The most stages of a chain: a limit of compile time, as each longer chain is read whole."""
 
 
 def with_fused_reductions(mod: Module, machine: CpuModel | GpuModel) -> Module:

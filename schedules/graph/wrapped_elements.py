@@ -5,10 +5,13 @@ loads that a comparison, a quotient or a conversion makes of sums and products o
 sealed. A strategy computes those stages where they are read, and TVM would then compare
 ``a - b > 0`` as ``a > b``, or divide ``4 * a`` by 4: it takes no int of 32 or 64 bits to overflow.
 So are loads that a constant is added to or multiplied with: TVM would join it with a constant of
-the other stage to one that the dtype may not hold.
+the other stage to one that the dtype may not hold. And so are minima and maxima in a sum: TVM makes
+``min(y - x, 0)`` of ``min(x, y) - x``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Set
 
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
@@ -30,20 +33,27 @@ _COMPARED = (
 def with_sealed_elements(function: PrimFunction) -> PrimFunction:
     """The function with what may have wrapped around sealed where it is compared or converted."""
     stores = nodes(function.body, tirx.BufferStore)
-    summed = {store.buffer for store in stores if _is_summed(store)}
-    if not summed:
+    summed = {store.buffer for store in stores if _stores(store, *_WRAPPING)}
+    limited = {store.buffer for store in stores if _stores(store, tirx.Min, tirx.Max)}
+    if not summed | limited:
         return function
 
-    def is_summed(value: PrimExpression) -> bool:
-        return dtype_of(value) in _WIDE and any(map(summed.__contains__, _in_view(value)))
+    def reads(value: PrimExpression, buffers: Set[tirx.Var]) -> bool:
+        return dtype_of(value) in _WIDE and not buffers.isdisjoint(_in_view(value))
 
-    def compared(node: tirx.BinaryOpExpr) -> PrimExpression:
-        a, b = (sealed(each) if is_summed(each) else each for each in (node.a, node.b))
+    def is_summed(value: PrimExpression) -> bool:
+        return reads(value, summed)
+
+    def with_sealed(node: tirx.BinaryOpExpr, buffers: Set[tirx.Var]) -> PrimExpression:
+        a, b = (sealed(each) if reads(each, buffers) else each for each in (node.a, node.b))
         made: PrimExpression = type(node)(a, b)
         return made
 
+    def compared(node: tirx.BinaryOpExpr) -> PrimExpression:
+        return with_sealed(node, summed)
+
     def joined(node: tirx.BinaryOpExpr) -> PrimExpression:
-        return compared(node) if nodes(node, tirx.IntImm) else node
+        return with_sealed(node, summed | limited if nodes(node, tirx.IntImm) else limited)
 
     def converted(cast: tirx.Cast) -> PrimExpression:
         return tirx.Cast(cast.ty, sealed(cast.value)) if is_summed(cast.value) else cast
@@ -80,10 +90,10 @@ def _in_view(value: PrimExpression) -> list[tirx.Var]:
     return found
 
 
-def _is_summed(store: tirx.BufferStore) -> bool:
-    """Whether a sum or product of elements is stored, which is none that is accumulated."""
+def _stores(store: tirx.BufferStore, *kinds: type[tirx.BinaryOpExpr]) -> bool:
+    """Whether such a value of elements is stored, which is none that is accumulated."""
     if dtype_of(store.value) not in _WIDE:
         return False
     if any(load.source.same_as(store.buffer) for load in loads(store.value)):
         return False
-    return any(loads(each) for each in nodes(store.value, *_WRAPPING))
+    return any(loads(each) for each in nodes(store.value, *kinds))

@@ -77,6 +77,8 @@ NETWORKS = {
         lambda x: relax.op.exp(relax.op.add(x, x)), lambda n: (n, 3, n), {ELEMENTS}),
     "one_row": (lambda x: relax.op.tanh(x), lambda n: (n,), {ELEMENTS}),
     "transpose": (lambda x: relax.op.permute_dims(x, [1, 0]), lambda n: (n, 17), {ELEMENTS}),
+    "transpose_of_any_size": (
+        lambda x: relax.op.permute_dims(x, [1, 0]), lambda n: (n, n), {ELEMENTS}),
     "concat": (joined, lambda n: (n, 6), {ELEMENTS}),
 }  # fmt: skip
 

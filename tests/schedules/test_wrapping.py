@@ -28,6 +28,8 @@ CHAINS: dict[str, tuple[str, str, Callable[[], np.ndarray]]] = {
                 "-a[i] > 0 ? -a[i] : 5", lambda: np.where(-A > 0, -A, I(5))),
     "max": ("t = math.add(a, 5); q = math.max(t, a);", "a[i] + 5 >> a[i]",
             lambda: np.maximum(A + I(5), A)),
+    "min": ("t = math.min(a, b); u = math.sub(t, a); q = math.abs(u);",
+            "`abs`((a[i] << b[i]) - a[i])", lambda: abs(np.minimum(A, B) - A)),
     "quotient": ("t = math.mul(a, 4); q = math.div(t, 4);", "a[i] * 4 / 4",
                  lambda: A * I(4) // I(4)),
     "remainder": ("t = math.mul(a, 1000000); q = math.mod(t, 7);", "(a[i] * 1000000) % 7",

@@ -312,23 +312,39 @@ def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
                 yield tensor, dimension, subscript
 
 
+def terms(scalar: Scalar, statement: Statement) -> Iterator[Scalar]:
+    """What the ints in an int are made of: indices, numbers, elements, rounded reals."""
+    entered: set[str] = set()
+
+    def leaves(scalar: Scalar) -> Iterator[Scalar]:
+        inner: tuple[Scalar, ...]
+        match scalar:
+            case Local(name):
+                inner = () if name in entered else (_value_of(name, statement),)
+                entered.add(name)
+            case Unary(_, operand) | Cast("int", operand) if operand.type == "int":
+                inner = (operand,)
+            case Binary(_, left, right) | Select(_, left, right):
+                inner = (left, right)
+            case Lookup(items):
+                inner = items
+            case _:
+                yield scalar
+                return
+        for part in inner:
+            if part.type == "int":
+                yield from leaves(part)
+
+    return leaves(scalar)
+
+
 def has_index(scalar: Scalar, statement: Statement) -> bool:
     """Whether an int is made of indices, not of elements and numbers alone."""
-    match scalar:
-        case Index():
-            return True
-        case Local(name):
-            value = next(local.value for local in statement.locals if local.name == name)
-            return has_index(value, statement)
-        case Unary(_, operand) | Cast("int", operand) if operand.type == "int":
-            return has_index(operand, statement)
-        case Binary(_, left, right) | Select(_, left, right):
-            parts: tuple[Scalar, ...] = (left, right)
-        case Lookup(items):
-            parts = items
-        case _:
-            return False
-    return any(part.type == "int" and has_index(part, statement) for part in parts)
+    return any(isinstance(term, Index) for term in terms(scalar, statement))
+
+
+def _value_of(name: str, statement: Statement) -> Scalar:
+    return next(local.value for local in statement.locals if local.name == name)
 
 
 def has_common_term(difference: Binary, statement: Statement) -> bool:
@@ -337,8 +353,7 @@ def has_common_term(difference: Binary, statement: Statement) -> bool:
     def plain(scalar: Scalar) -> Scalar:
         match scalar:
             case Local(name):
-                value = next(local.value for local in statement.locals if local.name == name)
-                return plain(value)
+                return plain(_value_of(name, statement))
             case Binary("mul", operand, Constant(_, 1)) | Binary("mul", Constant(_, 1), operand):
                 return plain(operand)
         return scalar

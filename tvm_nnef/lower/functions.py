@@ -48,11 +48,7 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
     if is_real(value) and not is_real_type(dtype):
         return _truncated(value, dtype)
-    return (
-        narrowed(value, dtype)
-        if source == "int64" and dtype in _NARROW
-        else tirx.Cast(dtype, value)
-    )
+    return narrowed(value, dtype) if dtype in _NARROW else tirx.Cast(dtype, value)
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:

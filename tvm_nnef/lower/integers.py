@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
+from tvm_nnef.lower.literals import literal
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder
@@ -179,11 +181,23 @@ def _with_sealed_divisor(quotient: Any) -> PrimExpression:
 
 
 def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
-    """The low bits of an int. TVM would convert each factor in it, which the type may not hold."""
-    # A quotient by a constant may become a sum.
-    sums = (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv)
-    hidden = sealed(x) if isinstance(x, sums) else x
-    return tirx.Cast(dtype, hidden)
+    """The low bits of an int.
+
+    TVM would convert each factor in it, which the type may not hold, and constants that it finds.
+    """
+    if isinstance(x, tirx.IntImm):
+        return literal(int(x.value), dtype)
+    is_index = isinstance(x, tirx.Var) and dtype.endswith("32")
+    return tirx.Cast(dtype, x if is_index or _is_element(x) else unfolded(x))
+
+
+def unfolded(x: PrimExpression) -> PrimExpression:
+    """The same int, which TVM never takes for a constant."""
+    return tirx.bitwise_not(tirx.bitwise_not(x))
+
+
+def _is_element(x: PrimExpression) -> bool:
+    return isinstance(x.value if isinstance(x, tirx.Cast) else x, TensorLoad)
 
 
 def wrapped(x: PrimExpression) -> PrimExpression:

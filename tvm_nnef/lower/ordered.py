@@ -22,12 +22,10 @@ from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex, held_indices
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.positions import sweeps
-from tvm_nnef.lower.scalars import (
-    Emitter,
-    is_empty,
-)
+from tvm_nnef.lower.scalars import Emitter
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
+from tvm_nnef.symbolic import dimensions
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
@@ -185,7 +183,7 @@ def _step(
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []
     for number, store in enumerate(statement.stores):
-        if is_empty(store.tensor):
+        if dimensions.is_empty(store.tensor.shape):
             continue
         positions = [
             emitter.subscript(part, extent)

@@ -36,6 +36,7 @@ from tvm_nnef.graph.formula import (
     has_common_term,
     has_index,
     parts,
+    terms,
     walk,
 )
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
@@ -52,7 +53,7 @@ from tvm_nnef.lower.integers import (
 )
 from tvm_nnef.lower.late_arithmetic import choice, division
 from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
-from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
+from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, index, unary
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
@@ -80,9 +81,8 @@ class Emitter:
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
     the variables that stand for locals; ``held`` the indices computed before.
     What is read as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the
-    largest value of each symbol. If
-    ``checked``, an index from data that is out of bounds becomes one that the compiled bounds
-    checks find; the nearest in bounds otherwise.
+    largest value of each symbol. If ``checked``, an index from data that is out of bounds becomes
+    one that the compiled bounds checks find; the nearest in bounds otherwise.
     """
 
     types: ComputeTypes
@@ -125,7 +125,9 @@ class Emitter:
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":
                     x, y = self._widened(scalar, left, x), self._widened(scalar, right, y)
-                if left.type == "int" and function not in _RING:
+                if left.type == "int" and function in _RING:
+                    x, y = self._term(left, x), self._term(right, y)
+                elif left.type == "int":
                     # TVM may add a divisor to a dividend: ``(x - 4) % 7`` becomes ``(x + 3) % 7``.
                     x = self._wrapped(left, x, bits=31 if function in DIVISIONS else 32)
                     y = self._wrapped(right, y)
@@ -135,10 +137,8 @@ class Emitter:
             case Select(condition, consequent, alternative):
                 x, y = self._alike(consequent, alternative)
                 if self.wide:
-                    x, y = (
-                        self._product_wrapped(consequent, x),
-                        self._product_wrapped(alternative, y),
-                    )
+                    x = self._product_wrapped(consequent, x)
+                    y = self._product_wrapped(alternative, y)
                 # A check must not see what is not read.
                 choose = tirx.if_then_else if self.checked else choice
                 return choose(self.value(condition), x, y)
@@ -162,7 +162,7 @@ class Emitter:
             held = self.held[scalar]
             return held.value if self.clamped else held.checked
         emitter = replace(self, wide=True)
-        return cast(emitter._product_wrapped(scalar, signed(emitter.value(scalar))), INDEX_TYPE)
+        return cast(emitter._product_wrapped(scalar, index(emitter.value(scalar))), INDEX_TYPE)
 
     def _constant_type(self, constant: Constant) -> str:
         is_infinite = isinstance(constant.value, float) and math.isinf(constant.value)
@@ -309,7 +309,7 @@ class Emitter:
 
     def _element(self, load: Load) -> PrimExpression:
         dtype = self.types[load.type]
-        if is_empty(load.tensor):
+        if dimensions.is_empty(load.tensor.shape):
             return tirx.const(0, dtype)
         shape = load.tensor.shape
         pairs = list(zip(load.subscripts, shape, strict=True))
@@ -327,20 +327,25 @@ class Emitter:
             for (_, safe), extent in zip(found, shape, strict=True)
             if not dimensions.is_static(extent) and not safe
         ]
-        return (
-            guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
-            if empty
-            else value
-        )
+        if not empty:
+            return value
+        return guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
 
     def _wrapped(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> PrimExpression:
-        """A value made of elements, as an operation needs it to which more than its low bits count.
+        """A value made of elements, as operations need it to which not only low bits count."""
+        return value if self._is_exact(scalar, value, bits) else wrapped(value)
 
-        What is made of indices fits, save beyond 64 bits.
-        """
+    def _term(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
+        """An operand of a sum or product; TVM makes ``min(y - x, 0)`` of ``min(x, y) - x``."""
+        limited = isinstance(value, tirx.Min | tirx.Max)
+        return sealed(value) if limited and not self._is_exact(scalar, value) else value
+
+    def _is_exact(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> bool:
+        """Whether a value fits into its bits; indices, and elements that meet one, fit into 64."""
         if dtype_of(value) == "int32":
-            return value if fits(scalar, self.ranges, self.bounds, bits=bits) else wrapped(value)
-        return value if has_index(scalar, self.statement) else wrapped(value)
+            return fits(scalar, self.ranges, self.bounds, bits=bits)
+        kinds = {type(term) for term in terms(scalar, self.statement)}
+        return Index in kinds and (self.types["int"] == "int32" or kinds <= {Index, Constant})
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """A value that TVM widens without a cast, as it is part of an index.
@@ -393,8 +398,3 @@ class Emitter:
 def _number(value: float | Dimension, dtype: str) -> PrimExpression:
     """A constant of a formula, which may be computed from symbols."""
     return opaque(with_sealed_divisors(literal(value, dtype)))
-
-
-def is_empty(tensor: Tensor) -> bool:
-    """Whether a tensor has certainly no element."""
-    return any(dimensions.is_static(extent) and extent == 0 for extent in tensor.shape)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from tvm import tirx
 
 from tvm_nnef.lower.functions import BINARY, UNARY
+from tvm_nnef.lower.integers import sealed, unfolded
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 UNSIGNED = "uint64"
@@ -22,14 +23,22 @@ def unsigned(x: PrimExpression) -> PrimExpression:
     """The same bits without a sign."""
     if isinstance(x, tirx.IntImm):
         return tirx.const(int(x.value) % 2**64, UNSIGNED)
-    return x if dtype_of(x) == UNSIGNED else tirx.call_intrin(UNSIGNED, "tirx.reinterpret", x)
+    # TVM would take the cast for exact, and rejects one of a negative constant.
+    return x if dtype_of(x) == UNSIGNED else tirx.Cast(UNSIGNED, unfolded(x))
 
 
 def signed(x: PrimExpression) -> PrimExpression:
     """The same bits with a sign; anything else as it is."""
     if isinstance(x, tirx.IntImm) and dtype_of(x) == UNSIGNED:
         return tirx.const((int(x.value) + 2**63) % 2**64 - 2**63, _SIGNED)
-    return tirx.call_intrin(_SIGNED, "tirx.reinterpret", x) if dtype_of(x) == UNSIGNED else x
+    return sealed(tirx.Cast(_SIGNED, unfolded(x))) if dtype_of(x) == UNSIGNED else x
+
+
+def index(x: PrimExpression) -> PrimExpression:
+    """A position in a tensor with a sign; what is beyond all positions stays so."""
+    if dtype_of(x) != UNSIGNED:
+        return x
+    return signed(tirx.min(x, tirx.const(2**63 - 1, UNSIGNED)))
 
 
 def alike(x: PrimExpression, y: PrimExpression) -> tuple[PrimExpression, PrimExpression]:

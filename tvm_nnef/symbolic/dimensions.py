@@ -176,6 +176,11 @@ def product(extents: Iterable[Dimension]) -> Dimension:
     return reduce(mul, extents, 1)
 
 
+def is_empty(shape: Iterable[Dimension]) -> bool:
+    """Whether a tensor of a shape has certainly no element."""
+    return any(is_static(extent) and extent == 0 for extent in shape)
+
+
 def equal(left: Dimension, right: Dimension) -> bool:
     """Whether two dimensions are certainly equal, whatever the values of their symbols."""
     if _static(left, right):
