@@ -180,10 +180,14 @@ def test_who_wins_by_most_is_built(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_until_a_trial_is_done(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), session._interrupted_between_trials() as stop_if_asked:
+    with (
+        pytest.raises(KeyboardInterrupt) as ended,
+        session._interrupted_between_trials() as stop_if_asked,
+    ):
         stop_if_asked()
         signal.raise_signal(number)
         stop_if_asked()
+    assert ended.value.args == (number,)
     assert signal.getsignal(number) is before
 
 

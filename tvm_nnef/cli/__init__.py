@@ -77,8 +77,8 @@ def run_reporting(action: Callable[[], int]) -> int:
         from tvm_nnef.cli.terminal import rendered_error
 
         return _fail(rendered_error(problem), _FAILED)
-    except KeyboardInterrupt:
-        return _fail(*_ENDING[signals[0] if signals else signal.SIGINT])
+    except KeyboardInterrupt as ended:
+        return _fail(*_ENDING[next(iter((*ended.args, *signals)), signal.SIGINT)])
     except BrokenPipeError:
         # The reader of our output has gone: there is nothing left to print, not even at exit.
         _discard_output()

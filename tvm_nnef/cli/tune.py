@@ -9,8 +9,6 @@ import sys
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.tuning.models import tune
 
-_INTERRUPTED = 130
-
 
 def run(options: argparse.Namespace) -> int:
     """Tunes and reports the result; an interruption keeps what was found until then."""
@@ -27,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except KeyboardInterrupt:
         kept = f"what was found is in {options.database}"
-        print(f"interrupted; {kept}, and the same command goes on", file=sys.stderr)
-        return _INTERRUPTED
+        print(f"{kept}, and the same command goes on", file=sys.stderr)
+        raise
     print(json.dumps(report.to_json(), indent=2) if options.json else report.summary())
     return 0

@@ -16,6 +16,7 @@ from tvm import relax, s_tir, tirx
 from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.metadata import with_members, with_metadata
+from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
@@ -105,8 +106,7 @@ def passes(
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
     ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
-    code for CUDA.
-    Each list serves one compilation: some passes hand what they collect to the last one.
+    code for CUDA. Each list serves one compilation: some passes hand what they find to the last.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     sites, is_cpu = CallSites(), str(target.kind.name) == "llvm"
@@ -152,6 +152,7 @@ def passes(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
             ),
+            ("sort_symbols", with_sorted_symbols),
             ("number_kernels", sites.number),
         ],
         "schedule": [
@@ -356,9 +357,8 @@ def _unless(
     """A pass over the PrimFuncs that do not have an attribute, or not a property."""
 
     def is_left_out(function: PrimFunction) -> bool:
-        if isinstance(left_out, str):
-            return left_out in (function.attrs or {})
-        return left_out(function)
+        attributes = function.attrs or {}
+        return left_out in attributes if isinstance(left_out, str) else left_out(function)
 
     def run(mod: Module) -> Module:
         chosen = {n: f for n, f in prim_functions(mod).items() if not is_left_out(f)}

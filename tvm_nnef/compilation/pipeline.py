@@ -161,9 +161,9 @@ def compile_phases(
     is_cuda = str(resolved.kind.name) == "cuda"
     if is_cuda:
         oldest = str(resolved.attrs["arch"])
-        forms = cuda.chosen_forms(architectures, oldest)
-        if forms != cuda.SOURCE:
+        if architectures or cuda.has_compiler():
             cuda.check_architectures(architectures or [oldest])
+        forms = cuda.chosen_forms(architectures, oldest)
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
     if cuda_graphs and not is_cuda:

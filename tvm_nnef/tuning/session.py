@@ -114,7 +114,7 @@ def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
 
     def stop_if_asked() -> None:
         if seen:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(signal.Signals(seen[0]))
 
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for each in before:

@@ -1,0 +1,51 @@
+"""Symbols that kernels take as parameters, in the order of their names.
+
+Input: a module with kernels and their calls. Output: the same, so that a kernel is the same one in
+each process: TVM keeps these symbols in a set, whose order is that of addresses, and a search for
+schedules would not find what an earlier one did.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Call
+
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import BUFFER_TYPE, Module, prim_functions, update_functions
+
+
+def with_sorted_symbols(mod: Module) -> Module:
+    """The module with the symbols of each kernel, and those given to it, sorted by name."""
+    orders: dict[tvm.ir.GlobalVar, list[int]] = {}
+    changed: dict[str, tvm.ir.BaseFunc] = {}
+    for name, function in prim_functions(mod).items():
+        places = [n for n, each in enumerate(function.params) if not _is_buffer(each)]
+        ordered = sorted(places, key=lambda place: str(function.params[place].name))
+        if ordered == places:
+            continue
+        order = [*range(len(function.params))]
+        for place, moved in zip(places, ordered, strict=True):
+            order[place] = moved
+        orders[mod.get_global_var(name)] = order
+        params = [function.params[place] for place in order]
+        changed[name] = tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)
+
+    def called(call: Call) -> Call:
+        order = orders.get(call.args[0]) if call.args else None
+        if order is None:
+            return call
+        kernel, given = call.args[:2]
+        values = relax.Tuple([given.fields[place] for place in order[: len(given.fields)]])
+        return relax.Call(call.op, [kernel, values], call.attrs, call.ty_args, call.span, call.ty)
+
+    if not changed:
+        return mod
+    for variable, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            changed[str(variable.name_hint)] = traversal.mapped(function, (Call, called))
+    return update_functions(mod, changed)
+
+
+def _is_buffer(parameter: tirx.Var) -> bool:
+    return isinstance(parameter.ty, BUFFER_TYPE)
