@@ -74,7 +74,7 @@ def _split(
                 for division in divisions
                 for number, axis in enumerate(axes)
                 if division.a.same_as(axis.var) and isinstance(division.b, tirx.IntImm)
-                if axis.extent % int(division.b.value) == 0
+                if int(division.b.value) > 0 and axis.extent % int(division.b.value) == 0
             ),
             default=(0, 0),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -34,3 +35,18 @@ def test_what_does_not_fit_becomes_an_end(formula: str, low: float, high: float)
     """
     found = tvm_nnef.build(text, progress=False)(X)[0]
     np.testing.assert_array_equal(found, _converted(np.clip(X, low, high)))
+
+
+@pytest.mark.parametrize("condition", ["i <= i * -2", "i < 5"])
+def test_vectors_of_one_bfloat16_are_stored(condition: str) -> None:
+    """A part of the loop stores zeros: a vector of one number, which is converted."""
+    text = (
+        "operator f { @input { x: real[n,n]; } @output { y: real[n]; }"
+        f" @lower {{ y[i,] = x[i,i], i < n | {condition}; }} }}"
+        " graph G { @input { x: real[13,13]; } @output { y: real[13]; } @compose { y = f(x); } }"
+    )
+    x = np.arange(169).reshape(13, 13).astype(ml_dtypes.bfloat16)
+    found = tvm_nnef.build(text, progress=False, dtypes={"real": "bfloat16"})(x)[0]
+    i = np.arange(13)
+    expected = np.where(eval(condition, {"i": i}), x[i, i], 0)
+    np.testing.assert_array_equal(found, expected.astype(ml_dtypes.bfloat16))

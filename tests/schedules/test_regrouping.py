@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
+import tvm_nnef
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 op = relax.op
@@ -90,3 +91,27 @@ def test_no_lane_is_divided(kernels, name):
     shape, steps = FORMS[name]
     text = kernels.scheduled(kernels.module(built(steps, lambda x: x), shape)).script()
     assert not re.search(r"lane[^\[\],]*\) *(//|%)", text)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "(j + j % m - (j % 2 + (n + n)) - 4 * ((i - j) % 8)) % n",  # TVM makes j % -2 * -1 of it.
+        "-(j % -2)",
+        "(j / -2 + 1) % n",
+        "(-j) % 2",
+    ],
+)
+def test_negative_divisors(index):
+    text = (
+        "operator f { @input { x: real[n,m]; } @output { y: real[n,m]; }"
+        f" @lower {{ y[i,j] = x[{index}, 0], i < n, j < m; }} }}"
+        " graph G { @input { x: real[2,4]; } @output { y: real[2,4]; } @compose { y = f(x); } }"
+    )
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    i, j = np.indices((2, 4))
+    rows = eval(index.replace("/", "//"), {"i": i, "j": j, "n": 2, "m": 4})
+    loaded = tvm_nnef.load_model(text, dialect="draft")
+    for route in ("formula", "mapped"):
+        found = tvm_nnef.build(loaded, route=route, progress=False, cache=False)(x)
+        np.testing.assert_array_equal(found[0], x[rows, 0])

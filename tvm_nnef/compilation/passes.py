@@ -239,7 +239,7 @@ def _lowering(
         ("widen_bfloat16", tir.BF16ComputeLegalize()),
         ("narrow_indices", tir.NarrowDataType(32)),
         ("partition_loops", stir.LoopPartition()),
-        ("vectorize_loops", vectorized if is_cpu else tir.VectorizeLoop(True)),
+        ("vectorize_loops", vectorized),
         ("reuse_memory", _unless(KEEPS_BUFFERS, tir.StorageRewrite())),
         ("unroll_loops", tir.UnrollLoop()),
         ("make_new_divisors_positive", _on_functions(with_positive_divisors)),

@@ -21,7 +21,9 @@ from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     Target,
     dtype_of,
+    lanes_of,
     prim_functions,
+    typed,
     update_functions,
     with_mapped_body,
 )
@@ -63,19 +65,41 @@ def compacted(mod: Module) -> Module:
 
 
 def vectorized(mod: Module) -> Module:
-    """The kernels of CPUs with vectors of as many lanes as their schedules say.
+    """The kernels with vectors of as many lanes as their schedules say."""
+    functions, vectorize = prim_functions(mod), tirx.transform.VectorizeLoop(True)
+    for_cpu = all(map(is_host_function, functions.values()))
+    made = _with_hidden_target(vectorize, mod) if for_cpu else vectorize(mod)
+    changed = {
+        name: with_mapped_body(each, (tirx.Broadcast, _of_bits))
+        for name, each in prim_functions(made).items()
+    }
+    return update_functions(mod, changed)
+
+
+def _with_hidden_target(vectorize: Callable[[Module], Module], mod: Module) -> Module:
+    """What a pass makes of kernels whose CPU it does not see.
 
     For CPUs with vectors of unknown length TVM 0.27 makes loops over those of what only copies,
-    which are slower, and which it cannot always generate code for; so they are hidden from it.
+    which are slower, and which it cannot always generate code for.
     """
     functions, hidden = prim_functions(mod), tvm.target.Target("llvm")
     named = {name: each.with_attr("target", hidden) for name, each in functions.items()}
     with hidden:
-        made = prim_functions(tirx.transform.VectorizeLoop(True)(update_functions(mod, named)))
+        made = prim_functions(vectorize(update_functions(mod, named)))
     targets = {name: (each.attrs or {})["target"] for name, each in functions.items()}
     return update_functions(
         mod, {name: each.with_attr("target", targets[name]) for name, each in made.items()}
     )
+
+
+def _of_bits(vector: tirx.Broadcast) -> PrimExpression:
+    """A vector of one number of bfloat16, made of its bits: TVM stores no other one."""
+    match vector.value:
+        case tvm.ir.Call(args=[bits]) as call if dtype_of(call) == "bfloat16":
+            kind = typed("bfloat16", lanes_of(vector.ty))
+            wide = tirx.Broadcast(bits, lanes_of(vector.ty))
+            return tirx.call_intrin(kind, call.op, wide)
+    return vector
 
 
 def keeping_buffers(function: PrimFunction) -> PrimFunction:
