@@ -29,8 +29,14 @@ import tvm_nnef
 MANY = 8
 """Operators in one model: it is the building that takes time."""
 
-DTYPES = ("int32", "int64", "int32", "int16", "uint8", "int64", "uint64", "int8")
-"""Of ints, by the first seed of a model."""
+DTYPES = (
+    ("int32", "float32"), ("int64", "float32"), ("uint8", "float64"), ("int64", "bfloat16"),
+    ("int32", "float16"), ("uint64", "float32"), ("int16", "float32"), ("int8", "bfloat16"),
+)  # fmt: skip
+"""Of ints and reals, by the first seed of a model."""
+
+TOLERANCES = {"float32": 1e-5, "float64": 1e-5, "float16": 0.01, "bfloat16": 0.05}
+"""Relative and absolute ones, of what is rounded more than once."""
 
 MEMORY = 8 << 30
 """Bytes that a worker may map."""
@@ -43,10 +49,10 @@ class Case:
     text: str
     variables: dict[str, np.ndarray]
     arrays: list[np.ndarray]
-    dtype: str
+    dtypes: dict[str, str]
 
 
-def model(seeds: list[int], dtype: str = "int32") -> Case:
+def model(seeds: list[int], dtypes: tuple[str, str] = DTYPES[0]) -> Case:
     """A model that applies the operators of some seeds, each to its own tensors."""
     text, variables, arrays, lines = "import math;\n", {}, [], []
     declared: dict[str, list[str]] = {"input": [], "variable": [], "output": []}
@@ -60,7 +66,7 @@ def model(seeds: list[int], dtype: str = "int32") -> Case:
         for name, (kind, shape) in made.inputs.items():
             full = f"a{seed}_{name}"
             sizes = [size if isinstance(size, int) else made.sizes[size] for size in shape]
-            values = _values(kind, sizes, generator, source, dtype)
+            values = _values(kind, sizes, generator, source, dtypes)
             if name == constant:
                 variables[f"main.G.{full}"] = values
             else:
@@ -79,7 +85,7 @@ def model(seeds: list[int], dtype: str = "int32") -> Case:
         lines.append(f"{', '.join(results)} = f{seed}({', '.join(names)});")
     blocks = "\n".join(f"@{kind} {{ {' '.join(d)} }}" for kind, d in declared.items() if d)
     text += f"graph G {{ {blocks}\n@compose {{ {' '.join(lines)} }} }}\n"
-    return Case(text, variables, arrays, dtype)
+    return Case(text, variables, arrays, dict(zip(("int", "real"), dtypes, strict=True)))
 
 
 def _values(
@@ -87,12 +93,13 @@ def _values(
     shape: list[int],
     generator: np.random.Generator,
     source: random.Random,
-    dtype: str,
+    dtypes: tuple[str, str],
 ) -> np.ndarray:
     """Small whole numbers, so that sums are exact in any order; a few ints are large."""
+    dtype, real = dtypes
     match kind:
         case "real":
-            return generator.integers(-3, 4, shape).astype("float32")
+            return generator.integers(-3, 4, shape).astype(np.dtype(real))
         case "bool":
             return generator.integers(0, 2, shape).astype("bool")
     limits = np.iinfo(dtype)
@@ -110,22 +117,22 @@ def refused(seed: int) -> bool:
     return any(each.severity == "error" for each in found)
 
 
-def wrong(seeds: list[int], dtype: str = "int32") -> str | None:
-    """What is wrong with the model of some seeds and a dtype of ints, None if nothing is."""
-    case, dtypes = model(seeds, dtype), {"int": dtype}
+def wrong(seeds: list[int], dtypes: tuple[str, str] = DTYPES[0]) -> str | None:
+    """What is wrong with the model of some seeds with some dtypes, None if nothing is."""
+    case, tolerance = model(seeds, dtypes), TOLERANCES[dtypes[1]]
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     try:
-        expected = tvm_nnef.evaluate(loaded, *case.arrays, dtypes=dtypes)
+        expected = tvm_nnef.evaluate(loaded, *case.arrays, dtypes=case.dtypes)
     except tvm_nnef.NnefError as problem:
         return f"the evaluator refuses it: {problem}"
     try:
-        options = {"route": "formula", "progress": False, "cache": False, "dtypes": dtypes}
+        options = {"route": "formula", "progress": False, "cache": False, "dtypes": case.dtypes}
         found = tvm_nnef.build(loaded, **options)(*case.arrays)
     except Exception as problem:  # Whatever it is, it belongs into the report.
         return f"{type(problem).__name__}: {str(problem).strip().splitlines()[-1]}"
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         try:
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
         except AssertionError as problem:
             return f"output {number} differs:{problem}"
     return None
@@ -133,13 +140,13 @@ def wrong(seeds: list[int], dtype: str = "int32") -> str | None:
 
 def findings(seeds: list[int]) -> Iterator[tuple[int, str]]:
     """The seeds with which something is wrong, each by itself where it shows so, and what."""
-    dtype = DTYPES[seeds[0] // MANY % len(DTYPES)]
-    problem = wrong(seeds, dtype)
+    dtypes = DTYPES[seeds[0] // MANY % len(DTYPES)]
+    problem = wrong(seeds, dtypes)
     if problem is None:
         return
-    alone = [(seed, found) for seed in seeds if (found := wrong([seed], dtype)) is not None]
+    alone = [(seed, found) for seed in seeds if (found := wrong([seed], dtypes)) is not None]
     for seed, found in alone or [(seeds[0], f"only together with {seeds[1:]}: {problem}")]:
-        yield seed, f"with {dtype}: {found}"
+        yield seed, f"with --dtypes {' '.join(dtypes)}: {found}"
 
 
 # --- workers with limits
@@ -211,10 +218,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one formula")
     parser.add_argument("--show", type=int, help="print the model of one seed, and judge it")
-    parser.add_argument("--dtype", default="int32", help="of ints of the model that is shown")
+    parser.add_argument("--dtypes", nargs=2, default=DTYPES[0], help="of ints and reals of --show")
     options = parser.parse_args()
     if options.show is not None:
-        print(model([options.show]).text, wrong([options.show], options.dtype) or "agrees")
+        print(model([options.show]).text, wrong([options.show], (*options.dtypes,)) or "agrees")
         return 0
     warm_up(options.seed)
     end, seed, tried, rejections, bad = time.monotonic() + options.seconds, options.seed, 0, 0, []

@@ -50,3 +50,19 @@ def test_vectors_of_one_bfloat16_are_stored(condition: str) -> None:
     i = np.arange(13)
     expected = np.where(eval(condition, {"i": i}), x[i, i], 0)
     np.testing.assert_array_equal(found, expected.astype(ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("formula", "number"),
+    [("65504.0", 65504), ("65519.0", 65504), ("65520.0", np.inf), ("-real(i - i + 65537)", -np.inf),
+     ("x[i,] > 0.0 ? 65537.0 : 1e39", np.inf)],
+)  # fmt: skip
+def test_numbers_that_float16_does_not_hold(formula: str, number: float) -> None:
+    text = (
+        "operator f { @input { x: real[n]; } @output { y: real[n]; }"
+        f" @lower {{ y[i,] = {formula}, i < n; }} }}"
+        " graph G { @input { x: real[5]; } @output { y: real[5]; } @compose { y = f(x); } }"
+    )
+    x = np.arange(5, dtype="float16")
+    found = tvm_nnef.build(text, progress=False, dtypes={"real": "float16"})(x)[0]
+    np.testing.assert_array_equal(found, np.full(5, number, "float16"))

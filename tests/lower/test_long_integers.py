@@ -12,6 +12,7 @@ import tvm_nnef
 
 N = np.arange(8)
 SIGNED = np.array([2**63 - 1, -(2**63), 5, -1, 0, 2**62, -(2**62), 7], "int64")
+SHORT = np.array([2**31 - 1, -(2**31), 5, -1, 0, 2**30, -(2**30), 7], "int32")
 UNSIGNED = np.array([2**64 - 1, 2**63, 5, 2**63 - 1, 0, 2**62, 1, 7], "uint64")
 
 Check = Callable[[np.ndarray, np.ndarray], Any]
@@ -19,9 +20,11 @@ Check = Callable[[np.ndarray, np.ndarray], Any]
 SUMS: dict[str, Check] = {
     "x[i,] + i + 1 > x[i,] ? 1 : 0": lambda x, n: x + n + x.dtype.type(1) > x,
     "(x[i,] + i) / 2": lambda x, n: (x + n) // x.dtype.type(2),
-    "(x[i,] * 2 - i) % 7": lambda x, n: (x * x.dtype.type(2) - n) % x.dtype.type(7),
+    "(x[i,] - i) % 7": lambda x, n: (x - n) % x.dtype.type(7),
     "x[i,] - i << x[i,]": lambda x, n: np.minimum(x - n, x),
     "i * x[i,] == 0 ? 1 : 0": lambda x, n: n * x == 0,
+    "x[i,] < i - 2147483647 ? 1 : 0": lambda x, n: x < n - x.dtype.type(2147483647),
+    "x[i,] < 5 - i ? x[i,] : 5 - i": lambda x, n: np.minimum(x, x.dtype.type(5) - n),
     "(i + x[i,] >= i) ? x[i,] : i": lambda x, n: np.where(n + x >= n, x, n),
 }
 
@@ -38,13 +41,16 @@ def _computed(formula: str, dtype: str, *arrays: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("values", [SIGNED, UNSIGNED], ids=["int64", "uint64"])
+@pytest.mark.parametrize("values", [SIGNED, UNSIGNED, SHORT], ids=["int64", "uint64", "int32"])
 @pytest.mark.parametrize("value", SUMS)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_elements_meet_indices(value: str, values: np.ndarray) -> None:
     """Sums of elements and indices wrap around, and comparisons see that."""
     found = _computed(f"y[i,] = {value}, i < n", str(values.dtype), values)
-    np.testing.assert_array_equal(found, SUMS[value](values, N.astype(values.dtype)))
+    # Where elements of 32 bits meet indices, both are computed in 64.
+    wide = values.astype("int64") if values.dtype == "int32" else values
+    expected = SUMS[value](wide, N.astype(wide.dtype))
+    np.testing.assert_array_equal(found, expected.astype(values.dtype))
 
 
 def test_conditions_of_statements() -> None:
@@ -70,6 +76,7 @@ def test_positions_without_a_sign() -> None:
         ("y[i,] = 2 * 100000 + i - i", 200000),
         ("y[i,] = i - i", 0),
         ("y[i,] = (x[i,] << 4) - 5 << 0 - 1", -1),
+        ("y[i,] = x[i,] << 70000 >> 66000", 66000),
     ],
 )
 def test_constants_wrap_around(formula: str, number: int, dtype: str) -> None:

@@ -34,6 +34,7 @@ from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.integers import sealed
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
+from tvm_nnef.lower.narrow_results import holds_constants, not_constant
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.positions import Position, extents, is_single, position_of
 from tvm_nnef.lower.scalars import ComputeTypes, Emitter
@@ -375,11 +376,13 @@ def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeT
     if not isinstance(stage, Constant) and str(stage.dtype) == dtype:
         return stage
     computed = types.computed[tensor.type]
+    held = isinstance(stage, Constant) or holds_constants(stage, dtype)
 
     def element(*axes: PrimExpression) -> PrimExpression:
         value = _element(stage, axes, computed)
         # Where stages are joined, TVM converts the terms of a sum, which a dtype may not hold.
         value = sealed(value) if dtype_of(value) == INDEX_TYPE else value
+        value = value if held else not_constant(value, dtype)
         return unsigned(value) if dtype == UNSIGNED else cast(value, dtype)
 
     return te.compute(_wide_shape(tensor), element, name=name)

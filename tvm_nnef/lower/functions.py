@@ -28,6 +28,7 @@ from tvm_nnef.lower.integers import (
     opaque,
     subtracted,
 )
+from tvm_nnef.lower.literals import literal
 from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -48,6 +49,8 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
     if is_real(value) and not is_real_type(dtype):
         return _truncated(value, dtype)
+    if is_real_type(dtype) and isinstance(value, tirx.IntImm | tirx.FloatImm):
+        return literal(value.value, dtype)
     return narrowed(value, dtype) if dtype in _NARROW else tirx.Cast(dtype, value)
 
 

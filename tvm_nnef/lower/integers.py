@@ -197,14 +197,19 @@ def unfolded(x: PrimExpression) -> PrimExpression:
 
 
 def _is_element(x: PrimExpression) -> bool:
-    return isinstance(x.value if isinstance(x, tirx.Cast) else x, TensorLoad)
+    inner = x.value if isinstance(x, tirx.Cast) else x
+    name = getattr(getattr(inner, "op", None), "name", "")
+    return isinstance(inner, TensorLoad) or name == "te.tensor_load"
 
 
-def wrapped(x: PrimExpression) -> PrimExpression:
-    """The same int, wrapped around where TVM and LLVM would take a sum or product for exact."""
+def wrapped(x: PrimExpression, *, fits: bool = False) -> PrimExpression:
+    """The same int, wrapped around where TVM and LLVM would take a sum or product for exact.
+
+    If it ``fits`` into its dtype, it is only hidden from TVM.
+    """
     if not isinstance(x, tirx.Add | tirx.Sub | tirx.Mul | tirx.Select):
         return x
-    if dtype_of(x) != "int32":
+    if fits or dtype_of(x) != "int32":
         return sealed(x)
     # Not by a cast alone: TVM drops the casts in an index.
     half = tirx.const(32, "int64")

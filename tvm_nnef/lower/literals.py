@@ -16,7 +16,8 @@ INDEX_TYPE = "int64"
 def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     """A number or dimension as a constant; an infinite int is the extreme value of the dtype.
 
-    An int that the dtype does not hold wraps around, as what it was computed from would have.
+    An int that the dtype does not hold wraps around, as what it was computed from would have. A
+    real becomes infinite.
     """
     if not isinstance(value, (int, float)):
         return fitting(value, dtype)
@@ -26,7 +27,10 @@ def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     if isinstance(value, int) and dtype.startswith(("int", "uint")):
         wraps = np.array(value % (1 << 64), "uint64").astype(dtype)
         return tirx.const(int(wraps), dtype)
-    return tirx.const(value, dtype)
+    # TVM refuses what a dtype does not hold.
+    with np.errstate(over="ignore"):
+        rounded = np.float64(value).astype(np.dtype(dtype))
+    return tirx.const(float(rounded), dtype)
 
 
 def fitting(value: PrimExpression, dtype: str) -> PrimExpression:

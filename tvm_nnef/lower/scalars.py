@@ -129,8 +129,10 @@ class Emitter:
                     x, y = self._term(left, x), self._term(right, y)
                 elif left.type == "int":
                     # TVM may add a divisor to a dividend: ``(x - 4) % 7`` becomes ``(x + 3) % 7``.
-                    x = self._wrapped(left, x, bits=31 if function in DIVISIONS else 32)
-                    y = self._wrapped(right, y)
+                    bits = 31 if function in DIVISIONS else 32
+                    exact = self._is_exact(left, x, bits), self._is_exact(right, y)
+                    if not all(exact):  # TVM may move a term to the other side.
+                        x, y = wrapped(x, fits=exact[0]), wrapped(y, fits=exact[1])
                     if function in DIVISIONS and dtype_of(x) != UNSIGNED:
                         return division(function, x, y, is_index=self.wide)
                 return binary(function, x, y)
@@ -182,9 +184,8 @@ class Emitter:
         """Two operands in one type: the wider one, or that of the other if one is a constant."""
         x, y = self.value(left), self.value(right)
         if {dtype_of(x), dtype_of(y)} == {"int32", INDEX_TYPE}:
-            decisive = [each for each in (left, right) if not self._is_small(each)]
-            dtypes = [dtype_of(each) for each in (x, y)]
-            dtype = INDEX_TYPE if len(decisive) != 1 else dtypes[0 if decisive[0] is left else 1]
+            small = self._is_small(left), self._is_small(right)
+            dtype = INDEX_TYPE if small[0] == small[1] else dtype_of(y if small[0] else x)
             x, y = self._converted(left, x, dtype), self._converted(right, y, dtype)
         return alike(x, y)
 
@@ -203,9 +204,8 @@ class Emitter:
 
     def _widened(self, result: Scalar, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """An operand of arithmetic on indices in 64 bits, unless the result fits into 32."""
-        if dtype_of(value) != "int32" or not has_index(result, self.statement):
-            return value
-        if fits(result, self.ranges, self.bounds):
+        is_wide = dtype_of(value) != "int32" or not has_index(result, self.statement)
+        if is_wide or fits(result, self.ranges, self.bounds):
             return value
         return cast(self._wrapped(scalar, value), INDEX_TYPE)
 

@@ -1,0 +1,65 @@
+"""Results in a dtype that does not hold every number that they are computed from.
+
+Input: a stage in its compute type, and the dtype of the result. Output: a number that TVM does not
+take for a constant. Where it does, as in ``x >> 300`` of a uint8, it rejects a conversion to a
+dtype that does not hold it; a conversion at run time wraps around, or gives infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+from tvm import te, tirx
+from tvm.ir import Call
+from tvm_ffi import WalkResult
+
+from tvm_nnef.lower.integers import unfolded
+from tvm_nnef.min_max import maximum, minimum
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+TeTensor: TypeAlias = te.Tensor
+
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "float16"})
+
+
+def holds_constants(stage: TeTensor, dtype: str) -> bool:
+    """Whether a stage reads inputs, and has no constant that a dtype does not hold."""
+    if dtype not in _NARROW:
+        return True
+    least, largest = (each(dtype).value for each in (tirx.min_value, tirx.max_value))
+    outside: list[Any] = []
+
+    def constant(number: tirx.IntImm | tirx.FloatImm) -> WalkResult:
+        if not least <= number.value <= largest:
+            outside.append(number)
+        return WalkResult.ADVANCE
+
+    def called(call: Call) -> WalkResult:
+        # The constants of an index are none of the result.
+        is_load = getattr(call.op, "name", "") == "te.tensor_load"
+        return WalkResult.SKIP if is_load else WalkResult.ADVANCE
+
+    entries: list[traversal.Entry] = [(Call, called), ((tirx.IntImm, tirx.FloatImm), constant)]
+    waiting, seen, reads = [stage.op], {stage.op}, False
+    while waiting:
+        operation = waiting.pop()
+        reads = reads or isinstance(operation, te.PlaceholderOp)
+        for body in getattr(operation, "body", ()):
+            traversal.walk(body, entries, order="pre")
+        found = [tensor.op for tensor in operation.input_tensors if tensor.op not in seen]
+        waiting += found
+        seen.update(found)
+    return reads and not outside
+
+
+def not_constant(value: PrimExpression, dtype: str) -> PrimExpression:
+    """The same number in a form that TVM does not take for a constant outside of a dtype."""
+    if dtype != "float16":
+        return unfolded(value)
+    # From half a unit after the largest number on, the nearest one is infinite.
+    largest, infinite = (tirx.const(each, dtype_of(value)) for each in (65504.0, math.inf))
+    bound = tirx.const(65520.0, dtype_of(value))
+    high = tirx.Select(value >= bound, infinite, minimum(value, largest))
+    return tirx.Select(value <= -bound, -infinite, maximum(high, -largest))
