@@ -345,7 +345,7 @@ class Emitter:
         if dtype_of(value) == "int32":
             return fits(scalar, self.ranges, self.bounds, bits=bits)
         kinds = {type(term) for term in terms(scalar, self.statement)}
-        return Index in kinds and (self.types["int"] == "int32" or kinds <= {Index, Constant})
+        return kinds <= {Index, Constant} or (Index in kinds and self.types["int"] == "int32")
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """A value that TVM widens without a cast, as it is part of an index.
