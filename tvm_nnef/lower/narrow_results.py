@@ -8,7 +8,7 @@ dtype that does not hold it; a conversion at run time wraps around, or gives inf
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm import te, tirx
 from tvm.ir import Call
@@ -25,14 +25,14 @@ _NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "flo
 
 
 def holds_constants(stage: TeTensor, dtype: str) -> bool:
-    """Whether a stage reads inputs, and has no constant that a dtype does not hold."""
+    """Whether a stage reads inputs, and has no int as a constant that a dtype does not hold."""
     if dtype not in _NARROW:
         return True
-    least, largest = (each(dtype).value for each in (tirx.min_value, tirx.max_value))
-    outside: list[Any] = []
+    least, largest = (int(each(dtype).value) for each in (tirx.min_value, tirx.max_value))
+    outside: list[tirx.IntImm] = []
 
-    def constant(number: tirx.IntImm | tirx.FloatImm) -> WalkResult:
-        if not least <= number.value <= largest:
+    def constant(number: tirx.IntImm) -> WalkResult:
+        if not least <= number.value <= largest and dtype != "float16":
             outside.append(number)
         return WalkResult.ADVANCE
 
@@ -41,7 +41,7 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
         is_load = getattr(call.op, "name", "") == "te.tensor_load"
         return WalkResult.SKIP if is_load else WalkResult.ADVANCE
 
-    entries: list[traversal.Entry] = [(Call, called), ((tirx.IntImm, tirx.FloatImm), constant)]
+    entries: list[traversal.Entry] = [(Call, called), (tirx.IntImm, constant)]
     waiting, seen, reads = [stage.op], {stage.op}, False
     while waiting:
         operation = waiting.pop()
