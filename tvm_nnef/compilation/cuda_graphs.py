@@ -7,13 +7,12 @@ kernels of static shapes that neither read an input nor write an output.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tvm
 from tvm import relax, s_tir
-from tvm.ir import Call
 
+from tvm_nnef.compilation.relax_functions import relax_functions, with_mapped_calls
 from tvm_nnef.function_attributes import PREPARED
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
@@ -43,9 +42,9 @@ def with_cuda_graphs(mod: Module) -> Module:
         return relax.Call(made.get_global_var(name.removeprefix(_LEFT_OUT)), call.args)
 
     with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
-        prepared = _with_calls(_with_moving_parameters(mod), left_out)
+        prepared = with_mapped_calls(_with_moving_parameters(mod), left_out)
         made = relax.transform.RewriteCUDAGraph()(prepared)
-    return _with_plain_main(_with_calls(made, called), mod)
+    return _with_plain_main(with_mapped_calls(made, called), mod)
 
 
 def _with_moving_parameters(mod: Module) -> Module:
@@ -53,14 +52,14 @@ def _with_moving_parameters(mod: Module) -> Module:
 
     ``main`` takes them from any address, and the state of a model has another one in each call.
     """
-    moving = {n: f for n, f in _relax_functions(mod).items() if n != PREPARED}
+    moving = {n: f for n, f in relax_functions(mod).items() if n != PREPARED}
     changed = {name: each.with_attr(_INPUTS, len(each.params)) for name, each in moving.items()}
     return update_functions(mod, changed)
 
 
 def _with_plain_main(mod: Module, before: Module) -> Module:
     """The module whose ``main`` calls ``main_prepared`` as it was before, with new weights."""
-    functions = _relax_functions(before)
+    functions = relax_functions(before)
     if PREPARED not in functions:
         return mod
     plain = relax.utils.copy_with_new_vars(functions[PREPARED]).without_attr("global_symbol")
@@ -73,7 +72,7 @@ def _with_plain_main(mod: Module, before: Module) -> Module:
         return relax.Call(made.get_global_var(name), call.args) if is_prepared else call
 
     made = builder.get()
-    return _with_calls(made, other)
+    return with_mapped_calls(made, other)
 
 
 def _allocates(function: Any) -> bool:
@@ -88,16 +87,3 @@ def _allocates(function: Any) -> bool:
 
     traversal.walk(function.body, (s_tir.SBlock, note))
     return "global" in scopes
-
-
-def _relax_functions(mod: Module) -> dict[str, Any]:
-    named = {str(variable.name_hint): each for variable, each in mod.functions.items()}
-    return {name: each for name, each in named.items() if isinstance(each, relax.Function)}
-
-
-def _with_calls(mod: Module, change: Callable[[Any], Any]) -> Module:
-    """The module with calls in its Relax functions changed."""
-    functions = _relax_functions(mod)
-    made = {name: traversal.mapped(each, (Call, change)) for name, each in functions.items()}
-    changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
-    return relax.transform.Normalize()(update_functions(mod, changed)) if changed else mod

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call
 
-from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import BUFFER_TYPE, Module, prim_functions, update_functions
+from tvm_nnef.compilation.relax_functions import with_mapped_calls
+from tvm_nnef.tvm_support.compat import Module, is_scalar, prim_functions, update_functions
 
 
 def with_sorted_symbols(mod: Module) -> Module:
@@ -20,7 +20,7 @@ def with_sorted_symbols(mod: Module) -> Module:
     orders: dict[tvm.ir.GlobalVar, list[int]] = {}
     changed: dict[str, tvm.ir.BaseFunc] = {}
     for name, function in prim_functions(mod).items():
-        places = [n for n, each in enumerate(function.params) if not _is_buffer(each)]
+        places = [n for n, each in enumerate(function.params) if is_scalar(each)]
         ordered = sorted(places, key=lambda place: str(function.params[place].name))
         if ordered == places:
             continue
@@ -39,13 +39,4 @@ def with_sorted_symbols(mod: Module) -> Module:
         values = relax.Tuple([given.fields[place] for place in order[: len(given.fields)]])
         return relax.Call(call.op, [kernel, values], call.attrs, call.ty_args, call.span, call.ty)
 
-    if not changed:
-        return mod
-    for variable, function in mod.functions.items():
-        if isinstance(function, relax.Function):
-            changed[str(variable.name_hint)] = traversal.mapped(function, (Call, called))
-    return update_functions(mod, changed)
-
-
-def _is_buffer(parameter: tirx.Var) -> bool:
-    return isinstance(parameter.ty, BUFFER_TYPE)
+    return with_mapped_calls(update_functions(mod, changed), called) if changed else mod

@@ -32,7 +32,8 @@ from tvm_nnef.lower.literals import literal
 from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
-_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
+NARROW_INTS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
+"""Ints of less than 64 bits."""
 
 
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -51,7 +52,7 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
         return _truncated(value, dtype)
     if is_real_type(dtype) and isinstance(value, tirx.IntImm | tirx.FloatImm):
         return literal(value.value, dtype)
-    return narrowed(value, dtype) if dtype in _NARROW else tirx.Cast(dtype, value)
+    return narrowed(value, dtype) if dtype in NARROW_INTS else tirx.Cast(dtype, value)
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:

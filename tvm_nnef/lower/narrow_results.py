@@ -14,6 +14,7 @@ from tvm import te, tirx
 from tvm.ir import Call
 from tvm_ffi import WalkResult
 
+from tvm_nnef.lower.functions import NARROW_INTS
 from tvm_nnef.lower.integers import unfolded
 from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.tvm_support import traversal
@@ -21,7 +22,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 TeTensor: TypeAlias = te.Tensor
 
-_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "float16"})
+_NARROW = NARROW_INTS | {"float16"}
 
 
 def holds_constants(stage: TeTensor, dtype: str) -> bool:
