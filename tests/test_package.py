@@ -77,12 +77,6 @@ def test_outer_folders_are_packages_of_ours() -> None:
         assert importlib.import_module(f"tvm_nnef.{name}").__doc__
 
 
-def test_no_module_is_long() -> None:
-    folders = [ROOT / name for name in ("tvm_nnef", "schedules", "converters")]
-    files = [file for folder in folders for file in folder.rglob("*.py")]
-    assert not [str(f) for f in files if len(f.read_text(encoding="utf-8").splitlines()) > 400]
-
-
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports for type checking and imports inside of functions count as well."""
     assert circles(imported_modules()) == []
