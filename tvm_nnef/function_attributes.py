@@ -66,6 +66,9 @@ class FusionPattern(IntEnum):
     """Is fused with nothing."""
 
 
+SIZE_ESTIMATES = "size_estimates"
+"""Of a Relax function: what its symbols are taken to be where work is counted, by name."""
+
 SORT = "sort"
 """Of a PrimFunc that sorts: how, a :class:`Sort` in JSON. Its body is a definition of that in any
 loops, for targets without a schedule strategy for it."""

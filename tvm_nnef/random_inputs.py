@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
+from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.symbolic import trees
 
 
@@ -18,16 +19,17 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
     """A value for each input of a graph: an array, a list of arrays for a pack, None for null.
 
     Reals are normally distributed around 0 with deviation 1; ints are 0 or 1, which are indices
-    of most things, and truth values are either. A dynamic dimension is at its bound.
+    of most things, and truth values are either. A dynamic dimension has its size estimate, which
+    is its bound if it has one.
     """
-    generator = np.random.default_rng(seed)
+    generator, sizes = np.random.default_rng(seed), size_estimates(graph)
 
     def value(operand: Operand) -> Any:
         match operand:
             case None:
                 return None
             case Tensor():
-                shape = tuple(trees.evaluate(e, graph.bounds) for e in operand.shape)
+                shape = tuple(trees.evaluate(e, sizes) for e in operand.shape)
                 largest = replace(operand, shape=shape)
                 return random_array(largest, graph.machine_types[operand], generator)
             case pack:

@@ -22,6 +22,7 @@ from tvm_nnef.converters.common.naming import (
     own_operators,
 )
 from tvm_nnef.converters.common.outlining import outlined
+from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.converters.common.tensors import Call, ConvertedGraph, Tensor
 from tvm_nnef.diagnostics import NnefError, Source
 from tvm_nnef.model import Model
@@ -29,6 +30,7 @@ from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.standard_library import standard_module
 from tvm_nnef.storage.metadata import Metadata
+from tvm_nnef.symbolic.dimensions import UNLIMITED
 from tvm_nnef.syntax import nodes, print_module
 
 
@@ -64,6 +66,8 @@ def assemble_graph(
         name, graph.inputs, variables, graph.outputs, graph.steps, graph.updates,
         list(_quantized(graph, variables)),
     )  # fmt: skip
+    if any(map(_is_unlimited, graph.inputs)):
+        header = "\n".join(filter(None, (header, _NO_BOUND)))
     return assemble(
         emission.module(imports, [*definitions, *blocks, definition]),
         module_texts(libraries, called),
@@ -72,6 +76,15 @@ def assemble_graph(
         path=path,
         header=header,
     )
+
+
+_NO_BOUND = f"{UNLIMITED}, the largest index, is the bound of dimensions that have none."
+
+
+def _is_unlimited(tensor: Tensor) -> bool:
+    """Whether a dimension of an input has no bound."""
+    symbols = [each.symbols.values() for each in tensor.shape if isinstance(each, Symbolic)]
+    return any(each.bound == UNLIMITED for found in symbols for each in found)
 
 
 def _quantized(graph: ConvertedGraph, variables: Iterable[Tensor]) -> Iterator[tuple[str, Call]]:

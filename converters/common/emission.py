@@ -6,7 +6,7 @@ Named tensors and steps in, nodes out; they have no source location.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ def graph_definition(
     ``quantized`` has the names of tensors, those inside operators with the labels before them.
     """
     kinds: tuple[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]], ...] = (
-        ("input", tuple(map(_parameter, inputs))),
+        ("input", tuple(_inputs(inputs))),
         ("output", tuple(map(_output, outputs))),
         ("variable", tuple(map(_parameter, variables))),
         ("compose", tuple(map(_component, steps))),
@@ -139,8 +139,22 @@ def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) ->
     return abs(int(value)) <= np.iinfo(np.int64).max
 
 
+def _inputs(inputs: Sequence[Tensor]) -> Iterator[nodes.Parameter]:
+    """The inputs of a graph; the first dimension that has a symbol has its bound after it."""
+    bounded: set[Symbol] = set()
+    for tensor in inputs:
+        shape = []
+        for size in tensor.shape:
+            new = [] if isinstance(size, int) else {*size.symbols.values()} - bounded
+            bound = next((_integer(each.bound) for each in new), None)
+            shape.append(nodes.Extent(_size(size), bound, span=NOWHERE))
+            bounded.update(new)
+        yield _declaration(tensor.name, tensor.kind, tuple(shape))
+
+
 def _parameter(tensor: Tensor) -> nodes.Parameter:
-    return _declaration(tensor.name, tensor.kind, tuple(map(_declared, tensor.shape)))
+    shape = (nodes.Extent(_size(size), span=NOWHERE) for size in tensor.shape)
+    return _declaration(tensor.name, tensor.kind, tuple(shape))
 
 
 def _shaped(tensor: Tensor, shape: Declared | None) -> nodes.Parameter:
@@ -166,14 +180,6 @@ def _output(tensor: Tensor) -> nodes.Parameter:
     if all(isinstance(size, int) for size in tensor.shape):
         return parameter
     return replace(parameter, type=replace(parameter.type, shape=None))
-
-
-def _declared(size: Size) -> nodes.Extent:
-    """A dimension of a declaration; a dynamic one has a name, and its bound after it."""
-    if isinstance(size, int):
-        return nodes.Extent(_integer(size), span=NOWHERE)
-    bounds = [origin.bound for origin in size.symbols.values()]
-    return nodes.Extent(_size(size), _integer(bounds[0]), span=NOWHERE)
 
 
 def _size(size: Size) -> nodes.Expression:

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 
 
 def shapes_given(
     shapes: Mapping[str, Sequence[int | str]] | None,
-) -> dict[str, tuple[int | str, ...]]:
+) -> Mapping[str, Sequence[int | str]]:
     """The shapes of ``input_shapes``. Raises NnefError for what is not a shape."""
+    if isinstance(shapes, ChosenShapes):
+        return shapes
     return {name: _shape(name, each) for name, each in _items(shapes, "input_shapes", "(1, 3)")}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
+from tvm_nnef.converters.common.chosen_shapes import ChosenShapes, named_sizes
 from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, symbol
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK, PartialShape, PartialSize, Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+from tvm_nnef.symbolic.dimensions import UNLIMITED
 
 
 def input_tensors(
@@ -24,14 +26,16 @@ def input_tensors(
     """A tensor for each input, and the dimensions that stay dynamic, by name.
 
     ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
-    for some. A dimension that has a name and no number stays dynamic up to its bound. ``problems``
+    for some. A dimension without a number stays dynamic, up to its bound if it has one. ``problems``
     are reported for inputs that stay unknown, ``others`` are names of inputs that are none of the
     graph, for which the user may give shapes as well. Raises NnefError, which lists everything.
     """
     found: list[Tensor] = []
     wrong: list[Diagnostic] = []
     symbols: dict[str, Symbolic] = {}
-    completed = _completed(declared, shapes)
+    if isinstance(shapes, ChosenShapes):
+        shapes.complete(declared)
+    completed = named_sizes(declared, shapes)
     for name, known in declared.items():
         given = shapes.get(name)
         rank = _wrong_rank(name, known.shape, given, path)
@@ -42,7 +46,7 @@ def input_tensors(
         wanted: PartialShape = known.shape if given is None else tuple(given)
         shape = None if wanted is None else _shape(name, wanted, completed, bounds, symbols)
         if dtype is None or shape is None:
-            wrong.append((problems or {}).get(name) or _partial_input(name, dtype, wanted, path))
+            wrong.append((problems or {}).get(name) or _partial_input(name, dtype, path))
             continue
         found.append(Tensor(dtype, shape, name))
     for name in sorted({*shapes, *dtypes} - {*declared, *others}):
@@ -82,8 +86,8 @@ def _shape(
     completed: Mapping[str, int],
     bounds: Bounds,
     symbols: dict[str, Symbolic],
-) -> Shape | None:
-    """A shape with its names replaced by numbers or symbols; None if one has no bound."""
+) -> Shape:
+    """A shape with its names replaced by numbers or symbols."""
     sizes: list[Size] = []
     for axis, size in enumerate(wanted):
         key = f"{name}_{axis}" if size is None else size
@@ -93,41 +97,17 @@ def _shape(
         if key in completed:
             sizes.append(completed[key])
             continue
-        bound = bound_of_dimension(bounds, key, name, axis)
-        if bound <= 0:
-            return None
         if key not in symbols:
+            bound = bound_of_dimension(bounds, key, name, axis) or UNLIMITED
             symbols[key] = symbol(key, bound, len(symbols))
         sizes.append(symbols[key])
     return tuple(sizes)
 
 
-def _completed(
-    declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
-) -> dict[str, int]:
-    """The values of named dimensions that follow from the shapes given for some inputs."""
-    return {
-        name: size
-        for key, known in declared.items()
-        if key in shapes
-        for name, size in zip(known.shape or (), shapes[key], strict=False)
-        if isinstance(name, str) and isinstance(size, int)
-    }
-
-
-def _partial_input(name: str, dtype: str | None, dims: PartialShape, path: str) -> Diagnostic:
+def _partial_input(name: str, dtype: str | None, path: str) -> Diagnostic:
     if dtype is None:
         hint = f"give it: dtypes={{'{name}': 'float32'}}"
         return Diagnostic(f"the dtype of input '{name}' is not known", hint=hint, file=path)
-    message = f"the shape of input '{name}' is not known ({_shown(dims)})"
-    if dims is None:
-        # Without a rank there is no dimension that a bound could be for.
-        hint = f"give it: input_shapes={{'{name}': (1, 3)}} (--shape {name}=1,3)"
-        return Diagnostic(message, hint=hint, file=path)
-    names = [f"{name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
-    open_ = next(each for each in names if isinstance(each, str))
-    hint = (
-        f"give it: input_shapes={{'{name}': (…)}} (--shape), "
-        f"or bounds={{'{open_}': 16}} (--bound {open_}=16) to keep it dynamic"
-    )
+    message = f"the rank of input '{name}' is not known"
+    hint = f"give its shape: input_shapes={{'{name}': (1, 3)}} (--shape {name}=1,3)"
     return Diagnostic(message, hint=hint, file=path)

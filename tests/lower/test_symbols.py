@@ -30,7 +30,8 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.positions import position_of
-from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
+from tvm_nnef.function_attributes import SIZE_ESTIMATES
+from tvm_nnef.lower.symbols import untold
 from tvm_nnef.reference import evaluate
 from tvm_nnef.symbolic import dimensions, trees
 
@@ -218,7 +219,7 @@ def test_every_function_has_symbols_of_its_own_and_knows_their_bounds() -> None:
         )
     ]
     assert len(set(symbols)) == len(functions)
-    assert all(dict(function.attrs[UPPER_BOUNDS]) == {"s": 10} for function in functions)
+    assert all(dict(function.attrs[SIZE_ESTIMATES]) == {"s": 10} for function in functions)
     relax.analysis.well_formed(module)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tvm_nnef.api import build, compose
-from tvm_nnef.cli.inputs import read_inputs, read_model
+from tvm_nnef.api import build
+from tvm_nnef.cli.inputs import read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
+from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
 from tvm_nnef.comparison.source import executable as executable_format
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
@@ -66,9 +67,9 @@ def _measured_model(
     options: argparse.Namespace, counts: Sequence[int]
 ) -> tuple[dict[int, dict[str, Times]], str | None]:
     """The times of a model by number of threads, and what its outputs were compared with."""
-    model, composing, source = read_model(options)
-    against = _other(options.against, source)
-    graph = compose(model, **composing)
+    found = read_composed(options)
+    model, graph = found.model, found.graph
+    against = _other(options.against, found.source)
     check_variables(model, graph)
     inputs = read_inputs(model.metadata.inputs, graph, options)
     # What is wrong with the other model is found before ours is built.
@@ -78,7 +79,7 @@ def _measured_model(
         database=options.database,
         progress=not options.quiet,
         cache=not options.no_cache,
-        **composing,
+        **found.options,
     )
     check = None
     if theirs is not None and against is not None and not options.no_check:

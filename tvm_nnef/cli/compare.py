@@ -12,9 +12,9 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from tvm_nnef.api import compose
 from tvm_nnef.cli.images import given_images
-from tvm_nnef.cli.inputs import read_inputs, read_model
+from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.models import compare
@@ -24,13 +24,12 @@ from tvm_nnef.variables import check_variables
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; the exit status is 1 if the routes differ."""
-    model, composing, opened = read_model(options)
-    source = opened if opened.format.route else None
+    found = read_composed(options)
+    model, source = found.model, found.source if found.source.format.route else None
     inputs = []
     if options.input:
-        graph = compose(model, **composing)
-        check_variables(model, graph)
-        inputs = read_inputs(model.metadata.inputs, graph, options)
+        check_variables(model, found.graph)
+        inputs = read_inputs(model.metadata.inputs, found.graph, options)
     else:
         given_images(model.metadata.inputs, (), options)  # Raises NnefError for its options.
     report = compare(
@@ -43,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         chained=options.chained,
         seed=options.seed,
         progress=not options.quiet,
-        **composing,
+        **found.options,
     )
     if options.json:
         print(json.dumps(report.to_json(), indent=2))

@@ -11,12 +11,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.images import given_images
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
-from tvm_nnef.model import Model, load_to_compose
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 from tvm_nnef.storage.metadata import ImageInput
@@ -117,14 +114,6 @@ def _member(archive: Any, name: str, tensor: Tensor) -> Any:
         wanted == found or not dimensions.is_static(wanted) for wanted, found in pairs
     )
     return archive[name] if fits else np.broadcast_to(np.zeros((), dtype), shape)
-
-
-def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], OpenedSource]:
-    """The model of a command, the options that are left to compose it, and its source."""
-    given = {**load_options(options), **compose_options(options)}
-    opened = open_source(options.model, given.pop("format"))
-    model, composing = load_to_compose(opened, given)
-    return model, composing, opened
 
 
 def flat_tensors(ports: Sequence[Port]) -> list[tuple[str, Tensor]]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_nnef.api import build, compose, evaluate
+from tvm_nnef.api import build, evaluate
 from tvm_nnef.calls import Outputs
 from tvm_nnef.cli.images import read_labels
-from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
+from tvm_nnef.cli.inputs import flat_tensors, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
+from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.diagnostics import error, plural, printable
 from tvm_nnef.ports import PortInfo, TensorInfo
 from tvm_nnef.storage.metadata import Metadata
@@ -80,8 +81,8 @@ def _run_executable(
 
 def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Profile | None]:
     """The outputs of a model that is not built yet, the names of classes, and a profile."""
-    model, composing, _ = read_model(options)
-    graph = compose(model, **composing)
+    found = read_composed(options)
+    model, graph = found.model, found.graph
     shapes = {name: tensor.shape for name, tensor in flat_tensors(graph.outputs)}
     labels = _labels(options, model.metadata, shapes)
     inputs = read_inputs(model.metadata.inputs, graph, options)
@@ -97,7 +98,7 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Pro
         progress=not options.quiet,
         cache=not options.no_cache,
         checked=options.checked,
-        **composing,
+        **found.options,
     )
     outputs, profile = _run_executable(executable, inputs, options)
     return outputs, labels, profile

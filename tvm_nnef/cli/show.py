@@ -11,15 +11,14 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-from tvm_nnef.api import compose
-from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.diagnostics import error, printable
 from tvm_nnef.display.page import page, read_profile
 from tvm_nnef.display.table import table
 from tvm_nnef.graph import dump
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.library_file import described_library
-from tvm_nnef.model import Model, load_to_compose
+from tvm_nnef.model import Model
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_output, write_file
 
 _FILES = ("dot", "html", "svg")
@@ -39,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
     seconds = read_profile(options.profile) if options.profile is not None else {}
     read = [] if options.profile is None else [options.profile]
     check_output(path, [options.model, *options.search_path, *read])
-    model, left = load_to_compose(options.model, load_options(options) | compose_options(options))
-    graph = compose(model, **left)
+    found = read_composed(options)
+    model, graph = found.model, found.graph
     if form is not None:
         write_file(path, _text(form, graph, model, seconds).encode())
         if path != STANDARD_OUTPUT and not options.quiet:

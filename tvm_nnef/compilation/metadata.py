@@ -74,6 +74,13 @@ def with_members(mod: Module, members: Mapping[str, Any]) -> Module:
     return compat.update_functions(mod, {FUNCTION: changed})
 
 
+def bounds_of(mod: Module) -> Mapping[str, int]:
+    """The bounds of the symbols that have one, if a module has metadata."""
+    has_members = any(str(v.name_hint) == FUNCTION for v in mod.get_global_vars())
+    bounds: Mapping[str, int] = read_members(mod)["bounds"] if has_members else {}
+    return bounds
+
+
 def read_members(mod: Module) -> dict[str, Any]:
     """The metadata that the function of a module returns."""
     texts: list[str] = []

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from tvm import relax, s_tir, tirx
 
+from tvm_nnef.compilation.allocations import with_size_classes
 from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.metadata import with_members, with_metadata
@@ -172,6 +173,7 @@ def passes(
             *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             ("separate_parameters", parameters.separate),
             ("lower_allocations", optimize.LowerAllocTensor()),
+            ("round_allocations", with_size_classes),
             ("free_after_last_use", optimize.KillAfterLastUse()),
             ("lower_builtins", optimize.LowerRuntimeBuiltin()),
             ("compute_scalars", optimize.ComputePrimValue()),

@@ -19,9 +19,10 @@ from tvm import s_tir, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.check_failure import CheckFailure
+from tvm_nnef.compilation.metadata import bounds_of
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.measurement.kernels import bounds_of, random_arguments
+from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.measurement.work import extent_value
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.schedules.verify_plan import verify_plan

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import s_tir
 from tvm.ir import Call
 
-from tvm_nnef.measurement.work import extent_value
+from tvm_nnef.measurement.work import extent_value, size_estimates
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Module, PrimFunction
 
@@ -22,15 +22,12 @@ NOTHING = 1e-9
 
 
 class WorkEstimate:
-    """The work of calls in a module; dynamic dimensions have their largest sizes."""
+    """The work of calls in a module; dynamic dimensions have their size estimates."""
 
     def __init__(self, mod: Module) -> None:
         self._functions = compat.prim_functions(mod)
         self._known: dict[str, float] = {}
-        self._bounds: dict[str, int] = {}
-        for function in mod.functions.values():
-            bounds = dict((function.attrs or {}).get("tir_var_upper_bound", {}))
-            self._bounds |= {str(name): int(value) for name, value in bounds.items()}
+        self._sizes = size_estimates(mod)
 
     def __call__(self, value: Any) -> float:
         """The work of a call of a kernel or an operator; next to nothing for anything else."""
@@ -56,7 +53,7 @@ class WorkEstimate:
         return max(most, sum(self._product(domain) for domain in domains if domain))
 
     def _product(self, sizes: Iterable[Any]) -> float:
-        return math.prod(float(extent_value(size, self._bounds) or 1) for size in sizes)
+        return math.prod(float(extent_value(size, self._sizes) or 1) for size in sizes)
 
 
 def kernel_of(value: Any) -> str:

@@ -12,7 +12,6 @@ from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import Shape, evaluate_shape, within_bound
-from tvm_nnef.composition.symbols import MAX_BOUND
 from tvm_nnef.composition.values import (
     Environment,
     Value,
@@ -22,7 +21,7 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.symbolic.dimensions import UNLIMITED, Dimension, is_static
 from tvm_nnef.syntax import nodes
 
 
@@ -105,9 +104,12 @@ def _largest(limit: Value, env: Environment, span: Span) -> int:
         message = f"a bound must be an integer, found {describe(limit)}"
         raise error(message, span, hint=value_hints.integer(limit))
     largest = env.symbols.largest(limit)
-    if not 0 <= largest <= MAX_BOUND:
+    if not is_static(limit):
+        # No index is larger, whatever is made of dimensions without a bound.
+        largest = min(largest, UNLIMITED)
+    if not 0 <= largest <= UNLIMITED:
         hint = "write the largest size that occurs in use"
-        message = f"a bound must be between 0 and {MAX_BOUND}, found {show(limit)}"
+        message = f"a bound must be between 0 and {UNLIMITED}, found {show(limit)}"
         raise error(message, span, hint=hint)
     return largest
 

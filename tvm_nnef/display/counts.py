@@ -149,7 +149,7 @@ def _aliases(opened: Iterable[Operation]) -> dict[Tensor, Tensor]:
 
 
 def _most_bytes(tensor: Tensor, graph: Graph) -> int | None:
-    return at_bounds(size_in_bytes((tensor,), graph.machine_types), graph.bounds)
+    return at_bounds(size_in_bytes((tensor,), graph.machine_types), graph.limits)
 
 
 def _sum(counts: Iterable[Dimension | None]) -> Dimension | None:

@@ -58,8 +58,8 @@ class PageData:
         return {
             "name": self.graph.name,
             "signature": self.graph.signature,
-            "bounds": dict(self.graph.bounds),
-            "totals": totals_text(totals_of(self.graph, rows), self.graph.bounds),
+            "bounds": dict(self.graph.limits),
+            "totals": totals_text(totals_of(self.graph, rows), self.graph.limits),
             "graph": self._level(self.graph),
             "inputs": [self._port(port) for port in self.graph.inputs],
             "outputs": [self._port(port) for port in self.graph.outputs],
@@ -107,7 +107,7 @@ class PageData:
             "results": self._all(results),
             "weights": self._all(_weights(node)),
             "parameters": elements(variables_of(node)),
-            "multiplyAdds": count_text(count, self.graph.bounds) if count != 0 else "0",
+            "multiplyAdds": count_text(count, self.graph.limits) if count != 0 else "0",
             "source": [_place(span) for span in node.trace],
         }
         seconds = self._seconds(node, prefix)

@@ -101,7 +101,7 @@ def _boxes(graph: Graph) -> list[Box]:
 
 def _bounds(operand: Operand, graph: Graph) -> list[str]:
     names = sorted(own_symbols(tensors(operand)))
-    return [f"{name} <= {graph.bounds[name]}" for name in names if name in graph.bounds]
+    return [f"{name} <= {graph.limits[name]}" for name in names if name in graph.limits]
 
 
 def _edge(path: Sequence[tuple[float, float]]) -> str:

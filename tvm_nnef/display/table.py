@@ -38,10 +38,10 @@ def table(
     name  operator  output      parameters  multiply-adds
     """
     rows = rows_of(graph, None if full else program)
-    cells = [HEADS, *(_cells(row, graph.bounds, full) for row in rows)]
-    bounds = ", ".join(f"{name} <= {bound}" for name, bound in graph.bounds.items())
+    cells = [HEADS, *(_cells(row, graph.limits, full) for row in rows)]
+    bounds = ", ".join(f"{name} <= {bound}" for name, bound in graph.limits.items())
     title = f"graph {graph.signature}{f', {bounds}' if bounds else ''}"
-    totals = totals_text(totals_of(graph, rows), graph.bounds)
+    totals = totals_text(totals_of(graph, rows), graph.limits)
     label = max(map(len, totals))
     lines = [f"{name:{label}}  {value}".rstrip() for name, value in totals.items()]
     return "\n".join([printable(title), "", *_aligned(cells, None if full else width), "", *lines])
@@ -50,7 +50,7 @@ def table(
 def html(graph: Graph) -> str:
     """The same table for a notebook."""
     rows = rows_of(graph)
-    cells = [_cells(row, graph.bounds, full=False) for row in rows]
+    cells = [_cells(row, graph.limits, full=False) for row in rows]
     cells = [(name.replace("  ", "\u2003"), operator.partition("{")[0], *rest)
              for name, operator, *rest in cells]  # fmt: skip
     totals = totals_of(graph, rows)
@@ -59,7 +59,7 @@ def html(graph: Graph) -> str:
         "",
         "",
         f"{totals.parameters:,}",
-        count_text(totals.multiply_adds, graph.bounds),
+        count_text(totals.multiply_adds, graph.limits),
     )
     return html_table(f"graph {graph.signature}", HEADS, [*cells, last], numbers=_NUMBERS)
 

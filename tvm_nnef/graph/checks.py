@@ -48,12 +48,14 @@ def symbols(check: Check) -> frozenset[str]:
     )
 
 
-def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> Check:
-    """That a data-dependent dimension is within its bound."""
+def bound_checks(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> list[Check]:
+    """That a data-dependent dimension is within its bound; nothing if it has none."""
+    if bound >= dimensions.UNLIMITED:
+        return []
     name = trees.text(symbol)
     message = (f"'{tensor.name}': dimension {name} = ", symbol, f" is beyond its bound {bound}")
     hint = "write a larger bound in the model, or make the data smaller"
-    return Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)
+    return [Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)]
 
 
 def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:

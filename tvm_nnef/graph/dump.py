@@ -58,7 +58,7 @@ def to_json(graph: Graph) -> dict[str, Any]:
     return {
         "name": graph.name,
         "attributes": {name: _plain(value) for name, value in graph.attributes.items()},
-        "bounds": dict(graph.bounds),
+        "bounds": dict(graph.limits),
         "tensors": {
             tensor.name: _tensor_data(tensor, graph.machine_types) for tensor in every_tensor(graph)
         },
@@ -89,7 +89,8 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
     inputs = ", ".join(_port(port, dtypes) for port in graph.inputs)
     outputs = ", ".join(_port(port, dtypes) for port in graph.outputs)
     yield f"graph {graph.name}{_attributes(graph.attributes)}({inputs}) -> ({outputs})"
-    yield from (f"  symbol {name} <= {bound}" for name, bound in graph.bounds.items())
+    limits = {name: f" <= {bound}" for name, bound in graph.limits.items()}
+    yield from (f"  symbol {name}{limits.get(name, '')}" for name in graph.bounds)
     for tensor in (*graph.variables, *graph.constants):
         value = f" = {_value(tensor)}" if tensor.role == "constant" else ""
         yield f"  {tensor.role} {_typed(tensor, dtypes)}{value}"

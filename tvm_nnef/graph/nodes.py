@@ -16,7 +16,7 @@ from tvm_nnef.diagnostics import Note, Span, plural
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.tensor import ScalarType
 from tvm_nnef.graph.tensor import Tensor as Tensor
-from tvm_nnef.symbolic.dimensions import Condition, Dimension
+from tvm_nnef.symbolic.dimensions import UNLIMITED, Condition, Dimension
 
 Atom: TypeAlias = "bool | int | float | str"
 Attribute: TypeAlias = "Atom | Dimension | tuple[Atom | Dimension, ...] | None"
@@ -228,6 +228,11 @@ class Graph:
     machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """The bounds of the symbols that have one."""
+        return {name: each for name, each in self.bounds.items() if each < UNLIMITED}
 
     @property
     def signature(self) -> str:

@@ -42,6 +42,7 @@ from tvm_nnef.function_attributes import INITIAL_STATE
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
+from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import Names, port_items
 from tvm_nnef.lower.provenance import Provenance
@@ -112,7 +113,7 @@ def lower(
         with builder.function(INITIAL_STATE, []):
             builder.emit_func_output(relax.Tuple([*map(compat.constant, state.values())]))
     mod = builder.get()
-    return separated(mod, graph.bounds) if graph.bounds else mod
+    return separated(mod, size_estimates(graph)) if graph.bounds else mod
 
 
 @contextmanager
@@ -189,7 +190,7 @@ def _symbols(graph: Graph, defined: frozenset[str]) -> str:
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     return json.dumps(
         {
-            "bounds": dict(graph.bounds),
+            "bounds": dict(graph.limits),
             "checks": [to_json(check) for check in graph.checks if symbols(check) <= defined],
             "outputs": [[*map(trees.tree, tensor.shape)] for tensor in outputs],
         }

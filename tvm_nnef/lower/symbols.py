@@ -11,14 +11,13 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
+from tvm_nnef.function_attributes import SIZE_ESTIMATES
 from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
 from tvm_nnef.tvm_support.compat import Module, RelaxExpression, update_functions, with_own_symbols
 
 Symbol: TypeAlias = Any
 """A TIR variable that stands for a dimension."""
 
-UPPER_BOUNDS = "tir_var_upper_bound"
-"""The attribute of a function by which TVM plans the memory of dynamic tensors."""
 
 
 def occurring(values: Iterable[object]) -> list[Symbol]:
@@ -48,13 +47,13 @@ def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
     return [relax.ShapeExpr(found)] if found else []
 
 
-def separated(mod: Module, bounds: Mapping[str, int]) -> Module:
-    """A module in which each Relax function has its own symbols, with their upper bounds.
+def separated(mod: Module, sizes: Mapping[str, int]) -> Module:
+    """A module in which each Relax function has its own symbols, with their size estimates.
 
     Functions with data-dependent dimensions get their dataflow blocks.
     """
     copies = {
-        variable.name_hint: with_own_symbols(function).with_attr(UPPER_BOUNDS, dict(bounds))
+        variable.name_hint: with_own_symbols(function).with_attr(SIZE_ESTIMATES, dict(sizes))
         for variable, function in mod.functions.items()
         if isinstance(function, relax.Function)
     }

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import bound_check, extent_check
+from tvm_nnef.graph.checks import bound_checks, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
@@ -205,7 +205,8 @@ class Walk:
             if name not in self.known:
                 self.known[name] = symbol
                 if name in self.bounds and not isinstance(node, Loop):
-                    require(self.builder, bound_check(tensor, symbol, self.bounds[name], node.span))
+                    for check in bound_checks(tensor, symbol, self.bounds[name], node.span):
+                        require(self.builder, check)
                 self._check()
 
     def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:

@@ -20,7 +20,7 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
-from tvm_nnef.measurement.work import extent_value, work_of
+from tvm_nnef.measurement.work import extent_value, size_estimates, work_of
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.cpu.quotients import divides_data
 from tvm_nnef.tvm_support import build, compat
@@ -49,19 +49,19 @@ def kernel_report(
     """
     # Loops that scheduling made hold kernels without own code then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
-    bounds = bounds_of(scheduled)
+    sizes = size_estimates(scheduled)
     reported = {kernel.name: kernel for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
         use_threads(threads)
-        seconds = _timed(functions, library, bounds)
+        seconds = _timed(functions, library, sizes)
     operations = operations_of(json.loads(library.metadata or "{}"))
     rows = [
         KernelRow(
             name=name,
             strategy=reported[name].strategy or "none" if name in reported else "none",
             calls=calls.get(name, 0),
-            work=work_of(function, bounds),
+            work=work_of(function, sizes),
             seconds=seconds.get(name),
             plan=reported[name].plan if name in reported else "",
             operations=tuple(operations.get(name, ())),
@@ -99,23 +99,14 @@ def calls_of(mod: Module) -> Counter[str]:
     return found
 
 
-def bounds_of(mod: Module) -> Mapping[str, int]:
-    """The largest values of symbols, if the functions of a module declare them."""
-    found: dict[str, int] = {}
-    for function in mod.functions.values():
-        bounds = (function.attrs or {}).get("tir_var_upper_bound", {})
-        found.update({str(name): int(value) for name, value in dict(bounds).items()})
-    return found
-
-
 def _timed(
-    functions: Mapping[str, PrimFunction], library: Any, bounds: Mapping[str, int]
+    functions: Mapping[str, PrimFunction], library: Any, sizes: Mapping[str, int]
 ) -> dict[str, float | None]:
     patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
     machine_code = build.kernels_of(library)
     found: dict[str, float | None] = {}
     for name, function in functions.items():
-        arguments = random_arguments(function, bounds)
+        arguments = random_arguments(function, sizes)
         kernel = machine_code(name)
         if arguments is None or kernel is None:
             found[name] = None
@@ -135,7 +126,7 @@ def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience:
     return min(times)
 
 
-def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[Any] | None:
+def random_arguments(function: PrimFunction, sizes: Mapping[str, int]) -> list[Any] | None:
     """What a PrimFunc may be called with; None if a dimension is unknown or negative.
 
     Ints are small, from 0 on, or from 1 where they are divided by. Where they say how far a loop
@@ -146,12 +137,12 @@ def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[
     arguments = []
     for parameter in function.params:
         if compat.is_scalar(parameter):
-            value = extent_value(parameter, bounds)
+            value = extent_value(parameter, sizes)
             if value is None:
                 return None
             arguments.append(value)
             continue
-        shape = [extent_value(extent, bounds) for extent in parameter.shape]
+        shape = [extent_value(extent, sizes) for extent in parameter.shape]
         if any(extent is None or extent < 0 for extent in shape):
             return None
         known = tuple(extent for extent in shape if extent is not None)

@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.function_attributes import read_sort
+from tvm_nnef.function_attributes import SIZE_ESTIMATES, read_sort
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
@@ -56,39 +56,48 @@ class _Count:
         self.accesses[buffer] = self.accesses.get(buffer, 0) + times
 
 
-def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
-    """The work of one call; symbols have the values in ``bounds``, by name.
+def size_estimates(mod: Module) -> Mapping[str, int]:
+    """What the symbols of a module are taken to be, if its functions say so."""
+    found: dict[str, int] = {}
+    for function in mod.functions.values():
+        sizes = (function.attrs or {}).get(SIZE_ESTIMATES, {})
+        found.update({str(name): int(value) for name, value in dict(sizes).items()})
+    return found
+
+
+def work_of(function: PrimFunction, sizes: Mapping[str, int]) -> Work | None:
+    """The work of one call; symbols have the values in ``sizes``, by name.
 
     None if it depends on data, or on a symbol that has no value.
     """
     try:
         if read_sort(function.attrs) is not None:
-            return _sorting(function, bounds)
+            return _sorting(function, sizes)
         count = _Count()
-        _statement(function.body, 1, count, bounds)
-        sizes = {b: _bytes(b, bounds) for b in function.params if not is_scalar(b)}
+        _statement(function.body, 1, count, sizes)
+        in_bytes = {b: _bytes(b, sizes) for b in function.params if not is_scalar(b)}
     except _Unknown:
         return None
     moved = (
         min(size, count.accesses.get(buffer, 0) * _item_bytes(buffer))
-        for buffer, size in sizes.items()
+        for buffer, size in in_bytes.items()
     )
     return Work(count.flop, sum(moved))
 
 
-def _sorting(function: PrimFunction, bounds: Mapping[str, int]) -> Work:
+def _sorting(function: PrimFunction, sizes: Mapping[str, int]) -> Work:
     """The work of sorting ``(data, indices)``."""
     data, indices = function.params
-    *rows, length = (_number(size, bounds) for size in data.shape)
-    kept = min(length, _number(indices.shape[-1], bounds))
+    *rows, length = (_number(size, sizes) for size in data.shape)
+    kept = min(length, _number(indices.shape[-1], sizes))
     comparisons = math.prod(rows) * (length + kept * max(0, kept - 1).bit_length())
-    return Work(comparisons, sum(_bytes(buffer, bounds) for buffer in (data, indices)))
+    return Work(comparisons, sum(_bytes(buffer, sizes) for buffer in (data, indices)))
 
 
-def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
-    """The number that an extent is, at the bounds of its symbols; None if one has none."""
+def extent_value(extent: Any, sizes: Mapping[str, int]) -> int | None:
+    """The number that an extent is, at the sizes of its symbols; None if one has none."""
     try:
-        return _number(extent, bounds)
+        return _number(extent, sizes)
     except _Unknown:
         return None
 
@@ -97,21 +106,21 @@ class _Unknown(Exception):
     """A dimension known only at run time."""
 
 
-def _number(extent: Any, bounds: Mapping[str, int]) -> int:
+def _number(extent: Any, sizes: Mapping[str, int]) -> int:
     match extent:
         case int():
             return extent
         case tirx.IntImm():
             return int(extent.value)
-        case tirx.Var() if str(extent.name) in bounds:
-            return bounds[str(extent.name)]
+        case tirx.Var() if str(extent.name) in sizes:
+            return sizes[str(extent.name)]
         case tirx.Cast():
-            return _number(extent.value, bounds)
+            return _number(extent.value, sizes)
     operation = next((f for kind, f in _INTEGER.items() if isinstance(extent, kind)), None)
     if operation is None:
         raise _Unknown
     try:
-        return int(operation(_number(extent.a, bounds), _number(extent.b, bounds)))
+        return int(operation(_number(extent.a, sizes), _number(extent.b, sizes)))
     except ZeroDivisionError:
         raise _Unknown from None
 
@@ -127,8 +136,8 @@ _INTEGER: Mapping[Any, Any] = {
 }
 
 
-def _bytes(buffer: Any, bounds: Mapping[str, int]) -> int:
-    extents = [_number(extent, bounds) for extent in buffer.shape]
+def _bytes(buffer: Any, sizes: Mapping[str, int]) -> int:
+    extents = [_number(extent, sizes) for extent in buffer.shape]
     return math.prod(extents) * _item_bytes(buffer)
 
 
@@ -137,20 +146,20 @@ def _item_bytes(buffer: Any) -> int:
     return max(1, int(digits) // 8) if digits else 1
 
 
-def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, int]) -> None:
+def _statement(statement: Any, times: int, count: _Count, sizes: Mapping[str, int]) -> None:
     match statement:
         case tirx.SeqStmt():
             for part in statement.seq:
-                _statement(part, times, count, bounds)
+                _statement(part, times, count, sizes)
         case tirx.For():
-            extent = max(0, _number(statement.extent, bounds))
-            _statement(statement.body, times * extent, count, bounds)
+            extent = max(0, _number(statement.extent, sizes))
+            _statement(statement.body, times * extent, count, sizes)
         case s_tir.SBlockRealize():
-            _statement(statement.block.body, times, count, bounds)
+            _statement(statement.block.body, times, count, sizes)
         case tirx.IfThenElse():
-            _statement(statement.then_case, times, count, bounds)
+            _statement(statement.then_case, times, count, sizes)
             if statement.else_case is not None:
-                _statement(statement.else_case, times, count, bounds)
+                _statement(statement.else_case, times, count, sizes)
         case tirx.BufferStore():
             count.access(statement.buffer, times)
             seen: dict[Any, bool] = {}
@@ -161,7 +170,7 @@ def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, i
         case tirx.While():
             raise _Unknown
         case _ if getattr(statement, "body", None) is not None:
-            _statement(statement.body, times, count, bounds)
+            _statement(statement.body, times, count, sizes)
 
 
 def _expression(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import bound_check, check_known, complaint, extent_check, to_json
+from tvm_nnef.graph.checks import bound_checks, check_known, complaint, extent_check, to_json
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
 from tvm_nnef.graph.nodes import (
@@ -304,8 +304,8 @@ def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -
         if isinstance(tree, str) and tree not in context.symbols:
             context.symbols[tree] = value
             if tree in context.bounds:
-                check = bound_check(tensor, extent, context.bounds[tree], node.span)
-                context.pending.insert(0, check)
+                found = bound_checks(tensor, extent, context.bounds[tree], node.span)
+                context.pending[:0] = found
             check_known(context.pending, context.symbols)
         if value != trees.evaluate(tree, context.symbols):
             check = extent_check(tensor, extent, value, node.span)

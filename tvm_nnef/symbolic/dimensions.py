@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Dimension: TypeAlias = "int | PrimExpr"
 Condition: TypeAlias = "bool | PrimExpr"
 
+UNLIMITED = (1 << 31) - 1
+"""The bound of a dimension without a bound: what an index of a tensor can be. No bound is larger."""
+
 
 def is_static(extent: Dimension) -> TypeGuard[int]:
     """Whether a dimension is a plain number."""

@@ -1,0 +1,86 @@
+"""Shapes of inputs in which sizes are chosen that neither the model nor the user says.
+
+For commands that run a model: they need some shape, and an example of the right size is easier to
+change than to invent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm_nnef.converters.common.types import PartialSize, Type
+from tvm_nnef.graph.size_estimates import BATCH, estimate, word_of
+
+
+class ChosenShapes(dict[str, "Sequence[int | str]"]):
+    """The shapes that a user gives, to which :meth:`complete` adds those of the other inputs.
+
+    Attributes
+    ----------
+    chosen : dict
+        The shapes that were added, by the name of the input.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Sequence[int | str]],
+        in_order: Sequence[Sequence[int] | None] = (),
+        other: int | None = None,
+    ) -> None:
+        """``in_order`` are shapes of inputs without a name in ``given``, in order, None if unknown.
+
+        ``other`` is the size of dimensions that are not a batch, instead of what names suggest.
+        """
+        super().__init__(given)
+        self._in_order = in_order
+        self._other = other
+        self.chosen: dict[str, tuple[int, ...]] = {}
+
+    def complete(self, declared: Mapping[str, Type]) -> None:
+        """Add a shape for each input that has none, if its rank is known."""
+        rest = (name for name in declared if name not in self)
+        for name, shape in zip(rest, self._in_order, strict=False):
+            if shape is not None:
+                self[name] = shape
+        known = named_sizes(declared, self)
+        alike: dict[int, tuple[int, ...]] = {}
+        for name, type_ in declared.items():
+            if name in self or type_.shape is None or type_.static is not None:
+                continue
+            # Dimensions without a name are those of an earlier input of the same rank; else a
+            # state, say, has the batch.
+            like = alike.get(len(type_.shape), (BATCH,) * len(type_.shape) if alike else ())
+            shape = self._completed(type_.shape, like, known)
+            self[name] = self.chosen[name] = shape
+            alike.setdefault(len(shape), shape)
+            known |= named_sizes({name: type_}, {name: shape})
+
+    def _completed(
+        self, shape: tuple[PartialSize, ...], like: Sequence[int], known: Mapping[str, int]
+    ) -> tuple[int, ...]:
+        sizes = []
+        for axis, size in enumerate(shape):
+            if isinstance(size, str):
+                sizes.append(known.get(size) or self._size(size, axis, len(shape)))
+            elif isinstance(size, int):
+                sizes.append(size)
+            else:
+                sizes.append(like[axis] if like else self._size("", axis, len(shape)))
+        return tuple(sizes)
+
+    def _size(self, name: str, axis: int, rank: int) -> int:
+        is_batch = estimate(name) == BATCH or (axis == 0 and rank > 1 and word_of(name) is None)
+        return BATCH if is_batch else self._other or estimate(name)
+
+
+def named_sizes(
+    declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
+) -> dict[str, int]:
+    """The values of named dimensions that follow from the shapes given for some inputs."""
+    return {
+        name: size
+        for key, known in declared.items()
+        if key in shapes
+        for name, size in zip(known.shape or (), shapes[key], strict=False)
+        if isinstance(name, str) and isinstance(size, int)
+    }

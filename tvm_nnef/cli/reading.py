@@ -1,0 +1,93 @@
+"""The model of a command that runs or shows it, composed; sizes are chosen that nothing fixes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.api import compose
+from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
+from tvm_nnef.converters.common.formats import OpenedSource, open_source
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.model import Model, load_to_compose
+
+_TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
+"""Sizes that are tried, one after the other, if the model rejects those that names suggest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A model, its graph, what is left of the options to compose it, and where it is from."""
+
+    model: Model
+    graph: Graph
+    options: dict[str, Any]
+    source: OpenedSource
+
+
+def read_composed(options: argparse.Namespace) -> Composed:
+    """The model of a command, composed.
+
+    Inputs that are given as files fix the shapes of a converted model. Dimensions that nothing
+    fixes get a size that fits the model, which a line on standard error reports; with ``--bound``
+    they stay dynamic. Raises NnefError for what is wrong with the model or the options.
+    """
+    given = {**load_options(options), **compose_options(options)}
+    opened = open_source(options.model, given.pop("format"))
+    if not opened.format.is_foreign or given.get("bounds"):
+        return _composed(opened, given)
+    first: NnefError | None = None
+    before = ""
+    for shapes in _tries(options, opened):
+        try:
+            made = _composed(opened, {**given, "input_shapes": shapes})
+        except NnefError as problem:
+            first = first or problem
+            if not shapes.chosen or str(problem) == before:
+                break
+            before = str(problem)
+        else:
+            if shapes.chosen and not options.quiet:
+                print(_report(shapes), file=sys.stderr)
+            return made
+    assert first is not None
+    raise first
+
+
+def _composed(opened: OpenedSource, given: dict[str, Any]) -> Composed:
+    model, left = load_to_compose(opened, given)
+    return Composed(model, compose(model, **left), left, opened)
+
+
+def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[ChosenShapes]:
+    """Shapes of the inputs, with one choice after the other for what is not given."""
+    named, in_order = dict(options.shape), []
+    for each in getattr(options, "input", ()):
+        name, equals, file = each.partition("=")
+        if not equals or Path(each).is_file():
+            in_order += _shapes_in(each)
+        elif name not in named:
+            named.update({name: shape for shape in _shapes_in(file) if shape is not None})
+    for other in (None, *_TRIED):
+        yield ChosenShapes(named, in_order, other)
+
+
+def _shapes_in(file: str) -> list[Sequence[int] | None]:
+    """The shape of the array in a ``.npy`` file; None for anything else."""
+    try:
+        return [np.load(file, mmap_mode="r", allow_pickle=False).shape]
+    except (OSError, ValueError, AttributeError, EOFError):
+        return [None]  # An image, or what an error is reported for later.
+
+
+def _report(shapes: ChosenShapes) -> str:
+    given = [f"--shape {name}={','.join(map(str, each))}" for name, each in shapes.chosen.items()]
+    return f"note: the model does not fix all sizes; chosen: {' '.join(given)}"

@@ -1,0 +1,46 @@
+"""Size estimates: what dynamic dimensions are taken to be if nobody says.
+
+Input: a Graph. Output: a size for each symbol: its bound, or what its name and position suggest.
+Random inputs have these sizes, and the work of kernels is counted for them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tvm_nnef.graph.nodes import Graph, flatten
+from tvm_nnef.symbolic import trees
+
+BATCH = 1
+OTHER = 32
+"""The size of a dimension whose name says nothing."""
+
+_BY_WORD = {
+    **dict.fromkeys(("batch", "batches", "batchsize", "b", "n", "bs"), BATCH),
+    **dict.fromkeys(("height", "width", "h", "w", "rows", "cols"), 224),
+    **dict.fromkeys(("sequence", "seq", "seqlen", "length", "len", "tokens", "t", "l"), 64),
+    **dict.fromkeys(("time", "frames", "steps", "samples"), 64),
+}
+
+
+def size_estimates(graph: Graph) -> dict[str, int]:
+    """A size for each symbol of a graph, by name."""
+    found = {name: estimate(name) for name in graph.bounds}
+    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
+        for axis, each in enumerate(map(trees.tree, tensor.shape)):
+            if isinstance(each, str):
+                found.setdefault(each, estimate(each))
+                if axis == 0 and len(tensor.shape) > 1 and word_of(each) is None:
+                    found[each] = BATCH
+    return {**found, **graph.limits}
+
+
+def estimate(name: str) -> int:
+    """The size that a name suggests."""
+    return OTHER if (word := word_of(name)) is None else _BY_WORD[word]
+
+
+def word_of(name: str) -> str | None:
+    """The first word of a dimension's name that suggests a size: ``Batch`` of ``x.BatchSize``."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return next((word.lower() for word in words if word.lower() in _BY_WORD), None)
