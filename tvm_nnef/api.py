@@ -86,17 +86,19 @@ def compose(
     given = {name: value for name, value in load_options.items() if value is not None}
     asked = {"input_shapes": input_shapes, "dtypes": dtypes}
     loaded, left = load_to_compose(model, {**given, **asked})
-    shapes, dtypes = left.pop("input_shapes", None), left.pop("dtypes", None)
-    load_model(loaded, **left)  # Raises NnefError for options that are left.
-    composed = compose_graph(
-        loaded.program,
-        graph=graph,
-        attributes=attributes,
-        types=types,
-        input_shapes=shapes,
-        quantize=quantize,
-    )
-    return with_dtypes(composed, loaded.machine_types, dtypes)
+    composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
+    return _composed(loaded, {**left, **composing}, dynamic=True)
+
+
+def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
+    """A graph of a model; ``dynamic`` keeps named dimensions that have no value."""
+    left = dict(options)
+    names = ("graph", "attributes", "types", "input_shapes", "quantize")
+    composing = {name: left.pop(name) for name in names if name in left}
+    dtypes = left.pop("dtypes", None)
+    load_model(model, **left)  # Raises NnefError for options that are left.
+    composed = compose_graph(model.program, **composing, dynamic=dynamic)
+    return with_dtypes(composed, model.machine_types, dtypes)
 
 
 def evaluate(
@@ -163,7 +165,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any
     from numpy import shape
 
     try:
-        return compose(model, **options)
+        return _composed(model, options, dynamic=False)
     except NotGiven:
         definition = find_graph(model.program, options.get("graph"))
         inputs = ordered_inputs([each.name.name for each in definition.inputs], inputs)

@@ -14,26 +14,14 @@ from tvm_nnef.tvm_support import runtime
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 """Symbols and their values."""
 
-_REMEMBERED = 1024
-"""Checks of so many sizes of inputs are remembered: they take longer than a small model."""
-
-
 def refuse_copy(executable: object) -> NoReturn:
     """Raises NnefError for ``pickle`` and ``copy``."""
     hint = "another process loads what export() wrote; clone() makes one for another thread"
     raise error("an executable cannot be pickled or copied", hint=hint)
 
 
-def check_sizes(
-    checks: Iterable[Mapping[str, Any]], values: Mapping[str, int], passed: set[Sizes]
-) -> None:
-    """Raises NnefError if values of the symbols fail checks of the model.
-
-    ``passed`` are sizes for which the checks hold, to which new ones are added.
-    """
-    sizes = tuple(values.items())
-    if sizes in passed:
-        return
+def check_sizes(checks: Iterable[Mapping[str, Any]], values: Mapping[str, int]) -> None:
+    """Raises NnefError if values of the symbols fail checks of the model."""
     failures = ((check, complaint(check, values)) for check in checks)
     problems = [
         Diagnostic(message, None, check.get("hint"), (), file=check["place"] or None)
@@ -42,18 +30,12 @@ def check_sizes(
     ]
     if problems:
         raise NnefError(problems)
-    if len(passed) == _REMEMBERED:
-        passed.clear()
-    passed.add(sizes)
 
 
 def run_error(problem: Exception) -> NnefError | None:
     """The error for an exception of TVM in a run; None for one that is not known."""
     if "std::bad_alloc" in str(problem):
-        hint = (
-            "give smaller inputs, or build with smaller bounds: memory is planned for "
-            "the bounds of dynamic dimensions"
-        )
+        hint = "give smaller inputs"
         return error("not enough memory for the tensors of the model", hint=hint)
     failure = CheckFailure.of(problem)
     if failure is None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.call_errors import Sizes, check_sizes, missing_device, refuse_copy, run_error
+from tvm_nnef.call_memory import available_bytes, shortage
 from tvm_nnef.calls import Outputs, grouped, ordered_inputs
 from tvm_nnef.diagnostics import error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
@@ -31,6 +32,10 @@ from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_t
 
 if TYPE_CHECKING:
     from tvm_nnef.profile import Profile
+
+
+_REMEMBERED = 1024
+"""Sizes of so many calls are remembered: to check them takes longer than a small model."""
 
 
 class Executable:
@@ -259,6 +264,14 @@ class Executable:
         made.reset()
         return made
 
+    def trim(self) -> None:
+        """Return the memory to the system that earlier calls took and later ones may use.
+
+        A call keeps the memory of its tensors for the next one of similar sizes. This is that of
+        all executables of the process.
+        """
+        runtime.release_memory()
+
     def reset(self) -> None:
         """Reset the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
@@ -373,9 +386,24 @@ class Executable:
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [numpy_view(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
-        check_sizes(self.metadata["checks"], sizes, self._passed)
+        if (key := tuple(sizes.items())) not in self._passed:
+            check_sizes(self.metadata["checks"], sizes)
+            self._check_memory(sizes)
+            if len(self._passed) == _REMEMBERED:
+                self._passed.clear()
+            self._passed.add(key)
         tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
         return [*tensors, *self._weights_of(self._entry)]
+
+    def _check_memory(self, sizes: Mapping[str, int]) -> None:
+        """Raises NnefError if the tensors of a call do not fit the memory that is free."""
+        there = available_bytes() if self._kind == "cpu" else None
+        if there is None or shortage(self.metadata, sizes, there) is None:
+            return
+        self.trim()
+        problem = shortage(self.metadata, sizes, available_bytes() or there)
+        if problem is not None:
+            raise problem
 
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""

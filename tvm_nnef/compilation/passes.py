@@ -16,6 +16,7 @@ from tvm import relax, s_tir, tirx
 from tvm_nnef.compilation.allocations import with_size_classes
 from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
+from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
@@ -171,10 +172,11 @@ def passes(
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
             *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
-            ("separate_parameters", parameters.separate),
             ("lower_allocations", optimize.LowerAllocTensor()),
-            ("round_allocations", with_size_classes),
             ("free_after_last_use", optimize.KillAfterLastUse()),
+            ("describe_memory", lambda mod: with_members(mod, {"memory": memory_plan(mod)})),
+            ("round_allocations", with_size_classes),
+            ("separate_parameters", parameters.separate),
             ("lower_builtins", optimize.LowerRuntimeBuiltin()),
             ("compute_scalars", optimize.ComputePrimValue()),
             ("compute_shapes", optimize.VMShapeLower()),

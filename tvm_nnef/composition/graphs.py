@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -54,18 +54,20 @@ def compose_graph(
     types: Mapping[str, str] | None = None,
     input_shapes: Mapping[str, InputShape] | None = None,
     quantize: bool = True,
+    dynamic: bool = False,
 ) -> Graph:
     """Composes a graph of the main module: the one named, or the first.
 
     ``attributes`` are graph attributes by name (numbers, truth values, strings, or sequences of
-    them), ``types`` the concrete types of its generics, ``input_shapes`` concrete extents.
+    them), ``types`` the concrete types of its generics, ``input_shapes`` concrete extents. A named
+    extent of an input that has neither a value nor a bound is an error, if not ``dynamic``.
 
     Raises NnefError for everything that is wrong with the model or with what was given;
     :class:`NotGiven` where an attribute or an extent has no value.
     """
     definition = find_graph(program, graph)
     try:
-        return _compose(program, definition, attributes, types, input_shapes, quantize)
+        return _compose(program, definition, attributes, types, input_shapes, quantize, dynamic)
     except RecursionError:
         hint = "make operators of inner parts, and invoke them in fewer levels"
         message = f"graph '{definition.name}' is nested too deeply to be composed"
@@ -79,6 +81,7 @@ def _compose(
     types: Mapping[str, str] | None,
     input_shapes: Mapping[str, InputShape] | None,
     quantize: bool,
+    dynamic: bool,
 ) -> Graph:
     location = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
@@ -89,6 +92,8 @@ def _compose(
     env = Environment({}, known_types, program.dialect, Symbols())
     _check_attributes(definition, values, env, location)
     env.names.update(_known_attributes(definition, values, env))
+    if dynamic:
+        _name_dimensions(definition, input_shapes or {}, env)
     composer = Composer(program, env.budget, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", (), definition=definition)
     operands = tuple(
@@ -239,6 +244,25 @@ def _learn(parameter: nodes.Parameter, given: Mapping[str, Value], env: Environm
         env.budget.spend_value(value, parameter.span)
     env.names[name] = value
     return True
+
+
+def _name_dimensions(
+    definition: CheckedDefinition, given: Collection[str], env: Environment
+) -> None:
+    """Gives ``env`` a symbol for each extent that is a name which no input can give a value."""
+    inputs = [each for each in definition.inputs if each.type.pack is None]
+    bounded = set()
+    for parameter in definition.inputs:
+        for extent in parameter.type.shape or ():
+            if extent.bound is not None or parameter.name.name in given:
+                bounded |= {name.name for name in used_names(extent.value)}
+    for parameter in inputs:
+        for extent in parameter.type.shape or ():
+            value = extent.value
+            if not isinstance(value, nodes.Identifier) or extent.pack is not None:
+                continue
+            if value.name not in env.names and value.name not in bounded:
+                env.names[value.name] = env.symbols.new(value.name, dimensions.UNLIMITED)
 
 
 def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Composer) -> Operand:

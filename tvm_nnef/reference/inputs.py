@@ -91,20 +91,11 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     for title, tree, actual in compound:
         expected = trees.evaluate(tree, values)
         if actual != expected:
-            where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
+            where = ", ".join(f"{name} = {values[name]}" for name in sorted(trees.names(tree)))
             meant = f"{trees.text(tree)} is {expected} where {where}"
             hint = f"make it {expected}, or change the inputs that give the others"
             raise error(f"{title}: dimension {meant}, got {actual}", hint=hint)
     return values
-
-
-def _names(tree: trees.Tree) -> set[str]:
-    match tree:
-        case str():
-            return {tree}
-        case [_, *operands]:
-            return {name for operand in operands for name in _names(operand)}
-    return set()
 
 
 @raised_as(InputError)

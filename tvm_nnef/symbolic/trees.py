@@ -53,6 +53,16 @@ def tree(expression: Dimension | Condition) -> Tree:
     raise NotImplementedError(f"no tree for {type(node).__name__}: {node}")
 
 
+def names(tree: Tree) -> set[str]:
+    """The names of the symbols in a tree."""
+    match tree:
+        case str():
+            return {tree}
+        case [_, *operands]:
+            return {name for operand in operands for name in names(operand)}
+    return set()
+
+
 def text(expression: Dimension | Condition | Tree) -> str:
     """A dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
     return _text(tree(expression) if is_symbolic(expression) else expression, 0)

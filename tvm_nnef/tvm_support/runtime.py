@@ -118,6 +118,11 @@ _POOLED = 2
 """The allocator of a virtual machine that keeps memory for the next run."""
 
 
+def release_memory() -> None:
+    """Return the memory to the system that virtual machines keep for their next runs."""
+    runtime_function("vm.builtin.memory_manager.clear")()
+
+
 def executable_module(library: Any) -> Any:
     """The module of what was built or loaded; machine code is generated for what was built."""
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
