@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tvm_nnef.converters.common.other_kinds import missing_kind, other_kind
 from tvm_nnef.converters.common.detection import (
     HEAD,
     Candidate,
@@ -258,6 +259,8 @@ def _candidate(model: Any) -> Candidate:
         return Candidate(model, model[:HEAD].encode("utf-8", "surrogatepass"))
     if model == "":
         raise error("the name of the model is empty", hint="give a path; '.' is this folder")
+    if (missing := missing_kind(os.fspath(model))) is not None:
+        raise error(f"this is {missing[0]}, not a model", hint=missing[1], file=os.fspath(model))
     path = Path(model)
     head = b"" if path.name in FOLDER_FILES else _head(path)
     if head and not is_archive(head):
@@ -281,6 +284,10 @@ def _head(path: Path) -> bytes:
 
 
 def _detected(candidate: Candidate, formats: Sequence[Format]) -> Format:
+    other = other_kind(candidate)
+    if other is not None:
+        name, hint = other
+        raise error(f"this is {name}", hint=hint, file=_name(candidate))
     found = [each for each in formats if each.detect(candidate)]
     if len(found) > 1:
         titles = " and ".join(each.title for each in found)
@@ -311,7 +318,7 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
     if container is None:
         return error("the file is empty", hint=_kinds(formats), file=_name(candidate))
     suffixes = tuple(suffix for each in formats for suffix in each.suffixes if each.is_foreign)
-    inner = next((each for each in container.names() if each.endswith(suffixes)), None)
+    inner = next((each for each in container.near_names() if each.endswith(suffixes)), None)
     if _is_library(candidate):
         return _unknown(candidate, formats)
     if inner is not None:
@@ -353,7 +360,8 @@ def _unknown(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
 
 
 def _kinds(formats: Sequence[Format]) -> str:
-    return f"a model is {', or '.join(each.source for each in formats)}"
+    titles = [each.title for each in formats]
+    return f"models are {', '.join(titles[:-1])} and {titles[-1]} ('tvm-nnef check --help')"
 
 
 def _name(candidate: Candidate) -> str:

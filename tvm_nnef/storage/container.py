@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -51,6 +52,10 @@ class Container(ABC):
     @abstractmethod
     def names(self) -> tuple[str, ...]:
         """The names of all files, sorted."""
+
+    def near_names(self) -> tuple[str, ...]:
+        """The names of some files, for hints: not those deep in a large folder."""
+        return self.names()
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -122,6 +127,11 @@ class _Folder(Container):
                 )
             found.append(name)
         return tuple(sorted(found))
+
+    def near_names(self) -> tuple[str, ...]:
+        root = Path(self.path)
+        found = [*_files_in(root), *(f for each in _folders_in(root) for f in _files_in(each))]
+        return tuple(sorted(each.relative_to(root).as_posix() for each in found))
 
     def exists(self, name: str) -> bool:
         path = Path(self.path) / member_name(name, self.path)
@@ -259,6 +269,9 @@ def decode_source(data: bytes, file: str) -> Source:
         ) from cause
 
 
+_NEAR = 200
+"""The entries of a folder that are looked at for hints."""
+
 _KINDS = "a model is a folder, a '.tar' or '.tgz' archive, or a '.sknd' file"
 
 
@@ -319,8 +332,24 @@ def _check_text(head: bytes, size: int, path: Path) -> None:
         raise error("this is not a SkriptND model", hint=hint, file=str(path))
 
 
+def _entries(folder: Path) -> list[Path]:
+    """Some of what is in a folder; nothing if it cannot be read."""
+    try:
+        return list(itertools.islice(folder.iterdir(), _NEAR))
+    except OSError:
+        return []
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [each for each in _entries(folder) if os.path.isfile(each)]  # noqa: PTH113
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return [each for each in _entries(folder) if os.path.isdir(each)][:_NEAR]  # noqa: PTH112
+
+
 def _no_main(container: Container) -> NnefError:
-    names = container.names()
+    names = container.near_names()
     hint = did_you_mean(MAIN_FILE, names) or f"a model has its main module in '{MAIN_FILE}'"
     inner = next((name for name in names if _tail(name) == MAIN_FILE), None)
     if NNEF1_FILE in names:
