@@ -35,6 +35,7 @@ _ENDING = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    _open_streams()
     _print_any_text()
     return run_reporting(lambda: _run_given(arguments))
 
@@ -53,6 +54,8 @@ def _run_given(arguments: Sequence[str] | None) -> int:
     if not given:
         parser.print_help(sys.stderr)
         return _USAGE
+    if given[0] == "help":
+        given = [*given[1:2], "--help"]
     options = parser.parse_args(given)
     with logged(options.log_level, quiet=options.quiet):
         return _run(options)
@@ -131,6 +134,13 @@ def _run(options: argparse.Namespace) -> int:
             return int(command.run(options))
     finally:
         gc.enable()
+
+
+def _open_streams() -> None:
+    """Discard what is printed to a stream that the caller has closed, as some daemons do."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
 
 
 def _print_any_text() -> None:
