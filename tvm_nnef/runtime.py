@@ -28,7 +28,7 @@ from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
 from tvm_nnef.tvm_support import runtime
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
-from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
+from tvm_nnef.tvm_support.threads import checked_threads, default_threads, on_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.profile import Profile
@@ -170,7 +170,7 @@ class Executable:
             For inputs that are missing, unknown, or of another shape or kind of dtype than
             expected, and for arrays in ``out`` that do not fit.
         NnefError
-            If a check of the model fails, and in a process forked from one that ran a model.
+            If a check of the model fails.
         """
         buffers = None if out is None else OutputBuffers(self.outputs, out)
         tensors = self._call(inputs, named)
@@ -249,9 +249,12 @@ class Executable:
         given = [numpy_view(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
         tensors = self._tensors(bound.values())
-        use_threads(self._threads)
+
+        def run() -> list[Any]:
+            return list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
+
         with self._turn:
-            prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
+            prepared = on_threads(self._threads, run)
             made = object.__new__(Executable)
             vars(made).update(vars(self))
         made._prepared, made._entry = prepared, PREPARED
@@ -412,14 +415,17 @@ class Executable:
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
-        use_threads(self._threads)
+        def run() -> Any:
+            main, let_go = self._functions
+            result = main(*arguments)
+            # The machine keeps what it returned last. It would hold these tensors during the
+            # next run, which then writes to other memory, that no cache has.
+            let_go()
+            return result
+
         try:
             with self._turn:
-                main, let_go = self._functions
-                result = main(*arguments)
-                # The machine keeps what it returned last. It would hold these tensors during the
-                # next run, which then writes to other memory, that no cache has.
-                let_go()
+                result = on_threads(self._threads, run)
         except (RuntimeError, TypeError, ValueError) as problem:
             known = run_error(problem)
             if known is None:

@@ -9,10 +9,14 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
+
+Result = TypeVar("Result")
 
 _MOST_POOLS = 256
 """Of how many threads of Python is remembered that their pools are set up."""
@@ -49,15 +53,41 @@ def checked_threads(count: object) -> int:
     return count
 
 
+def on_threads(count: int, run: Callable[[], Result]) -> Result:
+    """The result of a function whose kernels run on so many threads, or on all cores."""
+    if _first_process() == os.getpid():
+        use_threads(count)
+        return run()
+
+    def run_there() -> Result:
+        _use(count)
+        return run()
+
+    return _living_thread(os.getpid()).submit(run_there).result()
+
+
+@functools.cache
+def _living_thread(process: int) -> Executor:
+    """A thread of a process that was forked from one that ran kernels.
+
+    The pools of TVM that it has inherited lack their threads, and would wait for them forever. A
+    thread that is new has a new pool.
+    """
+    return ThreadPoolExecutor(1, "tvm_nnef")
+
+
 def use_threads(count: int) -> None:
     """Let the kernels that this thread of Python calls run on so many threads, or on all cores.
 
-    Raises NnefError in a process forked from one that ran kernels: it lacks the threads of TVM's
-    pool, and would wait for them forever.
+    Raises NnefError in a process forked from one that ran kernels.
     """
     if _first_process() != os.getpid():
         hint = "start it by multiprocessing.get_context('spawn'), or fork before any model runs"
-        raise error("a process forked after a model ran cannot run models", hint=hint)
+        raise error("a process forked after a model ran cannot measure kernels", hint=hint)
+    _use(count)
+
+
+def _use(count: int) -> None:
     count = min(count, _cores_of_pool(threading.current_thread()))
     if runtime_function("runtime.NumThreads")() != count:
         _configure_threads(count)
