@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 Report = Callable[[str, int, int], None]
-"""Gets the name of the step that begins (a pass, a node), its index, and their number."""
+"""Gets the name of the step that begins (a phase, a node), its index, and their number."""
 
 PATIENCE = 2.0
 """Seconds from the start to the first line, and from one line to the next."""
@@ -46,7 +46,7 @@ def _lines(title: str) -> Report:
         if now - last > PATIENCE:
             last = now
             seconds = now - start
-            done = f"{number + 1} of {total}, after {seconds:.0f} s"
+            done = f"{100 * number // total} %, after {seconds:.0f} s"
             print(f"{title}: {name} ({done})", file=sys.stderr, flush=True)
 
     return report

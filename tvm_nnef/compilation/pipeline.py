@@ -19,13 +19,13 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
-from tvm_nnef.diagnostics import UnsupportedError, error
+from tvm_nnef.diagnostics import UnsupportedError, error, plural
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.build import kernels_of, runs_here
-from tvm_nnef.tvm_support.compat import Module, Target
+from tvm_nnef.tvm_support.compat import Module, Target, prim_functions
 from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -133,6 +133,18 @@ def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | N
     return progress_reported()
 
 
+_WORDS = {
+    "bind": "reading weights",
+    "graph": "simplifying the graph",
+    "fuse": "fusing operators",
+    "schedule": "scheduling {}",
+    "bytecode": "planning memory",
+    "lower": "optimizing {}",
+    "code": "machine code of {}",
+}
+"""What the phases do, for the person who waits; ``{}`` is the number of kernels."""
+
+
 def compile_phases(
     mod: Module,
     target: object,
@@ -178,9 +190,12 @@ def compile_phases(
     )
     chosen = [each for each in every if PHASES.index(each.phase) <= PHASES.index(last)]
     found: dict[str, Any] = {}
+    kernels = "kernels"
     for number, each in enumerate(chosen):
         if progress is not None:
-            progress(each.name.replace("_", " "), number, len(chosen))
+            if each.phase == "schedule":
+                kernels = plural(len(prim_functions(mod)), "kernel")
+            progress(_WORDS[each.phase].format(kernels), number, len(chosen))
         start = time.perf_counter()
         try:
             mod = each.run(mod)
