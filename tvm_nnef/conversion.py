@@ -71,11 +71,11 @@ def convert(
     if opened is None or not opened.format.is_foreign:
         written = " or ".join(each.exports for each in FORMATS if each.exports)
         hint = f"a SkriptND model is written in another format to a path that ends in {written}"
-        raise error(
-            "this is not a model of another format",
-            hint=hint,
-            file=None if opened is None else opened.path,
-        )
+        if path is not None:
+            message = "the name does not say in which format the SkriptND model is written"
+            raise error(message, hint=hint, file=os.fspath(path))
+        file = None if opened is None else opened.path
+        raise error("this is not a model of another format", hint=hint, file=file)
     model = load_model(opened, **options)
     if path is not None:
         save_model(model, path, overwrite=overwrite)
@@ -104,7 +104,7 @@ def _exported(
     target = exported_format(path)
     assert target is not None
     loaded, left = load_to_compose(source, options)
-    exporter = target.load(target.exporter)
+    exporter = target.load(target.exporter, "writing")
     graph, names = compose(loaded, **left), loaded.metadata.source_names
     exporter.write_model(graph, loaded.variables, path, overwrite=overwrite, source_names=names)
     return loaded

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvm_nnef import host_machine
+from tvm_nnef.environment import whole_number
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.library_file import read_entry, write_entry
 from tvm_nnef.library_metadata import mismatch
@@ -52,8 +53,8 @@ _WRITABLE_BY_OTHERS = 0o022
 
 def capacity() -> int:
     """The most bytes that entries take, from ``TVM_NNEF_CACHE_MIB``; with 0 nothing is kept."""
-    text = os.environ.get(_VARIABLE, "")
-    return (int(text) if text.isdecimal() else _DEFAULT) << 20
+    given = whole_number(_VARIABLE, 0)
+    return (_DEFAULT if given is None else given) << 20
 
 
 def key_of(

@@ -43,7 +43,7 @@ _TRAILER_PATTERN = re.compile(
 _TRAILER_SIZE = len(_TRAILER % (0, b""))
 
 _OTHER_KINDS = {
-    *(".a", ".o", ".obj", ".c", ".ll", ".bc", ".wasm"),
+    *(".a", ".o", ".obj", ".c", ".ll", ".bc", ".wasm", ".dll", ".dylib"),
     *(".zip", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
     *(".onnx", ".sknd", ".dat", ".npy", ".npz", ".json", ".txt", ".py", ".svg", ".png"),
 }

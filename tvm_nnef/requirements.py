@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import NnefError, error
 
 _WITHOUT_TVM = (
     "; without it, static models are checked, shown, converted and run (--route reference)"
@@ -44,9 +47,30 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
         name = (cause.name or "").partition(".")[0]
         if name not in _PACKAGES:
             raise
+        if (hidden := hidden_package()) is not None:
+            raise hidden from cause
         package, extra, otherwise = _PACKAGES[name]
         hint = installing(extra, package) + otherwise
         raise error(f"{work} needs the package '{package}'", hint=hint, file=file) from cause
+
+
+def hidden_package() -> NnefError | None:
+    """The error for a file of the user that hides a package of those named here, if there is one."""
+    # What a program's folder or PYTHONPATH holds is found before installed packages.
+    before = {str(Path(each or ".").resolve()) for each in (os.getcwd(), *_python_path())}
+    for name in _PACKAGES:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is None:
+            continue
+        folder = Path(file).resolve().parent
+        if str(folder) in before or (folder.name == name and str(folder.parent) in before):
+            hint = "rename it, or run the command in another folder"
+            return error(f"this file hides the package '{name}'", hint=hint, file=file)
+    return None
+
+
+def _python_path() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def installing(extra: str, package: str) -> str:

@@ -98,9 +98,9 @@ class Format:
         parameters = inspect.signature(self.load(self.package).convert).parameters.values()
         return frozenset(each.name for each in parameters if each.kind == each.KEYWORD_ONLY)
 
-    def load(self, module: str) -> ModuleType:
+    def load(self, module: str, work: str = "reading") -> ModuleType:
         """A module of the format; raises NnefError if a package that it needs is not installed."""
-        with needed_for(f"reading {self.title} models"):
+        with needed_for(f"{work} {self.title} models"):
             return importlib.import_module(module)
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:

@@ -94,6 +94,11 @@ def run_reporting(action: Callable[[], int]) -> int:
     except Exception as problem:
         if signals:  # What a library made of the interrupt.
             return _fail(*_ENDING[signals[0]])
+        from tvm_nnef.cli.terminal import rendered_error
+        from tvm_nnef.requirements import hidden_package
+
+        if (hidden := hidden_package()) is not None:
+            return _fail(rendered_error(hidden), _FAILED)
         return _fail(_internal_error(problem), _INTERNAL)
 
 

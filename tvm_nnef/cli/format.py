@@ -62,6 +62,9 @@ def _files(names: Iterable[str]) -> Iterator[str]:
 def _formatted(name: str, dialect: str) -> tuple[bytes, bytes]:
     """The content of a file, and what it should be."""
     data = _read(name)
+    if b"\0" in data:
+        hint = "give .sknd files, or folders with such files"
+        raise error("this is not a text", hint=hint, file=printable(name))
     source = decode_source(data, "<stdin>" if name == STANDARD_OUTPUT else name)
     if dialect == "auto":
         dialect, _ = detect([source], tools_names())

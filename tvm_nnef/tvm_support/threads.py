@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.environment import whole_number
 from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
 
@@ -27,14 +28,13 @@ def default_threads() -> int:
 
     Those are the cores of its affinity, or as many as the quota of its control group comes to.
     Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
-    though never more than there are cores; NaN from 1 on counts as not set.
+    though never more than there are cores.
     """
     cores = available_cores()
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        # OpenMP has a number for each level of nested loops.
-        number = os.environ.get(name, "").split(",")[0].strip()
-        if number.isdecimal() and int(number):
-            return min(int(number), cores)
+        number = whole_number(name, 1, first_of_list=True)
+        if number is not None:
+            return min(number, cores)
     return min(cores, processor_quota() or cores)
 
 
