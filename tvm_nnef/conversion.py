@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_nnef.api import compose
 from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
-from tvm_nnef.diagnostics import ModelError, error, raised_as
+from tvm_nnef.diagnostics import ModelError, NnefError, error, raised_as
 from tvm_nnef.model import Model, load_model, load_to_compose, save_model
 from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.output import check_output, is_same_file
@@ -69,17 +69,21 @@ def convert(
             return _exported(source, path, {**options, "format": format}, overwrite)
     opened = None if isinstance(source, Model) else open_source(source, format)
     if opened is None or not opened.format.is_foreign:
-        written = " or ".join(each.exports for each in FORMATS if each.exports)
-        hint = f"a SkriptND model is written in another format to a path that ends in {written}"
-        if path is not None:
-            message = "the name does not say in which format the SkriptND model is written"
-            raise error(message, hint=hint, file=os.fspath(path))
-        file = None if opened is None else opened.path
-        raise error("this is not a model of another format", hint=hint, file=file)
+        raise not_foreign(None if opened is None else opened.path, path)
     model = load_model(opened, **options)
     if path is not None:
         save_model(model, path, overwrite=overwrite)
     return model
+
+
+def not_foreign(source: str | None, path: str | os.PathLike[str] | None) -> NnefError:
+    """The error for a SkriptND model that would be converted to SkriptND."""
+    written = " or ".join(each.exports for each in FORMATS if each.exports)
+    hint = f"a SkriptND model is written in another format to a path that ends in {written}"
+    if path is None:
+        return error("this is not a model of another format", hint=hint, file=source)
+    message = "the name does not say in which format the SkriptND model is written"
+    return error(message, hint=hint, file=os.fspath(path))
 
 
 def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
 from tvm_nnef.cli.refusal import refuse_given
-from tvm_nnef.conversion import check_destination, convert
+from tvm_nnef.conversion import check_destination, convert, not_foreign
 from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
 from tvm_nnef.diagnostics import NnefError, error, plural
 from tvm_nnef.model import Model, save_model
@@ -24,6 +24,8 @@ def run(options: argparse.Namespace) -> int:
     if options.flat and not opened.format.is_foreign:
         hint = "leave it out: it is for models of other formats, whose blocks become operators"
         raise error("--flat has no meaning for a SkriptND model", hint=hint, file=opened.path)
+    if not opened.format.is_foreign and exported_format(options.destination) is None:
+        raise not_foreign(opened.path, options.destination)
     outline = {"outline": False} if options.flat else {}
     if exported_format(options.destination) is not None:
         given = {**load_options(options), **compose_options(options), **outline}
