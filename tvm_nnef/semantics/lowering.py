@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tvm_nnef.diagnostics import Note
+from tvm_nnef.diagnostics import Note, did_you_mean
 from tvm_nnef.semantics import access, expected, infer
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare
@@ -42,10 +42,11 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
         for lowering in definition.lowerings
         if lowering.operator not in ("=", ":=")
     }
+    context = _with_other_tensors(definition, context)
     for lowering in definition.lowerings:
         _check_reads(lowering, outputs - set(written), context)
         name = _check_lowering(lowering, context.at("lower").enter(), contracted)
-        if name is not None:
+        if name in outputs:
             _check_sequence(lowering, written.setdefault(name, []), context)
             written[name].append(lowering)
     wrong = len(definition.lowerings) != sum(len(formulas) for formulas in written.values())
@@ -56,6 +57,43 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
                 output.name.span,
                 "add a formula with an access to it on the left",
             )
+
+
+def _with_other_tensors(definition: CheckedDefinition, context: Context) -> Context:
+    """The context in which tensors that no output declares are known, after an error for them."""
+    outputs = [output.name.name for output in definition.outputs]
+    written = {access.accessed_name(each.target): each for each in reversed(definition.lowerings)}
+    others = {
+        name: lowering
+        for name, lowering in reversed(written.items())
+        if name and context.names.find(name) is None and did_you_mean(name, outputs) is None
+    }
+    if not others:
+        return context
+    inner = context.enter()
+    for name, lowering in others.items():
+        inner.names.own[name] = Symbol(name, "output", UNKNOWN, lowering.target.span)
+    name, lowering = next(iter(others.items()))
+    formulas = [
+        each.span.text.strip().removesuffix(";")
+        for each in definition.lowerings
+        if access.accessed_name(each.target) == name
+    ]
+    text = f"@output {{ {name}: real[{_sizes(lowering)}]; }} @lower {{ {'; '.join(formulas)}; }}"
+    context.report.error(
+        f"'{name}' is not an output, and a formula has no other tensors",
+        lowering.target.target.span,
+        f"write an operator that outputs it, '{text}', and give its result to this one as an input, "
+        "in an operator or a graph with '@compose'",
+    )
+    return inner
+
+
+def _sizes(lowering: nodes.Lowering) -> str:
+    """The dimensions of a tensor that a formula writes, as its index symbols are bounded."""
+    bounds = {bound.index.name: bound.extent.span.text for bound in lowering.bounds}
+    items = (item.span.text for item in lowering.target.items)
+    return ", ".join(bounds.get(item, "…") for item in items)
 
 
 def _check_lowering(
