@@ -162,7 +162,8 @@ def _run(parser: argparse._ActionsContainer) -> None:
         default="mapped",
         help="how operators are executed (default: mapped)",
     )
-    parser.add_argument("--top", type=words.count, default=5, metavar="N", help="classes to print")
+    text = "classes to print (default: 5, if the model has labels)"
+    parser.add_argument("--top", type=words.count, metavar="N", help=text)
     parser.add_argument(
         "--checked",
         action="store_true",

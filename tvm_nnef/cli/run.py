@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from tvm_nnef.profile import Profile
     from tvm_nnef.runtime import Executable
 
+_TOP = 5
+"""The classes that are printed by default."""
+
 MAX_PRINTED = 64
 """Outputs of at most so many elements are printed whole."""
 
@@ -196,13 +199,15 @@ def _npy(array: Any) -> bytes:
     return stream.getvalue()
 
 
-def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:
+def _described(name: str, array: Any, labels: Sequence[str], top: int | None) -> str:
     head = f"{name}: {array.dtype} {list(array.shape)}"
+    if top is not None and not labels and array.ndim and array.size:
+        labels = [str(number) for number in range(array.shape[-1])]
     if labels and array.ndim and array.shape[-1] == len(labels):
         # NumPy orders and formats neither bfloat16 nor negated booleans.
         rows = array.reshape(-1, len(labels)).astype(np.float64)
         are_probabilities = array.dtype != bool and _are_probabilities(rows)
-        return "\n".join([head, *_classes(rows, labels, top, are_probabilities)])
+        return "\n".join([head, *_classes(rows, labels, top or _TOP, are_probabilities)])
     if array.size <= MAX_PRINTED:
         return f"{head}\n{array}"
     wide = array.astype(np.float64)

@@ -76,7 +76,7 @@ def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, 
 def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
     """Pixels from 0 to 255, shape ``(height, width, channels)``."""
     with needed_for("reading an image", file):
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     size = (extents["W"], extents["H"])
     try:
         with warnings.catch_warnings():
@@ -91,6 +91,8 @@ def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
         )
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as cause:
         raise _unreadable(f"it has too many pixels ({cause})", file) from cause
+    except UnidentifiedImageError as cause:
+        raise _unreadable("its beginning is that of no format that Pillow reads", file) from cause
     except (OSError, ValueError, SyntaxError) as cause:
         raise _unreadable(str(cause), file) from cause
     return np.asarray(fitting, np.float64).reshape(*size[::-1], -1)
