@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @raised_as(ModelError)
+@with_checked_arguments
 def compose(
     model: AnyModel,
     *,
@@ -101,6 +103,7 @@ def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Gra
     return with_dtypes(composed, model.machine_types, dtypes)
 
 
+@with_checked_arguments
 def evaluate(
     model_or_graph: AnyModel | Graph,
     *inputs: Any,
@@ -180,6 +183,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any
         return compose(model, **{**options, "input_shapes": shapes})
 
 
+@with_checked_arguments
 def from_nnef(
     model: AnyModel,
     *,
@@ -261,6 +265,7 @@ def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
     return module
 
 
+@with_checked_arguments
 def build(
     model_or_mod: AnyModel | tvm.IRModule,
     target: Any = "native",

@@ -14,6 +14,7 @@ from tvm_nnef.tvm_support import runtime
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 """Symbols and their values."""
 
+
 def refuse_copy(executable: object) -> NoReturn:
     """Raises NnefError for ``pickle`` and ``copy``."""
     hint = "another process loads what export() wrote; clone() makes one for another thread"

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from tvm_nnef.api import compose
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
 from tvm_nnef.diagnostics import ModelError, NnefError, error, raised_as
 from tvm_nnef.model import Model, load_model, load_to_compose, save_model
@@ -15,6 +16,7 @@ from tvm_nnef.storage.write import check_target
 
 
 @raised_as(ModelError)
+@with_checked_arguments
 def convert(
     source: Any,
     path: str | os.PathLike[str] | None = None,

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api import compose
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.diagnostics import InputError, did_you_mean, error, raised_as
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.model import AnyModel, load_model
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@with_checked_arguments
 def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
     """Read the array of a ``.dat`` file.
 
@@ -53,6 +55,7 @@ def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
     return tensor_file.read_tensor(data, str(path)).array
 
 
+@with_checked_arguments
 def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
     """Write an array as a ``.dat`` file.
 
@@ -84,6 +87,7 @@ def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
 
 
 @raised_as(InputError)
+@with_checked_arguments
 def load_image(
     path: str | os.PathLike[str], model: AnyModel, input: str | None = None, **options: Any
 ) -> NDArray[np.float32]:

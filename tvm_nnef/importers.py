@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api import from_nnef
+from tvm_nnef.argument_kinds import with_checked_arguments
 
 if TYPE_CHECKING:
     import tvm
 
 
+@with_checked_arguments
 def from_onnx(
     model: Any,
     shape_dict: Mapping[str, Sequence[int | str]] | None = None,

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvm_nnef import host_machine
-from tvm_nnef.environment import whole_number
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.environment import whole_number
 from tvm_nnef.library_file import read_entry, write_entry
 from tvm_nnef.library_metadata import mismatch
 from tvm_nnef.loading import loaded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.diagnostics import error
 from tvm_nnef.library_file import LibraryFile, read_library
 from tvm_nnef.library_metadata import read_metadata
@@ -11,6 +12,7 @@ from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_support import runtime
 
 
+@with_checked_arguments
 def load(path: str | os.PathLike[str]) -> Executable:
     """Load a library that :meth:`Executable.export` or ``tvm-nnef build`` wrote.
 

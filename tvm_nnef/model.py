@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import (
     Diagnostic,
@@ -160,6 +161,7 @@ _SKRIPTND_OPTIONS = ("dialect", "search_path")
 
 
 @raised_as(ModelError)
+@with_checked_arguments
 def load_model(
     model: AnyModel,
     *,
@@ -287,6 +289,7 @@ def _with_variables(model: Model, variables: Mapping[str, Any]) -> Model:
     return replace(model, variables=variables, given_variables=True)
 
 
+@with_checked_arguments
 def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a model as a folder or an archive; reading it again gives an equal model.
 
@@ -322,6 +325,9 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
     from tvm_nnef.storage.output import is_same_file
     from tvm_nnef.storage.write import Content, write_container
 
+    if not isinstance(model, Model):
+        hint = "give what load_model or convert returns"
+        raise error(f"an object of type {type(model).__name__} is not a Model", hint=hint)
     files: dict[str, Content] = {}
     for name, module in model.program.modules.items():
         if not module.source.path.startswith(STDLIB_PREFIX):

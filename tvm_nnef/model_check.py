@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.diagnostics import Diagnostic, NnefError, capped
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tvm_nnef.options import ConversionOptions
 
 
+@with_checked_arguments
 def check(
     model: AnyModel,
     *,

@@ -55,9 +55,9 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
 
 
 def hidden_package() -> NnefError | None:
-    """The error for a file of the user that hides a package of those named here, if there is one."""
+    """The error for a file of the user that hides a package named here; None if none does."""
     # What a program's folder or PYTHONPATH holds is found before installed packages.
-    before = {str(Path(each or ".").resolve()) for each in (os.getcwd(), *_python_path())}
+    before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is None:

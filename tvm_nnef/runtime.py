@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.call_errors import Sizes, check_sizes, missing_device, refuse_copy, run_error
 from tvm_nnef.call_memory import available_bytes, shortage
 from tvm_nnef.calls import Outputs, grouped, ordered_inputs
@@ -305,6 +306,7 @@ class Executable:
         arguments = self._arguments(inputs or random_inputs(self._graph))
         return lambda: self._run(arguments)
 
+    @with_checked_arguments
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
         """Measure how long a run takes. The state does not change.
 
@@ -324,6 +326,7 @@ class Executable:
         """
         return timed(self.prepared(*inputs), repeat, warmup)
 
+    @with_checked_arguments
     def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
         """Measure how long each operation of the model takes. The state does not change.
 
@@ -356,6 +359,7 @@ class Executable:
         run = made.prepared(*ordered_inputs(names, inputs, named))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
+    @with_checked_arguments
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write a library that :func:`load` and C++ programs read.
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tvm_nnef.converters.common.other_kinds import missing_kind, other_kind
 from tvm_nnef.converters.common.detection import (
     HEAD,
     Candidate,
@@ -29,6 +28,7 @@ from tvm_nnef.converters.common.detection import (
     is_tile,
     is_torch,
 )
+from tvm_nnef.converters.common.other_kinds import missing_kind, other_kind
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.requirements import needed_for

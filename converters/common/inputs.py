@@ -26,9 +26,10 @@ def input_tensors(
     """A tensor for each input, and the dimensions that stay dynamic, by name.
 
     ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
-    for some. A dimension without a number stays dynamic, up to its bound if it has one. ``problems``
-    are reported for inputs that stay unknown, ``others`` are names of inputs that are none of the
-    graph, for which the user may give shapes as well. Raises NnefError, which lists everything.
+    for some. A dimension without a number stays dynamic, up to its bound if it has one.
+    ``problems`` are reported for inputs that stay unknown, ``others`` are names of inputs that are
+    none of the graph, for which the user may give shapes as well. Raises NnefError, which lists
+    everything.
     """
     found: list[Tensor] = []
     wrong: list[Diagnostic] = []

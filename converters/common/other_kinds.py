@@ -17,7 +17,7 @@ _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _ZIP = b"PK\3\4"
 _PICKLE = re.compile(rb"\x80[\2-\5]")
-_WEB = re.compile(rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_WEB = re.compile(rb"(?is)\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b")
 _GRAPH_DEF = re.compile(rb"\x12.(Placeholder|Const|NoOp|VarHandleOp)", re.DOTALL)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
@@ -106,7 +106,8 @@ _KINDS = (
     _Kind("a TensorFlow model", _TENSORFLOW,
           lambda each: each.has("saved_model.pb") or _is_graph_def(each)),
     _Kind("a file of weights (safetensors), without a graph", _TORCH, _is_safetensors),
-    _Kind("a GGUF file, weights for llama.cpp", "export the model to ONNX, or give the PyTorch module",
+    _Kind("a GGUF file, weights for llama.cpp",
+          "export the model to ONNX, or give the PyTorch module",
           _begins(b"GGUF")),
     _Kind("a PyTorch file", _TORCH, _is_zip_of_torch),
     _Kind("a Keras model", "export it to ONNX in Keras: model.export('model.onnx', format='onnx')",

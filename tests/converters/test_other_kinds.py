@@ -62,7 +62,9 @@ FILES: list[tuple[str, bytes, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "content", "what", "step"), FILES, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(
+    ("name", "content", "what", "step"), FILES, ids=lambda each: str(each)[:20]
+)
 def test_files(name: str, content: bytes, what: str, step: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_bytes(content)
@@ -97,9 +99,7 @@ def test_a_saved_model(tmp_path: Path) -> None:
         tvm_nnef.load_model(tmp_path)
 
 
-def test_large_folders_are_not_searched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_large_folders_are_not_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder without a model deep inside, which cannot be read, is not looked at."""
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c" / "main.sknd").write_text(TEXT)

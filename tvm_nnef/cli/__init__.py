@@ -145,7 +145,8 @@ def _open_streams() -> None:
     """Discard what is printed to a stream that the caller has closed, as some daemons do."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))
+            # It stays open for as long as the process runs.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _print_any_text() -> None:

@@ -75,7 +75,7 @@ def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[Chosen
         if not equals or Path(each).is_file():
             in_order += _shapes_in(each)
         elif name not in named:
-            named.update({name: shape for shape in _shapes_in(file) if shape is not None})
+            named |= dict(zip([name], filter(None, _shapes_in(file)), strict=False))
     for other in (None, *_TRIED):
         yield ChosenShapes(named, in_order, other)
 

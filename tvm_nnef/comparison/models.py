@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api import compose
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.comparison.report import Report
 from tvm_nnef.comparison.routes import RECORDED, Setting
 from tvm_nnef.comparison.source import executable, source_locations, source_model, source_names
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tvm_nnef.options import ComposeOptions
 
 
+@with_checked_arguments
 def compare(
     model: AnyModel,
     *inputs: Any,

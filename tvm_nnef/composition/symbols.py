@@ -13,6 +13,7 @@ from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
+
 def plain(message: Iterable[str | Dimension]) -> str:
     """The parts of a message as one text, in which symbols stand for their values."""
     return "".join(part if isinstance(part, str) else trees.text(part) for part in message)

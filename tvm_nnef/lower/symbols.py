@@ -19,7 +19,6 @@ Symbol: TypeAlias = Any
 """A TIR variable that stands for a dimension."""
 
 
-
 def occurring(values: Iterable[object]) -> list[Symbol]:
     """The symbols of dimensions, each once; what is not a dimension has none."""
     found: dict[Symbol, None] = {}

@@ -22,6 +22,7 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.function_attributes import SIZE_ESTIMATES, read_sort
 from tvm_nnef.tvm_support.compat import (
+    Module,
     PrimExpression,
     PrimFunction,
     dtype_of,

@@ -83,8 +83,8 @@ def _with_other_tensors(definition: CheckedDefinition, context: Context) -> Cont
     context.report.error(
         f"'{name}' is not an output, and a formula has no other tensors",
         lowering.target.target.span,
-        f"write an operator that outputs it, '{text}', and give its result to this one as an input, "
-        "in an operator or a graph with '@compose'",
+        f"write an operator that outputs it, '{text}', and give its result to this one as an "
+        "input, in an operator or a graph with '@compose'",
     )
     return inner
 

@@ -24,7 +24,7 @@ Dimension: TypeAlias = "int | PrimExpr"
 Condition: TypeAlias = "bool | PrimExpr"
 
 UNLIMITED = (1 << 31) - 1
-"""The bound of a dimension without a bound: what an index of a tensor can be. No bound is larger."""
+"""The bound of a dimension without one: what an index of a tensor can be. No bound is larger."""
 
 
 def is_static(extent: Dimension) -> TypeGuard[int]:

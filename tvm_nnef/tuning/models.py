@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api import lowered
+from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.model import AnyModel
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tvm_nnef.tuning.report import TuningReport, TuningState
 
 
+@with_checked_arguments
 def tune(
     model_or_mod: AnyModel | tvm.IRModule,
     target: Any = "native",
