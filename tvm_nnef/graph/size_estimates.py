@@ -1,4 +1,4 @@
-"""Size estimates: what dynamic dimensions are taken to be if nobody says.
+"""Size estimates: what dynamic dimensions are taken to be where no size is given.
 
 Input: a Graph. Output: a size for each symbol: its bound, or what its name and position suggest.
 Random inputs have these sizes, and the work of kernels is counted for them.
