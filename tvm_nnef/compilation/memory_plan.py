@@ -24,7 +24,7 @@ def memory_plan(mod: Module) -> list[list[Any]]:
     calls = 0
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
-            call = getattr(binding, "value", None)
+            call: Any = getattr(binding, "value", None)
             operator = getattr(call, "op", None)
             calls += isinstance(operator, tvm.ir.GlobalVar)
             match str(getattr(operator, "name", "")).removeprefix(_PREFIX):
