@@ -15,9 +15,16 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import Reducer
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import (
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    with_mapped_body,
+)
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
@@ -33,10 +40,43 @@ Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
 
 
 def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """The body for each block; a dynamic number of blocks is at least 1, as CUDA requires."""
-    if not sizes.is_known(count):
-        count = tirx.max(count, tirx.const(1, dtype))
+    """The body for each block."""
     return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
+
+
+def without_empty_launches(function: PrimFunction) -> PrimFunction:
+    """The function in which nothing is launched without blocks or threads, static or dynamic.
+
+    That is an error for a GPU. TVM's runtime launches a block in its place, which reads and writes
+    elements that do not exist.
+    """
+    bound = [each for each in nodes(function.body, tirx.For, tirx.AttrStmt) if is_bound(each)]
+    inner = {each for outer in bound for each in nodes(outer.body, tirx.For, tirx.AttrStmt)}
+    outermost = set(bound) - inner
+
+    def guarded_launch(node: tirx.Stmt) -> tirx.Stmt:
+        if node not in outermost:
+            return node
+        every = (node, *nodes(node.body, tirx.For, tirx.AttrStmt))
+        extents = [sizes.extent(extent_of(each)) for each in every if is_bound(each)]
+        if any(sizes.same(extent, 0) for extent in extents):
+            return tirx.Evaluate(tirx.const(0, "int32"))
+        tests = [extent > 0 for extent in extents if not sizes.is_known(extent)]
+        return tirx.IfThenElse(tirx.all(*tests), node, None) if tests else node
+
+    return with_mapped_body(function, ((tirx.For, tirx.AttrStmt), guarded_launch))
+
+
+def is_bound(node: tirx.Stmt) -> bool:
+    """Whether a statement is a loop over blocks or threads, in either of TVM's forms."""
+    if isinstance(node, tirx.For):
+        return node.thread_binding is not None
+    return isinstance(node, tirx.AttrStmt) and str(node.attr_key) == "thread_extent"
+
+
+def extent_of(node: tirx.Stmt) -> PrimExpression:
+    """The number of blocks or threads of a loop over them."""
+    return node.extent if isinstance(node, tirx.For) else node.value
 
 
 def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
@@ -97,7 +137,7 @@ def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
 def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
     """The limits that indices may reach, of ``(index, limit, elements of a block)``.
 
-    A dynamic number of elements may be 0, and there is a block even then.
+    A dynamic limit may be 0.
     """
     return [(i, limit) for i, limit, part in indices if not sizes.is_known(limit) or limit % part]
 

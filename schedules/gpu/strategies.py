@@ -15,6 +15,7 @@ from tvm_nnef.schedules.gpu import (
     contraction,
     elementwise,
     fallback,
+    launch,
     parts,
     row_reduction,
     sort,
@@ -45,7 +46,7 @@ STRATEGIES: tuple[Match, ...] = (
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
     """The scheduled function, and the plan that it was scheduled by."""
     choice = choose(function, gpu_model(target))
-    return choice.plan.emit(function), choice
+    return launch.without_empty_launches(choice.plan.emit(function)), choice
 
 
 def takes_attention(target: Target) -> Callable[[Kernel], bool]:

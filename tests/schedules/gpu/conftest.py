@@ -3,7 +3,7 @@
 :func:`simulated` gives serial loops: blocks one after the other, and in each the phases one after
 the other, each for all threads. That is what a GPU computes if no thread reads what another one
 writes in the same phase; as the order of threads is free, a function that breaks this rule gives
-other numbers if it is reversed.
+other numbers if it is reversed. A launch without blocks raises an exception.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
     if loop.thread_binding is None:
         return loop
     if str(loop.thread_binding.thread_tag) != THREAD:
-        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+        launched = tirx.Evaluate(tirx.call_packed(_LAUNCH, loop.extent))
+        blocks = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+        return tirx.SeqStmt([launched, blocks])
     thread = loop.loop_var
     last = loop.extent - tirx.const(1, dtype_of(thread))
     body = _of_thread(loop.body, buffers, thread)
@@ -127,6 +129,17 @@ def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
         # from a lane for which the condition of the load does not hold.
         body = tirx.SeqStmt([body, poll_signals()])
     return tirx.For(thread, loop.min, loop.extent, tirx.ForKind.SERIAL, body)
+
+
+_LAUNCH = "tests.check_launch"
+"""The function that is called before each launch."""
+
+
+@tvm_ffi.register_global_func(_LAUNCH, override=True)
+def _check_launch(blocks: int) -> None:
+    """Raises RuntimeError for what no GPU launches."""
+    if blocks < 1:
+        raise RuntimeError(f"a launch of {blocks} blocks")
 
 
 def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
