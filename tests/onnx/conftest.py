@@ -70,6 +70,11 @@ def _array(value: Any) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def suite() -> Mapping[str, Case]:
+    """The core cases by name."""
+    return core_cases()
+
+
+def core_cases() -> Mapping[str, Case]:
     """The core cases by name: float16, 32 and 64, bfloat16, integers and booleans.
 
     Without training, random numbers, decoded images, sequences, optionals, and ai.onnx.ml.

@@ -41,10 +41,6 @@ def _formula(model: Any) -> Callable[..., Any]:
     return tvm_nnef.build(model, progress=False, route="formula")
 
 
-def _on_gpu(model: Any) -> Callable[..., Any]:
-    return tvm_nnef.build(model, "cuda", progress=False)
-
-
 Routes = Mapping[Callable[[Any], Callable[..., Any]], Mapping[str, str]]
 """From a converted model to a function of its inputs; for each the cases that fail."""
 
@@ -101,6 +97,17 @@ def test_the_suite_on_three_routes(
     compiled = {**expected_failures, **expected_compiled}
     routes = {_evaluated: expected_failures, _mapped: compiled, _formula: compiled}
     lines = _unexpected(cases, routes)
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_suite_on_a_simulated_gpu(
+    part: int, suite: Any, expected_failures: Any, expected_compiled: Any, simulated_gpu: Any
+) -> None:
+    simulated_gpu(reverse=part % 2 == 1)
+    cases = [case for name, case in suite.items() if not name.startswith("light_")][part::PARTS]
+    lines = _unexpected(cases, {_mapped: {**expected_failures, **expected_compiled}})
     assert not lines, "\n".join(lines)
 
 

@@ -93,7 +93,7 @@ class Instructions:
         parameters: Array | None = None,
     ) -> CompiledLibrary:
         """The library of the instructions and of lowered kernels."""
-        code = _machine_code(kernels, target) if kernels.functions else None
+        code = _machine_code(kernels, target)
 
         def copy() -> Any:
             builder = relax.ExecBuilder()
