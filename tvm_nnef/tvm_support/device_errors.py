@@ -63,7 +63,9 @@ def driver_error(problem: RuntimeError) -> NnefError | None:
     if not any(part in text for part in _OF_DRIVER):
         return None
     if "cudaErrorMemoryAllocation" in text:
-        return error("not enough memory on the GPU for the tensors of the model", hint=OUT_OF_MEMORY)
+        return error(
+            "not enough memory on the GPU for the tensors of the model", hint=OUT_OF_MEMORY
+        )
     hint = "build for a CPU, such as 'native', to see whether the model runs there"
     if is_broken():
         hint = (

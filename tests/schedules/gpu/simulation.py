@@ -12,7 +12,7 @@ import math
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,14 @@ def simulate(
         return update_functions(module, made)
 
     def passes(target: Any, **options: Any) -> list[Pass]:
-        chosen = [*original(cuda, **options), Pass("simulate", "schedule", serial)]
         last = PHASES.index("schedule")
+        others, of_gpu = (original(each, **options) for each in (target, cuda))
+        # It comes after barriers are inserted, which are nothing in serial loops.
+        (skip,) = (each for each in of_gpu if each.name == "skip_empty_launches")
         # What runs on this CPU describes itself as for this CPU.
-        others = original(target, **options)
         first = [each for each in others if each.phase == "bind"]
-        first += [e for e in chosen if e.phase != "bind" and PHASES.index(e.phase) <= last]
+        first += [e for e in of_gpu if e.phase != "bind" and PHASES.index(e.phase) <= last]
+        first.append(Pass("simulate", "schedule", lambda module: serial(skip.run(module))))
         # CUDA has no common subexpressions by name either (compilation/passes.py).
         named = "eliminate_common_subexpressions"
         later = (e for e in others if PHASES.index(e.phase) > last and e.name != named)
