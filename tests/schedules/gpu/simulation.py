@@ -100,7 +100,7 @@ def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
     if loop.thread_binding is None:
         return loop
     if str(loop.thread_binding.thread_tag) != THREAD:
-        launched = tirx.Evaluate(tirx.call_packed(_LAUNCH, loop.extent))
+        launched = tirx.Evaluate(tirx.call_packed(LAUNCH, loop.extent))
         blocks = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
         return tirx.SeqStmt([launched, blocks])
     thread = loop.loop_var
@@ -115,11 +115,11 @@ def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
     return tirx.For(thread, loop.min, loop.extent, tirx.ForKind.SERIAL, body)
 
 
-_LAUNCH = "tests.check_launch"
+LAUNCH = "tests.check_launch"
 """The function that is called before each launch."""
 
 
-@tvm_ffi.register_global_func(_LAUNCH, override=True)
+@tvm_ffi.register_global_func(LAUNCH, override=True)
 def _check_launch(blocks: int) -> None:
     """Raises RuntimeError for what no GPU launches."""
     if blocks < 1:
