@@ -350,3 +350,25 @@ def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -
 def test_machine_code_runs_without_a_compiler(driver: Mapping[str, str], tmp_path: Path) -> None:
     built().export(tmp_path / "model.so")
     assert FAT_BINARY in run({**driver, "NVCC": "/no/such/nvcc"}, tmp_path / "model.so", 2)
+
+
+NO_KERNELS = """
+import sys, numpy, tvm, tvm_nnef
+tvm.libinfo.find_include_path = None
+text = "graph G { @input { x: real[2, 3]; } @output { y: real[2, 3]; } @compose { y = x; } }"
+x = numpy.ones((2, 3), "float32")
+built = tvm_nnef.build(text, "cuda", progress=False)
+built.export(sys.argv[1])
+for model in (built, tvm_nnef.load(sys.argv[1])):
+    numpy.testing.assert_array_equal(model(x)[0], x)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_without_kernels_runs_without_nvcc_and_headers(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", NO_KERNELS, str(tmp_path / "model.so")]
+    environment = {**driver, "NVCC": "/no/such/nvcc"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
