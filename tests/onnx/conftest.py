@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,12 @@ def core_cases() -> Mapping[str, Case]:
         warnings.simplefilter("ignore")
         cases = {case.name: case for case in (*_node_cases(), *_folders(), *_light_models())}
     return {name: case for name, case in cases.items() if _is_core(case)}
+
+
+@pytest.fixture(scope="session")
+def onnx_suite(imported: Callable[[Path], Any]) -> Any:
+    """The script that runs the suite in processes."""
+    return imported(Path(__file__).parents[2] / "scripts" / "onnx_suite.py")
 
 
 @pytest.fixture(scope="session")
