@@ -44,7 +44,10 @@ int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *str
   return broken;
 }
 const char *cudaGetErrorName(int error) {
-  return error == 2 ? "cudaErrorMemoryAllocation" : error == 700 ? "cudaErrorIllegalAddress" : "cudaErrorInvalidValue";
+  return error == 2     ? "cudaErrorMemoryAllocation"
+         : error == 700 ? "cudaErrorIllegalAddress"
+         : error == 710 ? "cudaErrorAssert"
+                        : "cudaErrorInvalidValue";
 }
 const char *cudaGetErrorString(int error) {
   return error == 2 ? "out of memory" : error == 700 ? "an illegal memory access was encountered" : "invalid argument";

@@ -68,10 +68,12 @@ def driver_error(problem: RuntimeError) -> NnefError | None:
         )
     hint = "build for a CPU, such as 'native', to see whether the model runs there"
     if is_broken():
-        hint = (
-            "this process cannot use the GPU any more; in a new one, build with checked=True "
-            "to see whether an index is outside of a tensor"
+        checked = (
+            "in a new one, build with checked=True to see whether indices are outside of tensors"
         )
+        printed = "the kernel has printed which index is outside of which tensor"
+        hint = printed if "cudaErrorAssert" in text else checked
+        hint = f"this process cannot use the GPU any more; {hint}"
     reason = text.removeprefix("CUDA Runtime Error: ").removeprefix("CUDALaunch Error: ")
     return error(f"the GPU reports an error: {reason}", hint=hint)
 
