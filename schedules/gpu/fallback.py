@@ -37,7 +37,7 @@ from tvm_nnef.tvm_support.compat import (
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:
     """The plan for any function."""
-    if any(map(launch.is_bound, nodes(function.body, tirx.For, tirx.AttrStmt))):
+    if launch.bound_loops(function.body):
         return BoundPlan()
     function, threads = _without_polls(function), machine.usual_threads
     steps = _steps_of_blocks(function)

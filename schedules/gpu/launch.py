@@ -35,6 +35,9 @@ Point: TypeAlias = Mapping[tirx.Var, PrimExpression]
 AtPoint: TypeAlias = Callable[[Point], tirx.Stmt]
 """Returns the statement for a point."""
 
+BoundLoop: TypeAlias = "tirx.For | tirx.AttrStmt"
+"""A loop over blocks or threads."""
+
 Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
 """An index and what it has to be below."""
 
@@ -50,33 +53,30 @@ def without_empty_launches(function: PrimFunction) -> PrimFunction:
     That is an error for a GPU. TVM's runtime launches a block in its place, which reads and writes
     elements that do not exist.
     """
-    bound = [each for each in nodes(function.body, tirx.For, tirx.AttrStmt) if is_bound(each)]
-    inner = {each for outer in bound for each in nodes(outer.body, tirx.For, tirx.AttrStmt)}
-    outermost = set(bound) - inner
+    bound = bound_loops(function.body)
+    launches = set(bound) - {inner for outer in bound for inner in bound_loops(outer.body)}
 
-    def guarded_launch(node: tirx.Stmt) -> tirx.Stmt:
-        if node not in outermost:
-            return node
-        every = (node, *nodes(node.body, tirx.For, tirx.AttrStmt))
-        extents = [sizes.extent(extent_of(each)) for each in every if is_bound(each)]
+    def launched(loop: BoundLoop) -> tirx.Stmt:
+        if loop not in launches:
+            return loop
+        extents = [sizes.extent(_extent(each)) for each in (loop, *bound_loops(loop.body))]
         if any(sizes.same(extent, 0) for extent in extents):
             return tirx.Evaluate(tirx.const(0, "int32"))
         tests = [extent > 0 for extent in extents if not sizes.is_known(extent)]
-        return tirx.IfThenElse(tirx.all(*tests), node, None) if tests else node
+        return tirx.IfThenElse(tirx.all(*tests), loop, None) if tests else loop
 
-    return with_mapped_body(function, ((tirx.For, tirx.AttrStmt), guarded_launch))
-
-
-def is_bound(node: tirx.Stmt) -> bool:
-    """Whether a statement is a loop over blocks or threads, in either of TVM's forms."""
-    if isinstance(node, tirx.For):
-        return node.thread_binding is not None
-    return isinstance(node, tirx.AttrStmt) and str(node.attr_key) == "thread_extent"
+    return with_mapped_body(function, ((tirx.For, tirx.AttrStmt), launched))
 
 
-def extent_of(node: tirx.Stmt) -> PrimExpression:
-    """The number of blocks or threads of a loop over them."""
-    return node.extent if isinstance(node, tirx.For) else node.value
+def bound_loops(statement: tirx.Stmt) -> list[BoundLoop]:
+    """The loops over blocks and threads in a statement, in both of TVM's forms."""
+    loops = [each for each in nodes(statement, tirx.For) if each.thread_binding is not None]
+    others = nodes(statement, tirx.AttrStmt)
+    return [*loops, *(each for each in others if str(each.attr_key) == "thread_extent")]
+
+
+def _extent(loop: BoundLoop) -> PrimExpression:
+    return loop.extent if isinstance(loop, tirx.For) else loop.value
 
 
 def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
