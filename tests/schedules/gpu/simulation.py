@@ -27,7 +27,7 @@ from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
-from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
+from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD, without_empty_launches
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import (
@@ -49,7 +49,7 @@ def simulate(
         functions = prim_functions(module)
         for function in functions.values():
             launches(function)
-        made = {n: simulated(f, reverse=reverse) for n, f in functions.items()}
+        made = {n: _with_serial_loops(f, reverse) for n, f in functions.items()}
         return update_functions(module, made)
 
     def passes(target: Any, **options: Any) -> list[Pass]:
@@ -70,7 +70,14 @@ def simulate(
 
 
 def simulated(function: Any, *, reverse: bool = False) -> Any:
-    """The function with serial loops; those over threads may run from the last to the first."""
+    """The function without empty launches, and with serial loops.
+
+    Those over threads may run from the last to the first.
+    """
+    return _with_serial_loops(without_empty_launches(function), reverse)
+
+
+def _with_serial_loops(function: Any, reverse: bool) -> Any:
     buffers: dict[Any, Any] = {}
 
     def collect(allocation: Any) -> None:
