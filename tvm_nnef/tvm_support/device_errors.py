@@ -27,7 +27,6 @@ OUT_OF_MEMORY = (
 )
 """What to do if a model needs more memory than there is."""
 
-
 _OF_DRIVER = ("CUDA", "dynamic shared memory size")
 """What the messages of TVM for such errors contain: they are of different kinds."""
 
@@ -101,8 +100,8 @@ def keep_if_broken(machine: Any) -> None:
 
 @functools.cache
 def _free_nothing() -> None:
-    """Make TVM free no memory of the GPU, if the tables of this version are the known ones."""
-    with contextlib.suppress(OSError):
+    """Make TVM free no memory of the GPU, if it uses one, by tables that are the known ones."""
+    with contextlib.suppress(OSError, ValueError):
         _replace_free()
 
 
