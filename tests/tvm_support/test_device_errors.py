@@ -83,7 +83,7 @@ def without_launches(lines: list[str]) -> list[str]:
     return [line for line in lines if line.split()[0] not in ("load", "launch", "graph")]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("fault", "message", "lasts"),
     [
@@ -134,6 +134,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_cuda_graph_of_no_elements_is_captured_and_launched(
     driver: Mapping[str, str], nvcc: Callable[[str], Path], tmp_path: Path
 ) -> None:
