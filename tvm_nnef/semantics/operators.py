@@ -106,9 +106,8 @@ def _note_division(expression: nodes.Binary, context: Context) -> None:
 
 
 def _comparable(left: Type, right: Type, context: Context) -> bool:
-    """Whether two types can be compared; what two generic types stand for is checked later."""
-    generic = {left.base, right.base} <= set(context.generics.bases)
-    return (same_base(left, right) and left.tensor == right.tensor) or generic
+    """Whether two types can be compared."""
+    return same_base(left, right) and left.tensor == right.tensor
 
 
 def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
