@@ -66,7 +66,8 @@ _MEANS = (
     "image.linear_resize",
     "image.resize",
 )
-"""Standard operators whose elements are weighted means of elements of the first operand, or of zeros."""
+"""Standard operators whose elements are weighted means of elements of the first operand, or of
+zeros."""
 
 _SHARES = "nn.softmax"
 """Its elements are shares of one. Their size is that of the mean share, which is small where there

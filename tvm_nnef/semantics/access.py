@@ -57,6 +57,12 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
     for item in items:
         found = _index_item(item, context)
         many |= found.packed and not isinstance(item, nodes.Expand)
+    if expression.trailing_comma and len(items) > 1:
+        context.report.error(
+            f"a comma without an index in '{expression.span.text}'",
+            expression.span,
+            "only a single index is followed by one, as in 'x[i,]'",
+        )
     plain = len(items) == 1 and not isinstance(items[0], nodes.Expand)
     if plain and not expression.trailing_comma:
         text = expression.items[0].span.text
@@ -211,8 +217,8 @@ def _pack_item(
     if index.poison:
         return replace(UNKNOWN, base=target.base)
     if index.base == "bool" and not (index.packed and masks):
-        problem = "a mask must be a pack" if masks else "items are replaced at indices, not by a mask"
-        context.report.error(problem, item.span, "an index is of type int")
+        found = "a mask must be a pack" if masks else "items are replaced at indices, not by a mask"
+        context.report.error(found, item.span, "an index is of type int")
         return UNKNOWN
     optional = target.optional or index.optional
     if not target.packed and index.base == "bool":

@@ -141,9 +141,8 @@ def check_zip_target(target: nodes.ZipTarget, context: Context) -> None:
         infer_length(target.pack.length, context)
     else:
         text = target.span.text
-        context.report.error(
-            f"'{text}' on the left is not expanded", target.span, f"write '{text}..' to unzip a pack"
-        )
+        hint = f"write '{text}..' to unzip a pack"
+        context.report.error(f"'{text}' on the left is not expanded", target.span, hint)
 
 
 def _zip(

@@ -88,6 +88,14 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         )
         return UNKNOWN
     if operator in _DIVISIONS and "real" in (left.base, right.base):
+        if operator != "/" and not context.tools:
+            context.report.error(
+                f"'{operator}' divides integers, but its operands are real",
+                expression.span,
+                "write '`floor`' or '`ceil`' of a quotient; models of Khronos's tools, which have both "
+                "for reals, begin with '# dialect: tools'",
+            )
+            return UNKNOWN
         _note_division(expression, context)
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
     return Type(
