@@ -157,3 +157,19 @@ def test_an_input_is_given_by_its_name(name: str) -> None:
     executable = tvm_nnef.build(text, progress=False)
     np.testing.assert_array_equal(executable(**{name: X})[0], -X)
     np.testing.assert_array_equal(executable({name: X})["y"], -X)
+
+
+@pytest.mark.parametrize("name", ["main", "found_0", "n", "extent0"])
+def test_a_name_of_a_dynamic_dimension(name: str) -> None:
+    text = (
+        "import layout, nn, math; operator above { @input { x: real[n]; } @output { y: real[k|n]; }"
+        " @lower { y[k,] = x[i,], i < n | x[i,] > 0.0; } }\n"
+        f"graph G {{ @input {{ x: real[{name}|9]; z: real[{name}_1|9]; }} @output {{ y: real; "
+        f"s: real[{name}]; }} @compose {{ a = above(x); b = layout.concat{{axis=0}}([a, z]); "
+        "y = math.neg(b); s = nn.softmax{axes=[0]}(x); } }"
+    )
+    executable = tvm_nnef.build(text, progress=False)
+    given, other = X.ravel(), np.ones(4, np.float32)
+    y, s = executable(given, other)
+    np.testing.assert_array_equal(y, -np.concatenate([given[given > 0], other]))
+    np.testing.assert_allclose(s, np.exp(given) / np.exp(given).sum(), rtol=1e-5)
