@@ -88,14 +88,6 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         )
         return UNKNOWN
     if operator in _DIVISIONS and "real" in (left.base, right.base):
-        if operator != "/" and not context.tools:
-            context.report.error(
-                f"'{operator}' divides integers, but its operands are real",
-                expression.span,
-                "write '`floor`' or '`ceil`' of a quotient; models of Khronos's tools, which have both "
-                "for reals, begin with '# dialect: tools'",
-            )
-            return UNKNOWN
         _note_division(expression, context)
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
     return Type(
@@ -114,8 +106,9 @@ def _note_division(expression: nodes.Binary, context: Context) -> None:
 
 
 def _comparable(left: Type, right: Type, context: Context) -> bool:
-    """Whether two types can be compared."""
-    return same_base(left, right) and left.tensor == right.tensor
+    """Whether two types can be compared; what two generic types stand for is checked later."""
+    generic = {left.base, right.base} <= set(context.generics.bases)
+    return (same_base(left, right) and left.tensor == right.tensor) or generic
 
 
 def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
