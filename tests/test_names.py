@@ -173,3 +173,27 @@ def test_a_name_of_a_dynamic_dimension(name: str) -> None:
     y, s = executable(given, other)
     np.testing.assert_array_equal(y, -np.concatenate([given[given > 0], other]))
     np.testing.assert_allclose(s, np.exp(given) / np.exp(given).sum(), rtol=1e-5)
+
+
+def test_a_name_of_a_function_that_prepares_weights() -> None:
+    """Kernels are named after operators, with the module before the name."""
+    own = "".join(
+        f"operator {name} {{ @input {{ a: real[n]; w: real[n]; }} @output {{ b: real[n]; }} "
+        f"@lower {{ b[i,] = a[i,] {sign} `exp`(w[i,]), i < n; }} }}\n"
+        for name, sign in (("prepared", "*"), ("transform_params", "+"))
+    )
+    compose = "t = math.exp(w); u = prepared(x, t); y = transform_params(u, t);"
+    text = graph("x: real[3];", "y: real;", compose, "@variable { w: real[3]; }")
+    text = text.replace(FIRST, FIRST + own)
+    module = tvm_nnef.from_nnef(
+        tvm_nnef.load_model(text, variables={"main.G.w": X[0]}), keep_params_in_input=True
+    )
+    from tvm import relax
+
+    bare, _ = relax.frontend.detach_params(module)
+    executable = tvm_nnef.build(bare, progress=False)
+    weight = np.exp(np.exp(X[0]))
+    expected = X[1] * weight + weight
+    given = executable.with_parameters(X[0])
+    for found in (executable(X[1], X[0]), given(X[1])):
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5)

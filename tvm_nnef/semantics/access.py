@@ -217,8 +217,8 @@ def _pack_item(
     if index.poison:
         return replace(UNKNOWN, base=target.base)
     if index.base == "bool" and not (index.packed and masks):
-        found = "a mask must be a pack" if masks else "items are replaced at indices, not by a mask"
-        context.report.error(found, item.span, "an index is of type int")
+        fault = "a mask must be a pack" if masks else "items are replaced at indices, not by a mask"
+        context.report.error(fault, item.span, "an index is of type int")
         return UNKNOWN
     optional = target.optional or index.optional
     if not target.packed and index.base == "bool":
@@ -245,7 +245,7 @@ def _slice_length(item: nodes.Range, length: int | None) -> int | None:
     if length is None or any(part is not None and value is None for part, value in parts):
         return None
     first, end, stride = (value for _, value in parts)
-    return None if stride == 0 else len(range(length)[first:end:stride])
+    return None if stride == 0 else lists.steps(*slice(first, end, stride).indices(max(length, 0)))
 
 
 def _length(expression: nodes.Expression, found: Type) -> int | None:
@@ -265,8 +265,9 @@ def _check_literal_index(
     if length is None:
         return
     for part in item.items if isinstance(item, nodes.ListExpression) else (item,):
-        plain = not isinstance(part, nodes.Range | nodes.Expand | nodes.Zip)
-        index = literal(part) if plain else None
+        if isinstance(part, nodes.Range | nodes.Expand | nodes.Zip):
+            continue
+        index = literal(part)
         if index is not None and not -length <= index < length:
             context.report.error(
                 f"'{text}' has {length} items and none at index {index}",

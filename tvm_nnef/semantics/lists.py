@@ -84,9 +84,12 @@ def _range_length(item: nodes.Range) -> int | None:
     """The length of a range of literals; None for others, and where an end is left out."""
     first, end = literal(item.begin), literal(item.end)
     stride = 1 if item.stride is None else literal(item.stride)
-    if first is None or end is None or not stride:
-        return None
-    return len(range(first, end, stride))
+    return None if first is None or end is None or not stride else steps(first, end, stride)
+
+
+def steps(first: int, end: int, stride: int) -> int:
+    """How many values a range has; ``len`` fails for the largest ones."""
+    return max(0, -((first - end) // stride))
 
 
 def infer_expand(item: nodes.Expand, context: Context) -> Type:
