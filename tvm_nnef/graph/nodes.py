@@ -52,8 +52,8 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block that are attributes. ``definition``: the text of
-    the operator's definition.
+    ``using``: the values of its ``@using`` block that are attributes. ``definition``: where the
+    operator is defined.
     """
 
     operator: str

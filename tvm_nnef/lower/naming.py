@@ -36,7 +36,7 @@ class Names:
 
 
 def identifier(name: str) -> str:
-    """``name`` as an identifier of TVM, which no function has that is called by its name."""
+    """``name`` as an identifier of TVM that no public function of a library has."""
     cleaned = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
     if cleaned in _RESERVED:
         return f"{cleaned}_"

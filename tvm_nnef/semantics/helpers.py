@@ -87,11 +87,12 @@ def _check_parts(
             target.span,
             hints.parts(known, flexible),
         )
-    elif found.length is not None:
+    elif found.length is not None and lengths.count(None) == len(open_parts):
+        rest = found.length - known
         for item in open_parts:
-            if isinstance(item, nodes.ZipTarget) and (found.length - known) % len(item.names):
+            if isinstance(item, nodes.ZipTarget) and rest % len(item.names):
                 context.report.error(
-                    f"{found.length - known} items cannot be unzipped into {len(item.names)} packs",
+                    f"{rest} items cannot be unzipped into {len(item.names)} packs",
                     item.span,
                     "give a pack whose number of items is a multiple of that of the names",
                 )
