@@ -7,7 +7,7 @@ needs a number if there is none refuses its node with a reason that a user under
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -134,6 +134,14 @@ def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbo
     name = f"data_{number}"
     origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
+
+
+def is_made_of(size: Size, tensors: Container[int]) -> bool:
+    """Whether a dimension is made of dimensions of tensors, given by their identities."""
+    return isinstance(size, Symbolic) and any(
+        origin.tensor is not None and id(origin.tensor) in tensors
+        for origin in size.symbols.values()
+    )
 
 
 def minimum(left: Size, right: Size) -> Size:

@@ -36,6 +36,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
+    ``accepts`` says whether results of these types suit what comes after the node.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
     """
 
@@ -48,6 +49,7 @@ class Node:
     subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
         repr=False
     )
+    accepts: Callable[[Sequence[Type]], bool] = field(repr=False, default=lambda _: True)
     bounds: Sequence[Bound] = ()
 
     @property

@@ -262,7 +262,7 @@ def test_other_loops_are_one_node(
 @pytest.mark.parametrize(("loop", "words"), [
     ("y = with a = x while d do relay(a);", "a loop condition must be one bool tensor"),
     ("y = with a = x do..(c) relay(a);", "bool"),
-    ("y = if c then relay(x) else grow(x);", "the branches disagree"),
+    ("y = if c then relay(x) else wide(x);", "one gives real[2], the other real[2, 1]"),
     ("y, zs..(2) = with a = x do..(k) { yield a, a; };", "nothing bounds the number of items"),
     ("y = with a = x do..(-1) relay(a);", "must not be negative"),
     ("y = with a = x for b : [x] do..(2) plus(a, b);", "2 iterations over packs of length 1"),
@@ -276,6 +276,8 @@ def test_loops_refused(refused: Refused, loop: str, words: str) -> None:
         + f"""
         operator grow {{ @input {{ x: real[n]; }} @output {{ y: real[n + 1]; }}
             @lower {{ y[i,] = x[|i|,], i < n + 1; }} }}
+        operator wide {{ @input {{ x: real[n]; }} @output {{ y: real[n,1]; }}
+            @lower {{ y[i,0] = x[i,], i < n; }} }}
         graph G {{ @input {{ x: real[2]; c: bool[]; d: bool[2]; k: int[]; }}
             @output {{ y: real[2]; }}
             @compose {{ {loop} }} }}

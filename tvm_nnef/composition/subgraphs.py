@@ -6,7 +6,7 @@ inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from tvm_nnef.graph.nodes import (
     tensors,
 )
 from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def branch_on(
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
+    outer = frozenset(frame.env.symbols.bounds)
     consequent, alternative = (
         _close(composer, body, frame.separate(scope), targets) for body in bodies
     )
@@ -54,18 +56,58 @@ def branch_on(
         counts = f"{len(consequent.outputs)} and {len(alternative.outputs)}"
         hint = "let both end in as many results as there are names on the left"
         raise error(f"the branches give {counts} results", span, hint=hint)
-    for left, right in zip(consequent.outputs, alternative.outputs, strict=True):
-        kinds = kind(left.operand), kind(right.operand)
-        if kinds[0] != kinds[1]:
-            message = f"the branches disagree: one gives {kinds[0]}, the other {kinds[1]}"
-            raise error(message, span, hint=value_hints.same_kind(left.operand, right.operand))
-    outputs = tuple(port.operand for port in consequent.outputs)
+    pairs = zip(consequent.outputs, alternative.outputs, strict=True)
+    outputs = tuple(
+        _common(
+            left.operand, right.operand, composer.label(targets), frame.env.symbols, outer, span
+        )
+        for left, right in pairs
+    )
     results = results_like(composer.name, outputs, frame, targets)
     trace = (*frame.trace, span)
     label = composer.label(targets) or ""
     frame.operations.append(If(condition, consequent, alternative, results, label, trace))
     frame.variables += (*consequent.variables, *alternative.variables)
     return results
+
+
+def _common(
+    left: Operand,
+    right: Operand,
+    label: str | None,
+    symbols: Symbols,
+    outer: Container[str],
+    span: Span,
+) -> Operand:
+    """What both results of a branch are: a dimension in which they differ is data-dependent.
+
+    Raises NnefError if they differ in type or rank. ``outer`` are the symbols known outside.
+    """
+    forms = _form(left), _form(right)
+    if forms[0] != forms[1]:
+        message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
+        raise error(message, span, hint=value_hints.same_kind(left, right))
+    found = tuple(
+        replace(one, shape=tuple(
+            extent if _is_common(extent, other, outer)
+            else symbols.new(
+                f"{label or one.short_name}_{axis}", max(map(symbols.largest, (extent, other)))
+            )
+            for axis, (extent, other) in enumerate(zip(one.shape, another.shape, strict=True))
+        ))
+        for one, another in zip(tensors(left), tensors(right), strict=True)
+    )  # fmt: skip
+    return found if isinstance(left, tuple) else found[0]
+
+
+def _is_common(one: Dimension, other: Dimension, outer: Container[str]) -> bool:
+    """Whether a dimension is that of both branches, by symbols that are known outside of them."""
+    return dimensions.equal(one, other) and all(name in outer for name in dimensions.symbols(one))
+
+
+def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:
+    """Whether a result is a pack, and the types and ranks of its tensors."""
+    return isinstance(operand, tuple), tuple((t.type, t.rank) for t in tensors(operand))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,17 @@ def _branches(node: If) -> Iterator[str]:
             yield f"{title} and results differ in number"
             return
         for output, result in zip(flatten(outputs), flatten(node.results), strict=True):
-            yield from _unlike(output, result)
+            yield from _unlike(_bounded(output, result), result)
+
+
+def _bounded(output: Tensor, result: Tensor) -> Tensor:
+    """An output of a branch in the dimensions of the result that are symbols of their own."""
+    if output.rank != result.rank:
+        return output
+    pairs = zip(output.shape, result.shape, strict=True)
+    return replace(output, shape=tuple(
+        size if own_symbols((replace(result, shape=(size,)),)) else extent for extent, size in pairs
+    ))  # fmt: skip
 
 
 def _locals(node: Loop) -> Iterator[str]:
