@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.steps import results
-from tvm_nnef.converters.common.symbolic import Shape, Size, array, largest, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, array, largest, may_stretch, product
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -132,7 +132,7 @@ class Builder:
     def broadcastable(self, *operands: Argument) -> tuple[list[Argument], Shape]:
         """Operands that broadcast as SkriptND defines it, and the shape of the result.
 
-        There only a static dimension is stretched; one that is at most 1 is expanded before.
+        There only a static dimension is stretched; one that may be 1 in a call is stretched before.
         """
         shape = broadcast(*(each.shape for each in operands if isinstance(each, Tensor)))
         return [
@@ -140,12 +140,23 @@ class Builder:
         ], shape
 
     def stretched(self, x: Tensor, shape: Shape) -> Tensor:
-        """The tensor with its dynamic dimensions of at most 1 as large as those of a shape."""
-        pairs = zip(x.shape, shape[len(shape) - x.rank :], strict=True)
-        return self.expand(x, [
-            own if isinstance(own, int) or own == wanted or largest(own) > 1 else wanted
-            for own, wanted in pairs
-        ])  # fmt: skip
+        """The tensor with its dynamic dimensions that are 1 as large as those of a shape.
+
+        One that is at most 1 always is; others that may be 1 are asked in a run.
+        """
+        wanted = shape[len(shape) - x.rank :]
+        x = self.expand(
+            x,
+            [
+                own if isinstance(own, int) or largest(own) > 1 else other
+                for own, other in zip(x.shape, wanted, strict=True)
+            ],
+        )
+        asked = tuple(
+            other if not isinstance(own, int) and may_stretch(own, other) else own
+            for own, other in zip(x.shape, wanted, strict=True)
+        )
+        return x if asked == x.shape else self.call("extra.stretch", x, as_shape=asked, shape=asked)
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """The elements in another dtype; real to int drops the fraction."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, broadcast_dimension, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
@@ -59,7 +59,6 @@ def broadcast(*shapes: Sequence[Size]) -> Shape:
         numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
-        above = (size for size in sizes if len(sizes) == 1 or largest(size) > 1)
-        result.append(numbers.pop() if numbers else next(above, sizes[0]) if sizes else 1)
+        above = [size for size in sizes if largest(size) > 1] or sizes
+        result.append(numbers.pop() if numbers else broadcast_dimension(above) if above else 1)
     return tuple(result)

@@ -28,7 +28,7 @@ from tvm_nnef.graph.nodes import (
     tensors,
 )
 from tvm_nnef.symbolic import dimensions
-from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 def branch_on(
     composer: Invoker,
     condition: Tensor,
+    holds: Condition,
     bodies: tuple[nodes.Body, nodes.Body | nodes.Branch],
     frame: Frame,
     targets: Sequence[nodes.Target],
     span: Span,
 ) -> tuple[Operand, ...]:
-    """The results of a branch on a tensor. Raises NnefError if the branches disagree."""
+    """The results of a branch on a tensor. Raises NnefError if the branches disagree.
+
+    ``holds`` is what is true of dimensions in the first branch.
+    """
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
@@ -56,13 +60,9 @@ def branch_on(
         counts = f"{len(consequent.outputs)} and {len(alternative.outputs)}"
         hint = "let both end in as many results as there are names on the left"
         raise error(f"the branches give {counts} results", span, hint=hint)
+    common = _Common(frame.env.symbols, outer, holds, composer.label(targets))
     pairs = zip(consequent.outputs, alternative.outputs, strict=True)
-    outputs = tuple(
-        _common(
-            left.operand, right.operand, composer.label(targets), frame.env.symbols, outer, span
-        )
-        for left, right in pairs
-    )
+    outputs = tuple(common.operand(left.operand, right.operand, span) for left, right in pairs)
     results = results_like(composer.name, outputs, frame, targets)
     trace = (*frame.trace, span)
     label = composer.label(targets) or ""
@@ -71,38 +71,40 @@ def branch_on(
     return results
 
 
-def _common(
-    left: Operand,
-    right: Operand,
-    label: str | None,
-    symbols: Symbols,
-    outer: Container[str],
-    span: Span,
-) -> Operand:
-    """What both results of a branch are: a dimension in which they differ is data-dependent.
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What both results of a branch are.
 
-    Raises NnefError if they differ in type or rank. ``outer`` are the symbols known outside.
+    ``outer`` are the symbols known outside, ``holds`` is what is true of them in the first branch.
+    New symbols are named after ``label``.
     """
-    forms = _form(left), _form(right)
-    if forms[0] != forms[1]:
-        message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
-        raise error(message, span, hint=value_hints.same_kind(left, right))
-    found = tuple(
-        replace(one, shape=tuple(
-            extent if _is_common(extent, other, outer)
-            else symbols.new(
-                f"{label or one.short_name}_{axis}", max(map(symbols.largest, (extent, other)))
-            )
-            for axis, (extent, other) in enumerate(zip(one.shape, another.shape, strict=True))
-        ))
-        for one, another in zip(tensors(left), tensors(right), strict=True)
-    )  # fmt: skip
-    return found if isinstance(left, tuple) else found[0]
 
+    symbols: Symbols
+    outer: Container[str]
+    holds: Condition
+    label: str | None
 
-def _is_common(one: Dimension, other: Dimension, outer: Container[str]) -> bool:
-    """Whether a dimension is that of both branches, by symbols that are known outside of them."""
-    return dimensions.equal(one, other) and all(name in outer for name in dimensions.symbols(one))
+    def operand(self, left: Operand, right: Operand, span: Span) -> Operand:
+        """A tensor or a pack. Raises NnefError if both differ in type or rank."""
+        forms = _form(left), _form(right)
+        if forms[0] != forms[1]:
+            message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
+            raise error(message, span, hint=value_hints.same_kind(left, right))
+        pairs = zip(tensors(left), tensors(right), strict=True)
+        found = tuple(replace(one, shape=self._shape(one, other)) for one, other in pairs)
+        return found if isinstance(left, tuple) else found[0]
+
+    def _shape(self, one: Tensor, other: Tensor) -> tuple[Dimension, ...]:
+        name = self.label or one.short_name
+        pairs = enumerate(zip(one.shape, other.shape, strict=True))
+        return tuple(self._dimension(f"{name}_{axis}", *pair) for axis, pair in pairs)
+
+    def _dimension(self, name: str, one: Dimension, other: Dimension) -> Dimension:
+        """The dimension of both branches; a new symbol if they differ."""
+        is_known = all(each in self.outer for each in dimensions.symbols(other))
+        if is_known and dimensions.follows(self.holds, dimensions.compare("eq", one, other)):
+            return other
+        return self.symbols.new(name, max(map(self.symbols.largest, (one, other))))
 
 
 def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:
