@@ -99,7 +99,8 @@ CASES: dict[str, tuple[str, str, Callable[[int, bool], Any]]] = {
     "branch with a loop": ("y = if c then { s = with a = x do..(p) math.add(a, x); yield s; }"
         " else x;", "real", lambda p, c: XS[2] * (p + 1) if c else XS[2]),
     "branches of different sizes": ("y = if c then x else"
-        " layout.slice{axes=[0], begin=[0], end=[1]}(x);", "real", lambda p, c: XS[2] if c else XS[2][:1]),
+        " layout.slice{axes=[0], begin=[0], end=[1]}(x);", "real",
+        lambda p, c: XS[2] if c else XS[2][:1]),
     "an empty branch": ("a = if c then layout.slice{axes=[0], begin=[0], end=[0]}(x) else x;"
         " y = math.add(a, 1.0);", "real", lambda p, c: XS[2][:0] if c else XS[2] + 1),
     "branches of data-dependent sizes": ("t = layout.cast<real>(p); d = math.lt(x, t);"

@@ -26,12 +26,14 @@ MAX_STEPS = 1 << 15
 class Builder:
     """Collects the steps of one graph, branch or loop body.
 
-    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph.
+    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph. What
+    was stretched is remembered, as a mask is in every layer.
     """
 
     def __init__(self, outer: Builder | None = None) -> None:
         self.steps: list[Step] = []
         self.numbers: Iterator[int] = itertools.count() if outer is None else outer.numbers
+        self._stretched: dict[tuple[Tensor, tuple[str, ...]], Tensor] = {}
 
     def call(
         self,
@@ -156,7 +158,12 @@ class Builder:
             other if not isinstance(own, int) and may_stretch(own, other) else own
             for own, other in zip(x.shape, wanted, strict=True)
         )
-        return x if asked == x.shape else self.call("extra.stretch", x, as_shape=asked, shape=asked)
+        if asked == x.shape:
+            return x
+        key = (x, tuple(map(str, asked)))
+        if key not in self._stretched:
+            self._stretched[key] = self.call("extra.stretch", x, as_shape=asked, shape=asked)
+        return self._stretched[key]
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """The elements in another dtype; real to int drops the fraction."""
