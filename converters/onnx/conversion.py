@@ -87,7 +87,7 @@ def convert_graph(
     Raises NnefError, which lists everything that cannot be converted.
     """
     graph = model.proto.graph
-    builder = Builder()
+    builder = Builder(stretches=True)
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
     scope: Scope = {each.source: each for each in inputs}
     types = infer_model(model.proto, inputs)

@@ -19,7 +19,6 @@ from tvm_nnef.converters.common.symbolic import (
     quotient,
 )
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
@@ -161,7 +160,7 @@ def expand(node: Node, builder: Builder) -> Tensor:
         fixed = (isinstance(size, int) and size != 1 for size in own)
         shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)
-    return builder.expand(x, broadcast(x.shape, wanted))
+    return builder.expand(x, builder.broadcast(x.shape, wanted))
 
 
 def _broadcast_at(node: Node, x: Tensor, builder: Builder) -> Tensor:
