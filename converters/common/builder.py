@@ -41,7 +41,7 @@ class Builder:
 
     def __init__(self, outer: Builder | None = None, *, stretches: bool = False) -> None:
         self.steps: list[Step] = []
-        self._stretches = stretches if outer is None else outer._stretches
+        self._stretches: bool = stretches if outer is None else outer._stretches
         self.numbers: Iterator[int] = itertools.count() if outer is None else outer.numbers
         self._stretched: dict[tuple[Tensor, tuple[str, ...]], Tensor] = {}
 

@@ -138,12 +138,9 @@ def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbo
     return Symbolic(dimensions.symbol(name), {name: origin})
 
 
-def is_made_of(size: Size, tensors: Container[int]) -> bool:
-    """Whether a dimension is made of dimensions of tensors, given by their identities."""
-    return isinstance(size, Symbolic) and any(
-        origin.tensor is not None and id(origin.tensor) in tensors
-        for origin in size.symbols.values()
-    )
+def is_made_of(size: Size, tensors: Container[object]) -> bool:
+    """Whether data-dependent dimensions of some of these tensors occur in a dimension."""
+    return any(origin.tensor in tensors for origin in _symbols(size).values())
 
 
 def minimum(left: Size, right: Size) -> Size:
@@ -200,22 +197,23 @@ def may_stretch(size: Size, wanted: Size) -> bool:
     """Whether a dimension may be 1 in a call, and another one larger then."""
     plain, other = _plain(size), _plain(wanted)
     bounds = _bounds(size, wanted)
-    if dimensions.equal(plain, other):
+    if dimensions.equal(plain, other) or dimensions.limits(other, bounds)[1] <= 1:
         return False
     if dimensions.decide(dimensions.compare("eq", plain, 1), bounds) is False:
         return False
     symbols = dimensions.symbols(plain)
-    if len(symbols) == 1 and _is_one_at_one(plain, symbols[0], bounds):
-        one = {symbols[0]: 1}
-        return dimensions.limits(other, {**bounds, **one}, one)[1] > 1
-    return dimensions.limits(other, bounds)[1] > 1
+    if len(symbols) > 1 or not _is_one_at_one(plain, symbols[0], bounds):
+        return True
+    one = {symbols[0]: 1}
+    return dimensions.limits(other, {**bounds, **one}, one)[1] > 1
 
 
 def _is_one_at_one(dimension: dimensions.Dimension, symbol: str, bounds: Mapping[str, int]) -> bool:
     """Whether a dimension of one symbol can only be 1 where the symbol is."""
-    empty = dimensions.limits(dimension, {symbol: 0})
-    larger = dimensions.limits(dimension, bounds, {symbol: 2})
-    return 1 not in range(empty[0], empty[1] + 1) and larger[0] > 1
+    least, most = dimensions.limits(dimension, {symbol: 0})
+    if least <= 1 <= most:
+        return False
+    return bounds[symbol] < 2 or dimensions.limits(dimension, bounds, {symbol: 2})[0] > 1
 
 
 def truncated_quotient(left: Size, right: Size) -> Size:

@@ -40,8 +40,8 @@ def infer(
     given = {
         name: each for name, each in zip(proto.input, inputs, strict=False) if each is not None
     }
-    found = by_schema(proto, {name: Type(each.dtype, each.shape) for name, each in given.items()},
-                      given, opsets)  # fmt: skip
+    types = {name: Type(each.dtype, each.shape) for name, each in given.items()}
+    found = by_schema(proto, types, given, opsets)
     texts = {
         str(size): size
         for each in inputs

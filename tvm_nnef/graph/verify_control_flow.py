@@ -42,8 +42,8 @@ def _branches(node: If) -> Iterator[str]:
         if list(map(_arity, outputs)) != list(map(_arity, node.results)):
             yield f"{title} and results differ in number"
             return
-    outputs = (flatten(_outputs(branch)) for branch in (node.consequent, node.alternative))
-    for one, other, result in zip(*outputs, flatten(node.results), strict=True):
+    then, otherwise = (flatten(_outputs(each)) for each in (node.consequent, node.alternative))
+    for one, other, result in zip(then, otherwise, flatten(node.results), strict=True):
         yield from _unlike(_completed(one, other, result), result)
         yield from _unlike(_completed(other, one, result), result)
 

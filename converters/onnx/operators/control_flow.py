@@ -47,9 +47,9 @@ def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
     if condition.value is not None:
         return node.subgraph(bodies[0 if condition.value.reshape(()) else 1], (), builder)
     blocks = _of_equal_ranks(node, _branches(node, bodies, builder), builder)
-    inside = {id(each) for inner, _ in blocks for step in inner.steps for each in made_by(step)}
+    inside = {each for inner, _ in blocks for step in inner.steps for each in made_by(step)}
     pairs = list(zip(*(outputs for _, outputs in blocks), strict=True))
-    results = [_common(*pair, inside, builder) for pair in pairs]
+    results = [_common(then, otherwise, inside, builder) for then, otherwise in pairs]
     finished = [_yielding(*block, results) for block in blocks]
     builder.steps.append(Branch(condition, finished[0], finished[1], tuple(results)))
     return results
@@ -112,7 +112,7 @@ def _impossible(likely: _Block, problem: str, builder: Builder) -> _Block:
     one = inner.call("math.iden", inner.constant(np.ones(1, bool)))
     positions = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
     message = f"the branch that is taken is wrong for these input shapes: {problem}"
-    inside = {id(each) for step in likely[0].steps for each in made_by(step)}
+    inside = {each for step in likely[0].steps for each in made_by(step)}
     outputs = []
     for each in likely[1]:
         shape = tuple(0 if is_made_of(size, inside) else size for size in each.shape)
@@ -130,7 +130,7 @@ def _yielding(inner: Builder, outputs: Sequence[Tensor], results: Sequence[Tenso
     return Block(tuple(inner.steps), yields)
 
 
-def _common(then: Tensor, otherwise: Tensor, inside: Container[int], builder: Builder) -> Tensor:
+def _common(then: Tensor, otherwise: Tensor, inside: Container[object], builder: Builder) -> Tensor:
     """The result of an If; a dimension in which the branches differ is data-dependent.
 
     One element may have any rank. ``inside`` are the tensors that the branches make.
