@@ -50,7 +50,7 @@ class Following:
         return all(map(agree, outputs, declared)) and self.around(outputs)
 
     def _results(self, node: onnx.NodeProto, found: Mapping[str, Type]) -> dict[str, Type]:
-        """The types of the results of a node; none where too little is known of its inputs."""
+        """The types of the results of a node; none if too little is known of its inputs."""
         inner = any(attribute.HasField("g") for attribute in node.attribute)
         names = [name for name in node.input if name]
         types = {name: found.get(name) or self._known(name) for name in names}

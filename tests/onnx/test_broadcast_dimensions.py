@@ -68,7 +68,7 @@ def model_of(nodes: Sequence[Any], shapes: Shapes) -> Any:
 
 
 def agree(proto: Any, shapes: Shapes, sizes: Sequence[Mapping[str, int]], run: Any) -> None:
-    """A run gives what ONNX Runtime gives, and an error where it has one."""
+    """A run gives what ONNX Runtime gives, and an error if it has one."""
     options = runtime.SessionOptions()
     options.log_severity_level = 4
     session = runtime.InferenceSession(proto.SerializeToString(), options)
