@@ -286,6 +286,24 @@ def test_loops_refused(refused: Refused, loop: str, words: str) -> None:
     )
 
 
+def test_branches_of_different_sizes_have_a_bounded_result(composed: Composed) -> None:
+    graph = composed("""
+        graph G { @input { x: real[3,2]; z: real[n|8,2]; c: bool[]; } @output { y: real[~,2]; }
+            @compose { y = if c then x else z; } }
+    """)
+    (rows, columns) = graph.outputs[0].operand.shape
+    assert (graph.bounds[str(rows)], columns) == (8, 2)
+
+
+def test_a_condition_on_sizes_makes_them_equal_in_its_branch(composed: Composed) -> None:
+    graph = composed("""
+        graph G { @input { x: real[n|8]; z: real[m|8]; } @output { y: real[m]; }
+            @compose { y = if n == m then x else z; } }
+    """)
+    assert str(graph.outputs[0].operand.shape[0]) == "m"
+    assert list(graph.bounds) == ["n", "m"]
+
+
 def test_unrolled_loop_may_change_what_it_carries(composed: Composed) -> None:
     graph = composed("""
         operator grow { @input { x: real[n]; } @output { y: real[n + 1]; }
