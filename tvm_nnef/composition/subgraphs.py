@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
-from tvm_nnef.composition.symbols import Symbols
+from tvm_nnef.composition.symbols import MAX_BOUND, Symbols
 from tvm_nnef.composition.values import Value, describe, show
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import (
@@ -104,7 +104,8 @@ class _Common:
         is_known = all(each in self.outer for each in dimensions.symbols(other))
         if is_known and dimensions.follows(self.holds, dimensions.compare("eq", one, other)):
             return other
-        return self.symbols.new(name, max(map(self.symbols.largest, (one, other))))
+        largest = max(map(self.symbols.largest, (one, other)))
+        return self.symbols.new(name, min(largest, MAX_BOUND))
 
 
 def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:
