@@ -87,9 +87,11 @@ class If:
     """One of two graphs, chosen by data (section 2.10.1, branching).
 
     ``condition`` is a bool tensor of one element. Each branch has what it captures from outside
-    as its inputs, and its outputs stand for the results, in order, of the same types and shapes.
-    Variables and constants need not be captured: a branch may list them as its own. Results are
-    new tensors, none that a branch computes; where their dtypes differ, they are converted.
+    as its inputs, and its outputs stand for the results, in order, of the same types and ranks. A
+    dimension of a result is that of both branches, or that of one if the other is equal to it
+    whenever it is taken, or a symbol that the If defines. Variables and constants need not be
+    captured: a branch may list them as its own. Results are new tensors, none that a branch
+    computes; where their dtypes differ, they are converted.
     """
 
     condition: Tensor
