@@ -22,6 +22,9 @@ LIBRARY = Library(
     "onnx", "tvm_nnef.converters.onnx", "ONNX operators that the standard library lacks"
 )
 """Operators of ONNX alone."""
+_ML = Library(
+    "ml", "tvm_nnef.converters.onnx", "Operators of ONNX's domain for classical machine learning"
+)
 
 
 def convert(
@@ -56,7 +59,7 @@ def convert(
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
         header=_header(model),
-        libraries=(EXTRA, LIBRARY),
+        libraries=(EXTRA, LIBRARY, _ML),
         scope=model.scope,
         outline=outline,
     )
