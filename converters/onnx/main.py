@@ -66,7 +66,9 @@ def convert(
     nodes = {value: f"{operator} {name}" for value, (name, operator) in makers(model)}
     names = made.metadata.source_names.items()
     operations = {ours: nodes[name] for ours, name in names if name in nodes}
-    return replace(made, metadata=replace(made.metadata, source_operations=operations))
+    labels = next((each.texts for each in graph.outputs if each.texts), ())
+    metadata = replace(made.metadata, source_operations=operations, labels=labels)
+    return replace(made, metadata=metadata)
 
 
 def _header(model: OnnxModel) -> str:

@@ -13,10 +13,10 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.operators.refused import TEXTS
 from tvm_nnef.converters.onnx.operators.trees import DOMAIN
 from tvm_nnef.converters.onnx.registry import Converter, operator
 from tvm_nnef.converters.onnx.scores import check_lengths, floats, integers
+from tvm_nnef.converters.onnx.texts import TEXTS
 
 
 def _single(x: Tensor, builder: Builder) -> Tensor:
@@ -233,8 +233,6 @@ def category_mapper(node: Node, builder: Builder) -> Tensor:
     x, keys = node.input(0), integers(node, "cats_int64s")
     texts = node.texts("cats_strings") or []
     check_lengths(cats_int64s=len(keys), cats_strings=len(texts))
-    if x.texts:
-        raise Unconvertible(*TEXTS)
     last = _last(keys)
     if len(last) < len(keys):
         raise Invalid("an integer is given twice")
