@@ -44,7 +44,7 @@ _AGGREGATES: Mapping[str, tuple[np.ufunc, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class Branches:
     """The nodes with two children; ``missing`` ones hold for NaN.
 
     A test compares a feature with ``split``, or asks whether ``members`` has it, which are the sets
@@ -93,7 +93,7 @@ class Forest:
 
 
 def forest(
-    tests: Tests, roots: Ints, votes: Votes, aggregate: str, dtype: np.dtype[np.floating]
+    tests: Branches, roots: Ints, votes: Votes, aggregate: str, dtype: np.dtype[np.floating]
 ) -> Forest:
     """The trees with these roots; reals are compared and aggregated in ``dtype``.
 
@@ -129,7 +129,7 @@ def forest(
     )
 
 
-def _check(tests: Tests, roots: Ints, votes: Votes) -> None:
+def _check(tests: Branches, roots: Ints, votes: Votes) -> None:
     """Raises Invalid for numbers of nodes, features and targets that there are not."""
     count = len(tests.split)
     named = np.concatenate([tests.yes, tests.no, roots])
@@ -149,7 +149,7 @@ def _check(tests: Tests, roots: Ints, votes: Votes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Tests that all ask whether a column is at most ``split``: ``high`` is next if so."""
+    """Branches that all ask whether a column is at most ``split``: ``high`` is next if so."""
 
     column: Ints
     split: Reals
@@ -165,7 +165,7 @@ def _below(values: Reals) -> Reals:
     return np.where(values == -np.inf, np.nan, lower).astype(values.dtype)
 
 
-def _steps(tests: Tests, dtype: np.dtype[np.floating]) -> _Steps:
+def _steps(tests: Branches, dtype: np.dtype[np.floating]) -> _Steps:
     """The tests by ``x <= split`` alone; each keeps its number, and others are added after them."""
     mode, value = tests.mode, tests.split.astype(dtype)
     opposite = np.isin(mode, (GTE, GT, NEQ))
@@ -191,7 +191,7 @@ def _steps(tests: Tests, dtype: np.dtype[np.floating]) -> _Steps:
 
 
 class _Made:
-    """Tests that are added one after the other, as pieces of arrays."""
+    """Branches that are added one after the other, as pieces of arrays."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ from tvm_nnef.converters.onnx.trees import (
     Forest,
     Ints,
     Reals,
-    Tests,
+    Branches,
     Votes,
     forest,
 )
@@ -57,7 +57,7 @@ _STEPS = 3
 class _Ensemble:
     """What the attributes of a node describe."""
 
-    tests: Tests
+    tests: Branches
     roots: Ints
     votes: Votes
 
@@ -274,7 +274,7 @@ def _numbered(node: Node) -> _Ensemble:
     roots = integers(node, "tree_roots")
     if (roots < 0).any():
         raise Invalid("'tree_roots' has a negative number")
-    tests = Tests(ids["featureids"], modes, splits, _missing(node, len(splits)), named("true"),
+    tests = Branches(ids["featureids"], modes, splits, _missing(node, len(splits)), named("true"),
                   named("false"), sets)  # fmt: skip
     votes = Votes(np.arange(len(weights)), targets, weights, len(weights),
                   node.integer("n_targets", 1))  # fmt: skip
@@ -313,7 +313,7 @@ def _identified(node: Node, voters: str, targets: int) -> _Ensemble:
         return number[find(trees[is_test], ids[f"{side}nodeids"][is_test])]
 
     missing = _missing(node, len(modes))[is_test]
-    tests = Tests(ids["featureids"][is_test], modes[is_test], values[is_test], missing,
+    tests = Branches(ids["featureids"][is_test], modes[is_test], values[is_test], missing,
                   child("true"), child("false"))  # fmt: skip
     voting = {name: integers(node, f"{voters}_{name}") for name in ("treeids", "nodeids", "ids")}
     weights = _real_list(node, f"{voters}_weights")
