@@ -1,8 +1,7 @@
-"""Scores of classes and targets as operators of ai.onnx.ml return them: transformed, with labels."""
+"""Scores of classes and targets as operators of ai.onnx.ml return them, and labels of classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,5 +119,3 @@ def check_lengths(**lengths: int) -> None:
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{count} {name}" for name, count in lengths.items())
         raise Invalid(f"lists differ in length: {shown}")
-
-

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,10 +234,9 @@ class _Made:
 
     def steps(self) -> _Steps:
         """All tests; those that NaN passes read the second set of columns."""
-        feature, split, passes, low, high = (
-            np.concatenate(each)
-            for each in (self.feature, self.split, self.passes, self.low, self.high)
-        )
+        feature, split = np.concatenate(self.feature), np.concatenate(self.split)
+        low, high = np.concatenate(self.low), np.concatenate(self.high)
+        passes = np.concatenate(self.passes)
         # What only NaN passes is what every number fails.
         turned = passes & np.isnan(split)
         low, high = np.where(turned, high, low), np.where(turned, low, high)
@@ -300,8 +299,8 @@ def _check_depth(depth: int) -> None:
 
 
 def _upwards(
-    leaves: NDArray[np.generic], steps: _Steps, levels: Sequence[Ints], combine: np.ufunc
-) -> NDArray[np.generic]:
+    leaves: NDArray[Any], steps: _Steps, levels: Sequence[Ints], combine: np.ufunc
+) -> NDArray[Any]:
     """What holds of the leaves below each test, then of each leaf, so that ``~leaf`` counts too."""
     count = len(steps.split)
     found = np.concatenate([np.zeros((count, *leaves.shape[1:]), leaves.dtype), leaves[::-1]])
@@ -337,9 +336,7 @@ def _grouped(
     return found, own
 
 
-def _always(
-    voted: Flags, steps: _Steps, levels: Sequence[Ints], root: Ints
-) -> NDArray[np.generic]:
+def _always(voted: Flags, steps: _Steps, levels: Sequence[Ints], root: Ints) -> NDArray[Any]:
     """Whether each leaf that a tree may end at has a vote, by group, tree and target."""
     return _upwards(voted, steps, levels, np.logical_and)[root]
 

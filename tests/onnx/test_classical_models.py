@@ -70,7 +70,9 @@ def imputer(random: Random, features: int) -> Made:
 def feature_vectorizer(random: Random, features: int) -> Made:
     dtype, x = numbers(random, features)
     widths = [int(random.integers(1, 7))]
-    return model("FeatureVectorizer", features, {"y": FLOAT}, dtype=dtype, inputdimensions=widths), x
+    return model(
+        "FeatureVectorizer", features, {"y": FLOAT}, dtype=dtype, inputdimensions=widths
+    ), x
 
 
 def one_hot_encoder(random: Random, features: int) -> Made:
@@ -92,8 +94,9 @@ def label_encoder(random: Random, features: int) -> Made:
         return model("LabelEncoder", features, {"y": FLOAT}, version=version, keys_floats=keys,
                      values_floats=values[: len(keys)], default_float=-3.0), x  # fmt: skip
     x = random.choice([3, 0, -2, 7, 9, 4], (9, features))
+    keys, integers = [3, 0, -2, 7, 9][:count], [5, 4, 3, 2, 1][:count]
     return model("LabelEncoder", features, {"y": INT64}, version=version, dtype=INT64,
-                 keys_int64s=[3, 0, -2, 7, 9][:count], values_int64s=[5, 4, 3, 2, 1][:count]), x  # fmt: skip
+                 keys_int64s=keys, values_int64s=integers), x  # fmt: skip
 
 
 def label_encoder_of_tensors(random: Random, features: int) -> Made:
@@ -210,8 +213,9 @@ def test_a_repeated_key_has_its_last_value() -> None:
 
 def test_tensors_of_short_integers_are_keys_and_values() -> None:
     """ONNX Runtime has no kernel for them."""
-    keys, values, default = (helper.make_tensor(name, 5, [len(given)], given)
-                             for name, given in (("k", [3, 9]), ("v", [7, 8]), ("d", [-5])))  # fmt: skip
+    given = {"keys": [3, 9], "values": [7, 8], "default": [-5]}
+    keys, values, default = (helper.make_tensor(name, 5, [len(each)], each)
+                             for name, each in given.items())  # fmt: skip
     proto = model("LabelEncoder", 2, {"y": 5}, version=4, dtype=5, keys_tensor=keys,
                   values_tensor=values, default_tensor=default)  # fmt: skip
     (y,) = found(proto, np.array([[9, 3], [4, 9]], np.int16), "reference")
@@ -361,8 +365,9 @@ def test_exports_of_scikit_learn_agree(name: str, names: bool) -> None:
     proto = skl2onnx.to_onnx(fitted, x[:1], target_opset={"": 18, "ai.onnx.ml": 3})
     label, chances = runtime.InferenceSession(proto.SerializeToString()).run(None, {"X": x})
     converted = tvm_nnef.convert(proto, bounds=128)
-    for found in (tvm_nnef.evaluate(converted, x), tvm_nnef.build(converted, progress=False)(x)):
-        ours = np.array(converted.labels)[found[0]] if names else np.asarray(found[0])
+    compiled = tvm_nnef.build(converted, progress=False)
+    for outputs in (tvm_nnef.evaluate(converted, x), compiled(x)):
+        ours = np.array(converted.labels)[outputs[0]] if names else np.asarray(outputs[0])
         np.testing.assert_array_equal(ours, label)
         expected = np.array([list(row.values()) for row in chances])
-        np.testing.assert_allclose(found[1], expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(outputs[1], expected, rtol=1e-3, atol=1e-5)

@@ -94,7 +94,9 @@ def regressor(random: np.random.Generator) -> tuple[Any, np.ndarray]:
         "by tree": lambda tree: [tree % targets],
         "any": lambda tree: [int(random.integers(targets))],
     }
-    more: dict[str, Any] = {"aggregate_function": str(random.choice(("SUM", "AVERAGE", "MIN", "MAX")))}
+    more: dict[str, Any] = {
+        "aggregate_function": str(random.choice(("SUM", "AVERAGE", "MIN", "MAX")))
+    }
     if targets > 1:
         more["post_transform"] = str(random.choice(("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")))
     if classes == "all":
@@ -231,7 +233,9 @@ def numbered_model(columns: int | None = 2, dtype: int = FLOAT, **changes: Any) 
                  **numbered(kind=dtype, **changes))  # fmt: skip
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(FLOAT, "float32"), (DOUBLE, "float64"), (10, "float16")])
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(FLOAT, "float32"), (DOUBLE, "float64"), (10, "float16")]
+)
 def test_members_of_sets(dtype: int, name: str) -> None:
     x = X.astype(name)
     (y,) = found(numbered_model(dtype=dtype), x, "reference")
@@ -321,7 +325,12 @@ def deep(depth: int) -> dict[str, Any]:
 def many_targets() -> Any:
     """Votes of one node each for many targets, in trees of many nodes."""
     tree = deep(1000)
-    votes = {"treeids": [0, 0], "nodeids": [1000, 1001], "ids": [0, 10**6 - 1], "weights": [1.0, 1.0]}
+    votes = {
+        "treeids": [0, 0],
+        "nodeids": [1000, 1001],
+        "ids": [0, 10**6 - 1],
+        "weights": [1.0, 1.0],
+    }
     return identified(**tree, **{f"target_{n}": v for n, v in votes.items()}, n_targets=10**6)
 
 
@@ -397,11 +406,11 @@ def test_two_classes_with_their_own_votes() -> None:
 
 def test_not_equal_holds_for_nan() -> None:
     ids = np.zeros(1, int)
-    tests = Branches(ids, np.full(1, NEQ), np.ones(1, np.float32), np.zeros(1, bool), ids + ~0, ids + ~1)
+    tests = Branches(
+        ids, np.full(1, NEQ), np.ones(1, np.float32), np.zeros(1, bool), ids + ~0, ids + ~1
+    )
     votes = Votes(np.arange(2), np.zeros(2, int), np.array([1, 2], np.float32), 2, 1)
     made = forest(tests, ids, votes, "SUM", np.dtype(np.float32))
     at = made.child[0] + (np.nan <= made.split[0])
     at = made.child[at] + (np.nan <= made.split[at])
     assert made.weight[at] == 1
-
-

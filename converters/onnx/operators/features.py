@@ -27,7 +27,7 @@ def _single(x: Tensor, builder: Builder) -> Tensor:
 def _row(values: Array, x: Tensor, name: str) -> Array:
     """Values of an attribute for the elements of x: one for all, or one for each feature."""
     if len(values) == 1:
-        return values[0]
+        return values.reshape(())
     size = x.shape[-1] if x.rank else 1
     if isinstance(size, int) and len(values) != size:
         raise Invalid(f"'{name}' has {len(values)} values for {size} features")
@@ -80,9 +80,7 @@ def normalizer(node: Node, builder: Builder) -> Tensor:
 def binarizer(node: Node, builder: Builder) -> Tensor:
     """1 where an element is above a threshold, else 0."""
     x = node.input(0)
-    above = builder.call(
-        "math.gt", _single(x, builder), node.real("threshold"), as_type="bool"
-    )
+    above = builder.call("math.gt", _single(x, builder), node.real("threshold"), as_type="bool")
     return builder.call("layout.cast", above, as_type=x.dtype, generics=(x.kind,))
 
 
@@ -95,7 +93,9 @@ def imputer(node: Node, builder: Builder) -> Tensor:
     values = (floats if is_real else integers)(node, name)
     if not len(values):
         raise Invalid(f"'{name}' must be given for an input of {x.kind}s")
-    replaced = node.real("replaced_value_float") if is_real else node.integer("replaced_value_int64")
+    replaced = (
+        node.real("replaced_value_float") if is_real else node.integer("replaced_value_int64")
+    )
     if np.isnan(replaced):
         missing = builder.call("extra.is_nan", x, as_type="bool")
     else:
@@ -181,8 +181,8 @@ def label_encoder(node: Node, builder: Builder) -> Tensor:
         found = _looked_up(x, keys, np.arange(len(texts)), builder)
         found.texts = tuple(each.decode() for each in texts)
         return found
-    return _looked_up(x, keys, np.append(values, _default(node, values)).astype(values.dtype),
-                      builder)  # fmt: skip
+    default = np.array([_default(node, values)], values.dtype)
+    return _looked_up(x, keys, np.concatenate([values, default]), builder)
 
 
 def _looked_up(x: Tensor, keys: Array, values: Array, builder: Builder) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -236,5 +234,3 @@ def _chances(
         "layout.gather", both, builder.constant(index), as_shape=(rows, classes, classes), axis=1
     )
     return builder.call("ml.coupled", matrix, as_shape=(rows, classes), rounds=_ROUNDS)
-
-

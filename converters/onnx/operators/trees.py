@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: TreeEnsemble, and TreeEnsembleRegressor and -Classifier before it."""
+"""Ensembles of decision trees: TreeEnsemble, and what was before it for targets and classes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import largest
@@ -36,11 +37,11 @@ from tvm_nnef.converters.onnx.trees import (
     LT,
     MEMBER,
     NEQ,
+    Branches,
     Flags,
     Forest,
     Ints,
     Reals,
-    Branches,
     Votes,
     forest,
 )
@@ -172,26 +173,41 @@ def _scores(
     if found.columns > largest(rows.shape[1]):
         reason = f"its trees read feature {found.columns - 1}, and its input has {rows.shape[1]}"
         raise Invalid(reason)
-    leaf = _leaves(found, builder.cast(rows, str(dtype)), builder)
-    targets = ensemble.votes.targets
-    scores = _aggregated(leaf, found.weight, aggregate, targets, builder)
+    tables = _Tables(found, str(node.proto.output[0]), builder)
+    leaf = _leaves(found, tables, builder.cast(rows, str(dtype)), builder)
+    scores = _aggregated(leaf, tables.weight, aggregate, builder)
     if aggregate == "AVERAGE":
         scores = builder.call("math.div", scores, float(len(ensemble.roots)))
     if found.voted is None:
         return scores, None
-    count = _aggregated(leaf, found.voted, "MAX", targets, builder)
+    count = _aggregated(leaf, builder.constant(found.voted), "MAX", builder)
     voted = builder.call("math.gt", count, 0.0, as_type="bool")
     if aggregate in ("MIN", "MAX"):
         scores = builder.select(voted, scores, 0.0)
     return scores, voted
 
 
-def _leaves(found: Forest, rows: Tensor, builder: Builder) -> Tensor:
+class _Tables:
+    """The arrays of a forest as constants, called after the result of its node."""
+
+    def __init__(self, found: Forest, result: str, builder: Builder) -> None:
+        def table(name: str, values: NDArray[np.generic], dtype: str | None = None) -> Tensor:
+            made = builder.constant(values, dtype)
+            made.hint = f"{result}/{name}"
+            return made
+
+        self.root = table("root", found.root, "int32")
+        self.column = table("column", found.column, "int32")
+        self.split = table("split", found.split)
+        self.child = table("child", found.child, "int32")
+        self.weight = table("weight", found.weight)
+
+
+def _leaves(found: Forest, tables: _Tables, rows: Tensor, builder: Builder) -> Tensor:
     """The positions of the leaves that rows lead to, by group and tree."""
-    root = builder.constant(found.root, "int32")
-    shape = (rows.shape[0], *root.shape)
+    shape = (rows.shape[0], *tables.root.shape)
     if not found.depth:
-        return builder.expand(root, shape)
+        return builder.expand(tables.root, shape)
     if found.filled or not isinstance(rows.shape[1], int):
         columns = found.columns * (2 if found.filled else 1)
         rows = builder.call(
@@ -199,23 +215,18 @@ def _leaves(found: Forest, rows: Tensor, builder: Builder) -> Tensor:
             filled=found.filled,
         )  # fmt: skip
     rounds = -(-found.depth // _STEPS)
-    tables = [builder.constant(each, "int32") for each in (found.column, found.child)]
-    split = builder.constant(found.split)
     return builder.call(
-        "ml.tree_leaves", rows, root, tables[0], split, tables[1], as_type="int32", as_shape=shape,
-        steps=-(-found.depth // rounds), rounds=rounds,
+        "ml.tree_leaves", rows, tables.root, tables.column, tables.split, tables.child,
+        as_type="int32", as_shape=shape, steps=-(-found.depth // rounds), rounds=rounds,
     )  # fmt: skip
 
 
-def _aggregated(
-    leaf: Tensor, weight: Reals, aggregate: str, targets: int, builder: Builder
-) -> Tensor:
+def _aggregated(leaf: Tensor, weight: Tensor, aggregate: str, builder: Builder) -> Tensor:
     """The weights at leaves, over the trees of each target."""
     name = {"MIN": "minima", "MAX": "maxima"}.get(aggregate, "sums")
-    table = builder.constant(weight)
     rows, groups, _ = leaf.shape
-    shape = (rows, groups, table.shape[1])
-    found = builder.call(f"ml.tree_{name}", leaf, table, as_type=table.dtype, as_shape=shape)
+    shape = (rows, groups, weight.shape[1])
+    found = builder.call(f"ml.tree_{name}", leaf, weight, as_type=weight.dtype, as_shape=shape)
     return builder.squeeze(found, [1] if groups == 1 else [2])
 
 
@@ -251,8 +262,8 @@ def _numbered(node: Node) -> _Ensemble:
     """The trees of TreeEnsemble, whose tests and leaves are separate lists."""
     splits = _vector(node.attributes["nodes_splits"], "nodes_splits")
     modes = np.asarray(node.attributes["nodes_modes"]).reshape(-1).astype(np.int64)
-    ids = {name: integers(node, f"nodes_{name}")
-           for name in ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")}  # fmt: skip
+    names = ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
+    ids = {name: integers(node, f"nodes_{name}") for name in names}
     check_lengths(splits=len(splits), modes=len(modes), **{n: len(i) for n, i in ids.items()})
     weights = _vector(node.attributes["leaf_weights"], "leaf_weights")
     targets = integers(node, "leaf_targetids")
@@ -287,14 +298,15 @@ def _missing(node: Node, count: int) -> Flags:
     if not len(found):
         return np.zeros(count, np.bool_)
     check_lengths(nodes=count, nodes_missing_value_tracks_true=len(found))
-    return found == 1
+    flags: Flags = found == 1
+    return flags
 
 
 def _identified(node: Node, voters: str, targets: int) -> _Ensemble:
     """The trees of the older operators, whose nodes are named by their tree and number."""
     values = _real_list(node, "nodes_values")
-    ids = {name: integers(node, f"nodes_{name}")
-           for name in ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")}  # fmt: skip
+    names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
+    ids = {name: integers(node, f"nodes_{name}") for name in names}
     try:
         given = node.attributes.get("nodes_modes", ())
         modes = np.array([_MODES[each] for each in given], np.int64)
@@ -331,7 +343,9 @@ def _finder(trees: Ints, nodes: Ints) -> Callable[[Ints, Ints], Ints]:
     known_trees, known_nodes = np.unique(trees), np.unique(nodes)
 
     def key(tree: Ints, node: Ints) -> Ints:
-        row, column = (np.searchsorted(*each) for each in ((known_trees, tree), (known_nodes, node)))
+        row, column = (
+            np.searchsorted(*each) for each in ((known_trees, tree), (known_nodes, node))
+        )
         row, column = (np.minimum(each, len(known) - 1) for each, known in (
             (row, known_trees), (column, known_nodes)))  # fmt: skip
         if not ((known_trees[row] == tree).all() and (known_nodes[column] == node).all()):
