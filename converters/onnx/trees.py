@@ -70,6 +70,13 @@ class Votes:
     leaves: int
     targets: int
 
+    def __post_init__(self) -> None:
+        """Raises Invalid for a target that there is not."""
+        if self.targets < 1:
+            raise Invalid(f"it has {self.targets} targets")
+        if ((self.target < 0) | (self.target >= self.targets)).any():
+            raise Invalid(f"a leaf votes for a target that is not one of {self.targets}")
+
 
 @dataclass(frozen=True, slots=True)
 class Forest:
@@ -130,21 +137,17 @@ def forest(
 
 
 def _check(tests: Branches, roots: Ints, votes: Votes) -> None:
-    """Raises Invalid for numbers of nodes, features and targets that there are not."""
+    """Raises Invalid for nodes, features and modes that there are not."""
     count = len(tests.split)
     named = np.concatenate([tests.yes, tests.no, roots])
     if not len(roots):
         raise Invalid("it has no trees")
-    if votes.targets < 1:
-        raise Invalid(f"it has {votes.targets} targets")
     if ((named >= count) | (~named >= votes.leaves)).any():
         raise Invalid("a node that it names does not exist")
     if (tests.feature < 0).any():
         raise Invalid("the index of a feature is negative")
     if ((tests.mode < LEQ) | (tests.mode > MEMBER)).any():
         raise Invalid(f"the mode of a node is not a number from {LEQ} to {MEMBER}")
-    if ((votes.target < 0) | (votes.target >= votes.targets)).any():
-        raise Invalid(f"a leaf votes for a target that is not one of {votes.targets}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,6 +357,8 @@ HOSTILE = {
     "base values": (lambda: identified(base_values=[1.0, 2.0]), "2 base values"),
     "deep trees": (lambda: identified(**deep(10**4)), "more than 4096 levels"),
     "many targets": (many_targets, "1000000 targets"),
+    "a class too many": (lambda: classified(class_ids=[7, 7]), "not one of 2"),
+    "a negative class": (lambda: classified(class_ids=[-1, -1]), "not one of 2"),
     "two kinds of labels": (lambda: classified(classlabels_strings=["a", "b"]), "one of"),
     "no labels": (lambda: classified(classlabels_int64s=None), "classlabels_strings is set"),
     "one undefined score": (lambda: classified(post_transform="PROBIT"), "PROBIT"),

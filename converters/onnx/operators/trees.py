@@ -137,7 +137,7 @@ def _one_score(
     positive = bool((votes.weight >= 0).all())
     label = above(score, 0.5 if positive else 0.0, labels, builder)
     if second:
-        other = builder.call("math.mul", score, 0.0)
+        other = builder.full(0.0, score.shape, score.dtype)
         pair = two_columns(other, score, builder)
         return [label, transformed(builder.cast(pair, "float32"), transform, builder)]
     if transform == "PROBIT":
@@ -173,7 +173,7 @@ def _scores(
     if found.columns > largest(rows.shape[1]):
         reason = f"its trees read feature {found.columns - 1}, and its input has {rows.shape[1]}"
         raise Invalid(reason)
-    tables = _Tables(found, str(node.proto.output[0]), builder)
+    tables = _Tables(found, next(filter(None, node.proto.output)), builder)
     leaf = _leaves(found, tables, builder.cast(rows, str(dtype)), builder)
     scores = _aggregated(leaf, tables.weight, aggregate, builder)
     if aggregate == "AVERAGE":
