@@ -272,7 +272,7 @@ def _levels(steps: _Steps, roots: Ints) -> list[Ints]:
         children = np.unique(children)
         frontier = children[waiting[children] == 0]
     if sum(map(len, levels)) < len(parents):
-        raise Invalid("its nodes are no trees: a node leads back to itself")
+        raise Invalid("a node leads back to itself")
     return levels
 
 
