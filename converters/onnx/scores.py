@@ -97,6 +97,23 @@ def two_columns(left: Tensor, right: Tensor, builder: Builder) -> Tensor:
     return builder.concat([builder.unsqueeze(each, [1]) for each in (left, right)], 1)
 
 
+def of_one_score(score: Tensor, transform: str, is_probability: bool, builder: Builder) -> Tensor:
+    """The scores of two classes, of which only that of the second is computed.
+
+    As ONNX Runtime defines them: that of the first is the opposite, or what a probability leaves.
+    """
+    if transform == "PROBIT":
+        hint = "ONNX Runtime leaves one of them undefined: use another transform"
+        raise Unconvertible("'post_transform' is PROBIT for two classes with one score", hint)
+    other = builder.call("math.neg", score)
+    if transform == "LOGISTIC":
+        pair = builder.cast(two_columns(other, score, builder), "float32")
+        return transformed(pair, transform, builder)
+    if is_probability:
+        other = builder.call("math.add", other, 1.0)
+    return builder.cast(two_columns(other, score, builder), "float32")
+
+
 def real_rows(x: Tensor, builder: Builder) -> Tensor:
     """A batch of rows of features, in which a vector is one row."""
     if x.rank not in (1, 2):

@@ -34,6 +34,9 @@ MOST_STEPS = 1 << 12
 _MOST_BYTES = 2**31 - 1
 """The weights of all nodes for all targets; what the sparse tensors of a model may take, too."""
 
+_MOST_COLUMNS = 2**30
+"""What can be counted twice in 32 bits."""
+
 _AGGREGATES: Mapping[str, tuple[np.ufunc, float]] = {
     "SUM": (np.add, 0.0),
     "AVERAGE": (np.add, 0.0),
@@ -111,8 +114,9 @@ def forest(
     levels = _levels(steps, roots)
     root, votes = _grouped(steps, levels, roots, votes)
     order, position = _breadth_first(steps, root.reshape(-1))
-    if len(order) * votes.targets * dtype.itemsize > _MOST_BYTES:
-        reason = f"its {len(order)} nodes have weights for {votes.targets} targets each"
+    size = max(len(order), len(steps.split) + votes.leaves + 1)
+    if size * votes.targets * dtype.itemsize > _MOST_BYTES:
+        reason = f"its {size} nodes have weights for {votes.targets} targets each"
         raise Unconvertible(reason, f"the limit is {_MOST_BYTES} bytes: use fewer nodes or targets")
     combine, neutral = _AGGREGATES[aggregate]
     leaf = np.where(order < 0, ~order, votes.leaves)
@@ -144,8 +148,8 @@ def _check(tests: Branches, roots: Ints, votes: Votes) -> None:
         raise Invalid("it has no trees")
     if ((named >= count) | (~named >= votes.leaves)).any():
         raise Invalid("a node that it names does not exist")
-    if (tests.feature < 0).any():
-        raise Invalid("the index of a feature is negative")
+    if ((tests.feature < 0) | (tests.feature >= _MOST_COLUMNS)).any():
+        raise Invalid("the index of a feature is negative, or too large")
     if ((tests.mode < LEQ) | (tests.mode > MEMBER)).any():
         raise Invalid(f"the mode of a node is not a number from {LEQ} to {MEMBER}")
 
@@ -319,7 +323,7 @@ def _grouped(
 
     A group that is shorter than others is filled up with an additional leaf that has no votes.
     """
-    if votes.targets == 1:
+    if votes.targets == 1 or votes.targets > 2 * len(roots):
         return roots[None], votes
     least, most = np.full(votes.leaves + 1, votes.targets), np.full(votes.leaves + 1, -1)
     np.minimum.at(least, votes.leaf, votes.target)

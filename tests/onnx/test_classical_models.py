@@ -127,7 +127,7 @@ def linear_regressor(random: Random, features: int) -> Made:
 def linear_classifier(random: Random, features: int) -> Made:
     classes = int(random.integers(2, 5))
     count = 1 if classes == 2 and random.integers(2) else classes
-    post = str(random.choice(["NONE", "LOGISTIC", "SOFTMAX", "PROBIT"])) if count > 1 else "NONE"
+    post = str(random.choice(["NONE", "LOGISTIC", "SOFTMAX", "PROBIT"][: 4 if count > 1 else 3]))
     size = 0.05 if post == "PROBIT" else 1.0
     return model(
         "LinearClassifier", features, {"label": INT64, "y": FLOAT}, post_transform=post,
@@ -156,6 +156,12 @@ def svm_classifier(random: Random, features: int) -> Made:
     classes = int(random.integers(2, 5))
     pairs, counts = classes * (classes - 1) // 2, random.integers(1, 4, classes)
     vectors = int(counts.sum())
+    if classes > 2 and random.integers(4) == 0:
+        return model(
+            "SVMClassifier", features, {"label": INT64, "y": FLOAT}, rho=[0.25],
+            coefficients=singles(random.standard_normal((classes, features))),
+            classlabels_ints=[7, -3, 5, 1][:classes], **kernel(random),
+        ), reals(random, features)  # fmt: skip
     chances = {"prob_a": singles(-random.uniform(0.5, 2, pairs)),
                "prob_b": singles(random.standard_normal(pairs))}  # fmt: skip
     return model(
@@ -164,6 +170,7 @@ def svm_classifier(random: Random, features: int) -> Made:
         support_vectors=singles(random.standard_normal((vectors, features))),
         rho=singles(random.standard_normal(pairs)), vectors_per_class=counts.tolist(),
         classlabels_ints=[7, -3, 5, 1][:classes], **kernel(random),
+        post_transform=str(random.choice(["NONE", "LOGISTIC", "SOFTMAX"])),
         **(chances if random.integers(2) else {}),
     ), reals(random, features)  # fmt: skip
 

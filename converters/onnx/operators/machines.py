@@ -18,12 +18,12 @@ from tvm_nnef.converters.onnx.scores import (
     floats,
     integers,
     labels_of,
+    of_one_score,
     real_rows,
     top_class,
     transform_of,
     transformed,
     transformed_targets,
-    two_columns,
 )
 
 _Matrix = NDArray[np.float32]
@@ -78,14 +78,9 @@ def linear_classifier(node: Node, builder: Builder) -> list[Tensor]:
     weights = _split(coefficients, count, "coefficients")
     scores = _affine(x, weights, bias, builder)
     if count == 1 and classes == 2:
-        if transform != "NONE":
-            reason = f"'post_transform' is {transform} for two classes with one score"
-            hint = "ONNX Runtime ignores it: give coefficients for both classes"
-            raise Unconvertible(reason, hint)
         score = builder.squeeze(scores, [1])
-        rest = builder.call("math.sub", builder.constant(1.0, "float32"), score,
-                            as_shape=score.shape)  # fmt: skip
-        return [above(score, 0.0, labels, builder), two_columns(rest, score, builder)]
+        label = above(score, 0.0, labels, builder)
+        return [label, of_one_score(score, transform, True, builder)]
     if count != classes or classes == 1:
         raise Invalid(f"it has coefficients of {count} classes, and {classes} labels")
     return [top_class(scores, labels, builder), transformed(scores, transform, builder)]
@@ -177,12 +172,8 @@ def svm_classifier(node: Node, builder: Builder) -> list[Tensor]:
         return [label, transformed(chances, transform, builder)]
     if classes > 2:
         return [label, transformed(scores, transform, builder)]
-    if transform != "NONE":
-        reason = f"'post_transform' is {transform} for two classes with one score"
-        raise Unconvertible(reason, "ONNX Runtime ignores it: set it to NONE")
     score = builder.squeeze(scores, [1])
-    minus = builder.call("math.neg", score)
-    return [label, two_columns(minus, score, builder)]
+    return [label, of_one_score(score, transform, transform != "NONE", builder)]
 
 
 def _pairs(classes: int) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from tvm_nnef.converters.onnx.scores import (
     floats,
     integers,
     labels_of,
+    of_one_score,
     real_rows,
     top_class,
     transform_of,
@@ -140,14 +141,7 @@ def _one_score(
         other = builder.full(0.0, score.shape, score.dtype)
         pair = two_columns(other, score, builder)
         return [label, transformed(builder.cast(pair, "float32"), transform, builder)]
-    if transform == "PROBIT":
-        hint = "ONNX Runtime leaves one of them undefined: use another transform"
-        raise Unconvertible("'post_transform' is PROBIT for two classes with one score", hint)
-    minus = builder.call("math.neg", score)
-    if positive and transform != "LOGISTIC":
-        minus = builder.call("math.add", minus, 1.0)
-    pair = builder.cast(two_columns(minus, score, builder), "float32")
-    return [label, transformed(pair, "LOGISTIC", builder) if transform == "LOGISTIC" else pair]
+    return [label, of_one_score(score, transform, positive, builder)]
 
 
 def _named(node: Node, name: str, names: tuple[str, ...], default: int) -> str:
