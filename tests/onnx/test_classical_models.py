@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
 
 from .classical import DOUBLE, FLOAT, INT64, ROUTES, agrees, found, helper, model, onnx, singles
@@ -300,24 +301,47 @@ def test_names_of_classes_are_labels_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(y.sum(axis=1), 1, rtol=1e-6)
 
 
-def test_names_of_classes_pass_through_what_moves_them() -> None:
+def zipped(static: bool = False) -> Any:
+    """The same with labels that are moved, and a dictionary of scores for each row."""
     nodes = [helper.make_node("Identity", ["label"], ["same"]),
-             helper.make_node("Unsqueeze", ["same", "axes"], ["column"]),
+             helper.make_node("Flatten", ["same"], ["column"]),
              helper.make_node("ZipMap", ["y"], ["z"], domain="ai.onnx.ml",
                               classlabels_strings=["ant", "bee", "cat"])]  # fmt: skip
     proto = classified_by_name(*nodes)
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
-    del proto.graph.output[:]
-    proto.graph.output.append(helper.make_tensor_value_info("column", 8, None))
+    proto.graph.output[0].name = "same" if static else "column"
+    proto.graph.output.pop()
     kind = helper.make_map_type_proto(8, helper.make_tensor_type_proto(FLOAT, None))
-    proto.graph.output.append(
-        helper.make_value_info("z", helper.make_sequence_type_proto(kind))
-    )  # fmt: skip
-    converted = tvm_nnef.convert(proto, bounds=8)
+    proto.graph.output.append(helper.make_value_info("z", helper.make_sequence_type_proto(kind)))
+    if static:
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = len(ROWS)
+    return proto
+
+
+def test_names_of_classes_pass_through_what_moves_them() -> None:
+    converted = tvm_nnef.convert(zipped(), bounds=8)
     column, z = tvm_nnef.evaluate(converted, ROWS)
     assert column.tolist() == [[0], [1], [2], [1]]
     assert converted.labels == ("ant", "bee", "cat")
     assert (z.dtype, z.shape) == (np.float32, (4, 3))
+
+
+def test_the_commands_know_names_of_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    file, rows = tmp_path / "m.onnx", tmp_path / "x.npy"
+    onnx.save(zipped(static=True), file)
+    np.save(rows, ROWS)
+    folder = str(tmp_path / "m.nnef2")
+    assert main(["convert", str(file), folder]) == 0
+    assert main(["check", folder]) == 0
+    capsys.readouterr()
+    assert main(["run", folder, "-i", str(rows), "--route", "reference"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == ["same: int64 [4]", "  [0] ant", "  [1] bee", "  [2] cat", "  [3] bee"]
+    report = tvm_nnef.compare(folder, against=file, routes=("onnxruntime", "reference"))
+    assert report.agrees
+    assert [row.origin.tensor for row in report.rows if row.origin] == ["z"]
 
 
 @pytest.mark.parametrize("operator", ["Cast", "LabelEncoder"])
