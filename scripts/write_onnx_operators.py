@@ -114,8 +114,8 @@ def _entry(schemas: Sequence[Any], since: int | None) -> Entry:
         kind, converted = BODY, [each for each in schemas if _has_body(each)]
     else:
         kind, converted = NONE, []
-    opsets = sorted(each.since_version for each in converted)
-    return Entry(newest.name, newest.domain, [each for each in opsets if each >= (since or 1)], kind)
+    opsets = [each.since_version for each in converted if each.since_version >= (since or 1)]
+    return Entry(newest.name, newest.domain, sorted(opsets), kind)
 
 
 def _has_body(schema: Any) -> bool:

@@ -31,8 +31,8 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 MOST_STEPS = 1 << 12
 """The longest path from a root to a leaf: each row takes as many steps in every tree."""
 
-_MOST_BYTES = 2**31 - 1
-"""The weights of all nodes for all targets; what the sparse tensors of a model may take, too."""
+MOST_BYTES = 2**31 - 1
+"""What a table of weights may take: for all targets, or all pairs of classes."""
 
 _MOST_COLUMNS = 2**30
 """What can be counted twice in 32 bits."""
@@ -115,9 +115,9 @@ def forest(
     root, votes = _grouped(steps, levels, roots, votes)
     order, position = _breadth_first(steps, root.reshape(-1))
     size = max(len(order), len(steps.split) + votes.leaves + 1)
-    if size * votes.targets * dtype.itemsize > _MOST_BYTES:
+    if size * votes.targets * dtype.itemsize > MOST_BYTES:
         reason = f"its {size} nodes have weights for {votes.targets} targets each"
-        raise Unconvertible(reason, f"the limit is {_MOST_BYTES} bytes: use fewer nodes or targets")
+        raise Unconvertible(reason, f"the limit is {MOST_BYTES} bytes: use fewer nodes or targets")
     combine, neutral = _AGGREGATES[aggregate]
     leaf = np.where(order < 0, ~order, votes.leaves)
     weight = np.full((votes.leaves + 1, votes.targets), neutral, dtype)
@@ -168,7 +168,8 @@ class _Steps:
 
 def _below(values: Reals) -> Reals:
     """The largest number less than each; NaN, with which every comparison fails, if none is."""
-    lower: Reals = np.nextafter(values, values.dtype.type(-np.inf))
+    with np.errstate(all="ignore"):
+        lower: Reals = np.nextafter(values, values.dtype.type(-np.inf))
     return np.where(values == -np.inf, np.nan, lower).astype(values.dtype)
 
 

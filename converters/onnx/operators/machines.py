@@ -25,12 +25,11 @@ from tvm_nnef.converters.onnx.scores import (
     transformed,
     transformed_targets,
 )
+from tvm_nnef.converters.onnx.trees import MOST_BYTES
 
 _Matrix = NDArray[np.float32]
 _ROUNDS = 100
 """How often the probabilities of pairs of classes are fitted at most, as in LIBSVM."""
-_MOST_BYTES = 2**31 - 1
-"""The coefficients of all pairs of classes together; the limit of a model's sparse tensors, too."""
 
 
 def _rows(node: Node, builder: Builder) -> Tensor:
@@ -159,9 +158,9 @@ def svm_classifier(node: Node, builder: Builder) -> list[Tensor]:
     for name, wanted in lengths.items():
         if len(floats(node, name)) != wanted:
             raise Invalid(f"'{name}' has {len(floats(node, name))} values, not {wanted}")
-    if pairs * vectors * 4 > _MOST_BYTES:
+    if pairs * vectors * 4 > MOST_BYTES:
         raise Unconvertible(f"it has {pairs} pairs of classes and {vectors} support vectors",
-                            f"the limit is {_MOST_BYTES} bytes of coefficients")  # fmt: skip
+                            f"the limit is {MOST_BYTES} bytes of coefficients")  # fmt: skip
     support = _split(floats(node, "support_vectors"), vectors, "support_vectors")
     similar = _kernel(node, x, support, builder)
     weights = _of_pairs(coefficients.reshape(classes - 1, vectors), counts)

@@ -279,11 +279,10 @@ def _numbered(node: Node) -> _Ensemble:
     roots = integers(node, "tree_roots")
     if (roots < 0).any():
         raise Invalid("'tree_roots' has a negative number")
-    tests = Branches(ids["featureids"], modes, splits, _missing(node, len(splits)), named("true"),
-                  named("false"), sets)  # fmt: skip
-    votes = Votes(np.arange(len(weights)), targets, weights, len(weights),
-                  node.integer("n_targets", 1))  # fmt: skip
-    return _Ensemble(tests, roots, votes)
+    missing = _missing(node, len(splits))
+    tests = Branches(ids["featureids"], modes, splits, missing, named("true"), named("false"), sets)
+    leaf, count = np.arange(len(weights)), node.integer("n_targets", 1)
+    return _Ensemble(tests, roots, Votes(leaf, targets, weights, len(weights), count))
 
 
 def _missing(node: Node, count: int) -> Flags:
@@ -319,46 +318,38 @@ def _identified(node: Node, voters: str, targets: int) -> _Ensemble:
         return number[find(trees[is_test], ids[f"{side}nodeids"][is_test])]
 
     missing = _missing(node, len(modes))[is_test]
-    tests = Branches(ids["featureids"][is_test], modes[is_test], values[is_test], missing,
-                  child("true"), child("false"))  # fmt: skip
+    feature, mode, split = (each[is_test] for each in (ids["featureids"], modes, values))
+    tests = Branches(feature, mode, split, missing, child("true"), child("false"))
     voting = {name: integers(node, f"{voters}_{name}") for name in ("treeids", "nodeids", "ids")}
     weights = _real_list(node, f"{voters}_weights")
     check_lengths(weights=len(weights), **{name: len(each) for name, each in voting.items()})
     leaf = number[find(voting["treeids"], voting["nodeids"])]
     # What old exporters say about tests does not count.
     counts = leaf < 0
-    votes = Votes(~leaf[counts], voting["ids"][counts], weights[counts], int((~is_test).sum()),
-                  targets)  # fmt: skip
+    leaves, chosen = int((~is_test).sum()), voting["ids"][counts]
+    votes = Votes(~leaf[counts], chosen, weights[counts], leaves, targets)
     return _Ensemble(tests, number[starts], votes)
 
 
 def _finder(trees: Ints, nodes: Ints) -> Callable[[Ints, Ints], Ints]:
     """A function from the numbers of trees and nodes to positions in the lists of nodes."""
-    known_trees, known_nodes = np.unique(trees), np.unique(nodes)
-
-    def key(tree: Ints, node: Ints) -> Ints:
-        row, column = (
-            np.searchsorted(*each) for each in ((known_trees, tree), (known_nodes, node))
-        )
-        row, column = (np.minimum(each, len(known) - 1) for each, known in (
-            (row, known_trees), (column, known_nodes)))  # fmt: skip
-        if not ((known_trees[row] == tree).all() and (known_nodes[column] == node).all()):
-            raise Invalid("a node that it names does not exist")
-        return row * len(known_nodes) + column
-
     if not len(trees):
         raise Invalid("it has no trees")
-    keys = key(trees, nodes)
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    if (ordered[1:] == ordered[:-1]).any():
+    known_trees, known_nodes = np.unique(trees), np.unique(nodes)
+
+    def keys(tree: Ints, node: Ints) -> Ints:
+        return _ranks(known_trees, tree) * len(known_nodes) + _ranks(known_nodes, node)
+
+    order = np.argsort(keys(trees, nodes), kind="stable")
+    known = keys(trees, nodes)[order]
+    if (known[1:] == known[:-1]).any():
         raise Invalid("a node is given twice")
+    return lambda tree, node: order[_ranks(known, keys(tree, node))]
 
-    def find(tree: Ints, node: Ints) -> Ints:
-        wanted = key(tree, node)
-        place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        if (ordered[place] != wanted).any():
-            raise Invalid("a node that it names does not exist")
-        return order[place]
 
-    return find
+def _ranks(known: Ints, values: Ints) -> Ints:
+    """The positions of values in a sorted list, which must have them."""
+    found = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    if (known[found] != values).any():
+        raise Invalid("a node that it names does not exist")
+    return found
