@@ -60,7 +60,6 @@ class Labels:
         """The labels of classes at positions."""
         if self.values == tuple(range(len(self.values))):
             found = builder.cast(position, "int64")
-            found = builder.call("math.iden", found) if found is position else found
         else:
             table = builder.constant(self.values, "int64")
             found = builder.call("layout.gather", table, position, as_shape=position.shape, axis=0)
