@@ -129,7 +129,7 @@ def _initializer(
     try:
         if isinstance(tensor, onnx.TensorProto):
             if tensor.data_type == onnx.TensorProto.STRING:
-                return indices_of_texts(tensor, name)
+                return indices_of_texts(tensor, context.model.path)
             array = context.model.array(tensor)
         else:
             array = context.model.dense(tensor)

@@ -6,13 +6,15 @@ move indices as well; any other that reads texts is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import onnx
 
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.diagnostics import error
 
 TEXTS = ("it works on texts", "encode texts as integers before the model")
 """Why an operator is refused, and what to do."""
@@ -40,12 +42,12 @@ def texts_moved(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> tuple
     return first.texts
 
 
-def indices_of_texts(tensor: onnx.TensorProto, name: str) -> Tensor:
-    """A constant of texts as indices."""
+def indices_of_texts(tensor: onnx.TensorProto, path: str) -> Tensor:
+    """A constant of texts as indices. Raises NnefError for one that has another number of them."""
     texts = [each.decode(errors="replace") for each in tensor.string_data]
     shape = tuple(tensor.dims)
-    try:
-        value = np.arange(len(texts)).reshape(shape)
-    except ValueError:
-        raise Invalid(f"it has {len(texts)} texts, and its shape is {list(shape)}") from None
-    return Tensor("int64", shape, name, value, texts=tuple(texts))
+    if min(shape, default=0) < 0 or math.prod(shape) != len(texts):
+        message = f"tensor '{tensor.name}' has {len(texts)} texts, and its shape is {list(shape)}"
+        raise error(message, hint="correct the model", file=path)
+    value = np.arange(len(texts)).reshape(shape)
+    return Tensor("int64", shape, tensor.name, value, texts=tuple(texts))
