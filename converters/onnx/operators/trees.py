@@ -318,8 +318,8 @@ def _identified(node: Node, voters: str, targets: int) -> _Ensemble:
         return number[find(trees[is_test], ids[f"{side}nodeids"][is_test])]
 
     missing = _missing(node, len(modes))[is_test]
-    feature, mode, split = (each[is_test] for each in (ids["featureids"], modes, values))
-    tests = Branches(feature, mode, split, missing, child("true"), child("false"))
+    feature, mode = ids["featureids"][is_test], modes[is_test]
+    tests = Branches(feature, mode, values[is_test], missing, child("true"), child("false"))
     voting = {name: integers(node, f"{voters}_{name}") for name in ("treeids", "nodeids", "ids")}
     weights = _real_list(node, f"{voters}_weights")
     check_lengths(weights=len(weights), **{name: len(each) for name, each in voting.items()})
