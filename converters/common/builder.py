@@ -280,7 +280,9 @@ class Builder:
         made = {id(each) for step in self.steps for each in results(step)}
         for tensor, name in zip(tensors, names, strict=True):
             if id(tensor) not in made or tensor in found or tensor.value is not None:
+                texts = tensor.texts
                 tensor = self.call("math.iden", tensor)
+                tensor.texts = texts
             tensor.source = name
             found.append(tensor)
         return found

@@ -41,6 +41,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
@@ -137,6 +138,8 @@ def _initializer(
     """A tensor of the model; None for one that cannot be read, which is reported at the end."""
     try:
         if isinstance(tensor, onnx.TensorProto):
+            if tensor.data_type == onnx.TensorProto.STRING:
+                return indices_of_texts(tensor, context.model.path)
             array = context.model.array(tensor)
         else:
             array = context.model.dense(tensor)
@@ -271,12 +274,18 @@ def _convert_tensors(
     opsets: Mapping[str, int],
 ) -> None:
     inputs = [scope.get(name) if name else None for name in proto.input]
+    moved = texts_moved(proto, inputs)
     expected = infer(proto, inputs, opsets, context.declared, context.symbols)
     computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
     if computed is not None:
         scope.update(computed)
     else:
         _apply(context, proto, inputs, expected, scope, builder, opsets)
+    if moved:
+        (result,) = proto.output
+        moving = scope[result]
+        assert moving is not None
+        moving.texts = moved
 
 
 def _propagated(
