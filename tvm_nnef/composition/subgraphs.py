@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
-from tvm_nnef.composition.symbols import MAX_BOUND, Symbols
+from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.values import Value, describe, show
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import (
@@ -105,7 +105,7 @@ class _Common:
         if is_known and dimensions.follows(self.holds, dimensions.compare("eq", one, other)):
             return other
         largest = max(map(self.symbols.largest, (one, other)))
-        return self.symbols.new(name, min(largest, MAX_BOUND))
+        return self.symbols.new(name, min(largest, dimensions.UNLIMITED))
 
 
 def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:

@@ -21,10 +21,7 @@ from tvm_nnef.tvm_support import device_tables
 _KIND = "cuda"
 _SYNCHRONIZE = "runtime.Device_StreamSync"
 
-OUT_OF_MEMORY = (
-    "give smaller inputs, or build with smaller bounds: memory is planned for "
-    "the bounds of dynamic dimensions"
-)
+OUT_OF_MEMORY = "give smaller inputs"
 """What to do if a model needs more memory than there is."""
 
 _OF_DRIVER = ("CUDA", "dynamic shared memory size")
