@@ -29,7 +29,7 @@ _NO_LARGER = "the shape of the input allows no more"
 
 
 def sizes_of(
-    vector: Tensor, bounds: Sequence[int], builder: Builder, most: Sequence[Size] | None = None
+    vector: Tensor, bounds: Sequence[Size], builder: Builder, most: Sequence[Size] | None = None
 ) -> tuple[Size, ...]:
     """The elements of a vector known only at run time as dimensions, each up to its bound.
 
@@ -44,12 +44,13 @@ def sizes_of(
     )  # fmt: skip
 
 
-def size_of(scalar: Tensor, bound: int, builder: Builder, most: Size | None = None) -> Size:
+def size_of(scalar: Tensor, bound: Size, builder: Builder, most: Size | None = None) -> Size:
     """A tensor of one integer (or a whole real) as a dimension up to a bound.
 
     ``most`` is the largest that can be valid, if it is known.
     """
-    advice = _LARGER if most is None or bound < largest(most) else _NO_LARGER
+    is_larger = most is None or (isinstance(bound, int) and bound < largest(most))
+    advice = _LARGER if is_larger else _NO_LARGER
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
     # One position more than the bound, so that what lies beyond is found out.
     below = builder.call(

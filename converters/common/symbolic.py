@@ -16,6 +16,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.symbolic import dimensions, trees
+from tvm_nnef.symbolic.dimensions import UNLIMITED
 
 
 class Named(Protocol):
@@ -134,7 +135,7 @@ def symbol(wanted: str, bound: int, number: int) -> Symbolic:
 def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbolic:
     """A data-dependent dimension of a result; ``number`` is another one for each."""
     name = f"data_{number}"
-    origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
+    origin = Symbol("data", min(largest(bound), UNLIMITED), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
 
 
@@ -286,6 +287,13 @@ def largest(size: Size) -> int:
     if isinstance(size, int):
         return size
     return dimensions.limits(size.dimension, _bounds(size))[1]
+
+
+def room(size: Size) -> Size:
+    """A size as the bound of others: the largest that it may be, itself if nothing limits that."""
+    if isinstance(size, int) or all(each.bound < UNLIMITED for each in size.symbols.values()):
+        return largest(size)
+    return size
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:

@@ -16,7 +16,7 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Shape, Size, largest
+from tvm_nnef.converters.common.symbolic import Shape, Size, room
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -98,7 +98,7 @@ class Node:
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None or expected.shape is None else len(expected.shape)
 
-    def bound(self, axis: int = 0, position: int = 0, most: Size | None = None) -> int:
+    def bound(self, axis: int = 0, position: int = 0, most: Size | None = None) -> Size:
         """The bound of a data-dependent dimension of a result.
 
         A result of which the user says nothing has the bound of the first one that has any, else
@@ -106,7 +106,7 @@ class Node:
         """
         own = at_axis(self.bounds[position], axis) if position < len(self.bounds) else 0
         given = (own, *(at_axis(each, axis) for each in self.bounds))
-        default = DEFAULT_BOUND if most is None else largest(most)
+        default = DEFAULT_BOUND if most is None else room(most)
         return next(filter(None, given), default)
 
     def dtype(self, position: int = 0) -> str:

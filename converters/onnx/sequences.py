@@ -14,7 +14,7 @@ import onnx
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import sizes_of
-from tvm_nnef.converters.common.symbolic import Size, largest, number
+from tvm_nnef.converters.common.symbolic import Size, number, room
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
@@ -185,7 +185,7 @@ def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
     """How large the parts are: as listed, or all of one size but the last one."""
     found = known_sizes(sizes)
     if found is None and sizes.rank and isinstance(sizes.shape[0], int):
-        bounds = [largest(x.shape[axis])] * sizes.shape[0]
+        bounds = [room(x.shape[axis])] * sizes.shape[0]
         return list(sizes_of(sizes, bounds, builder))
     if found is None:
         raise Unconvertible(

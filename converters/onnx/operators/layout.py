@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -12,11 +13,11 @@ from tvm_nnef.converters.common.symbolic import (
     Shape,
     Size,
     array,
-    largest,
     maximum,
     numbers,
     product,
     quotient,
+    room,
 )
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -65,7 +66,7 @@ def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Size, ...]:
     return decided_shape(node, shape, builder, [_most_elements(x)] * int(wanted.size))
 
 
-def _most_elements(x: Tensor) -> int:
+def _most_elements(x: Tensor) -> Size:
     """A bound of each dimension of a reshaped tensor: all elements, within reason.
 
     If a dimension is 0, those beside it may be larger than the number of elements.
@@ -73,7 +74,8 @@ def _most_elements(x: Tensor) -> int:
     volume = product(x.shape)
     if isinstance(volume, int) and volume:
         return min(volume, _MOST_RESHAPED)
-    return max(min(largest(volume), _MOST_RESHAPED), DEFAULT_BOUND)
+    most = room(volume)
+    return maximum(min(most, _MOST_RESHAPED) if isinstance(most, int) else most, DEFAULT_BOUND)
 
 
 @operator("Flatten")
@@ -137,8 +139,8 @@ def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
     return sizes_of(found, [_largest_size(x)] * rank, builder)
 
 
-def _largest_size(x: Tensor) -> int:
-    return max(map(largest, x.shape), default=1)
+def _largest_size(x: Tensor) -> Size:
+    return reduce(maximum, map(room, x.shape), 1)
 
 
 @operator("Transpose")

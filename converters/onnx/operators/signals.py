@@ -9,7 +9,7 @@ import numpy as np
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
 from tvm_nnef.converters.common.products import matrix_product
-from tvm_nnef.converters.common.symbolic import Size, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Size, Symbolic, maximum, room
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
@@ -48,7 +48,7 @@ def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
             "onnx.spectrum_shape", axis, length, as_type="int64", as_shape=(len(sizes),),
             sizes=sizes, half=onesided and not inverse,
         )  # fmt: skip
-        bounds = [max(node.bound(position), largest(each)) for position, each in enumerate(sizes)]
+        bounds = [maximum(node.bound(position), room(each)) for position, each in enumerate(sizes)]
         shape = (node.known_shape() or sizes_of(found, bounds, builder))[: len(sizes)]
     parts = 1 if inverse and onesided else 2
     spectrum = builder.call(
@@ -158,7 +158,7 @@ def stft(node: Node, builder: Builder) -> Tensor:
     elif known is not None:
         size = 2 * (known[2] - 1) if onesided else known[2]
     elif length is not None:
-        size = size_of(length, largest(signal.shape[1]), builder)
+        size = size_of(length, room(signal.shape[1]), builder)
     else:
         raise Invalid("neither its window nor its frame_length is there")
     frames = known[1] if known else _frames(node, signal.shape[1] - size, step, builder)

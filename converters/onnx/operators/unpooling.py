@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
-from tvm_nnef.converters.common.symbolic import Shape, Size, largest, product
+from tvm_nnef.converters.common.symbolic import Shape, Size, product, room
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.node import Node
@@ -88,4 +88,4 @@ def _image(node: Node, builder: Builder) -> tuple[list[Size], Size]:
         return image, x.shape[1] // product(block)
     volume = builder.call("math.prod_reduce", node.input(2), as_shape=(), axes=[0], squeeze=True)
     count = builder.binary("math.div", builder.dimension(x.shape[1]), volume)
-    return image, size_of(count, largest(x.shape[1]), builder)
+    return image, size_of(count, room(x.shape[1]), builder)
