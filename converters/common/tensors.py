@@ -26,7 +26,8 @@ class Tensor:
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
     ``sizes`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
-    where the source has no name. Compared by identity.
+    where the source has no name. ``is_state`` is true for a variable that an update changes: its
+    value is that of the first call only. Compared by identity.
     """
 
     dtype: str
@@ -36,6 +37,7 @@ class Tensor:
     name: str | None = None
     hint: str = ""
     sizes: NDArray[np.object_] | None = field(default=None, repr=False)
+    is_state: bool = False
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"
