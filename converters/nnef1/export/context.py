@@ -23,6 +23,8 @@ class Context:
     ``types`` are the dtypes of tensors, ``arrays`` the values of variables, ``labels`` their
     labels, ``state`` the variables that a run changes, ``readers`` how often each tensor is read.
     ``names`` are the tensors that give values their names, ``quantizers`` lines of ``graph.quant``.
+    ``codes`` are integers that are scalars here, with their largest magnitude, ``whole`` the reals
+    that are whole numbers.
     """
 
     types: Mapping[Tensor, str]
@@ -34,6 +36,8 @@ class Context:
     values: dict[Tensor, Value] = field(default_factory=dict)
     names: dict[Value, Tensor] = field(default_factory=dict)
     quantizers: dict[Value, str] = field(default_factory=dict)
+    codes: dict[Tensor, int] = field(default_factory=dict)
+    whole: set[Tensor] = field(default_factory=set)
     updates: list[tuple[Tensor, Value]] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
 
@@ -48,6 +52,12 @@ class Context:
                 found = self.emitter.constant(_array(tensor, self.types[tensor]))
             self.values[tensor] = found
         return self.values[tensor]
+
+    def array(self, tensor: Tensor) -> Array | None:
+        """The elements of a constant or a variable."""
+        if tensor.role == "variable":
+            return self.arrays[tensor]
+        return None if tensor.value is None else _array(tensor, self.types[tensor])
 
     def check(self, tensor: Tensor) -> str:
         """The type of a tensor in NNEF 1. Raises Inexpressible if its shape or dtype has none."""

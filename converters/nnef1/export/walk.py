@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
+from tvm_nnef.converters.nnef1.export.codes import export_codes, is_whole
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
@@ -11,7 +12,7 @@ from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Tensor, flatten
 
-_OWN_MODULES = ("nnef1.",)
+_OWN_MODULES = ("nnef1.", "extra.")
 """Modules that the converters write beside a model, which the table may name."""
 
 _QUANTIZED = ":quantized"
@@ -42,10 +43,14 @@ def _export(node: Node, context: Context) -> None:
     if not isinstance(node, Operation):
         kind = "loops" if isinstance(node, Loop) else "branches"
         raise Inexpressible(f"NNEF 1 has no {kind}")
-    for tensor in flatten((*node.operands, *node.results)):
-        context.check(tensor)
-    if not _quantize(node, context):
-        _operation(node, context)
+    if not export_codes(node, context):
+        for tensor in flatten((*node.operands, *node.results)):
+            if tensor not in context.codes:
+                context.check(tensor)
+        if not _quantize(node, context):
+            _operation(node, context)
+    if is_whole(node, context):
+        context.whole.update(flatten(node.results))
 
 
 def _quantize(operation: Operation, context: Context) -> bool:
@@ -139,6 +144,8 @@ def _expand(operation: Operation, body: Graph, context: Context) -> None:
             continue
         value = context.value(output)
         context.values[result] = value
+        if output in context.codes:
+            context.codes[result] = context.codes[output]
         if _is_made_inside(output, body) and value in context.names:
             context.names[value] = result
 

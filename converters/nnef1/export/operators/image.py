@@ -59,10 +59,19 @@ def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
 
 def _linear_resize(invocation: Invocation) -> Exported:
     found = _factors(invocation)
-    if found is None or not found[1]:
+    if found is None:
         raise Inexpressible(_WHOLE)
-    method = invocation.text("coordinate_transform").lower()
-    return _scaled("multilinear_upsample", invocation, found[0], method=method, border="replicate")
+    (factor, enlarges), method = found, invocation.text("coordinate_transform").lower()
+    if enlarges:
+        return _scaled("multilinear_upsample", invocation, factor, method=method, border="replicate")
+    if invocation.flag("antialias"):
+        raise Inexpressible("NNEF 1 has no resampling with antialiasing")
+    # The positions are elements, or the middle of two.
+    if method == "asymmetric":
+        return _scaled("nearest_downsample", invocation, factor)
+    if method == "symmetric" and set(factor) <= {1, 2}:
+        return _scaled("area_downsample", invocation, factor)
+    raise Inexpressible(f"NNEF 1 has no linear reduction by {factor} with {method} coordinates")
 
 
 def _nearest_resize(invocation: Invocation) -> Exported:
