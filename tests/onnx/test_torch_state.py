@@ -62,11 +62,11 @@ def ring(m: Any, x: Any) -> Any:
 
 
 def many_dtypes(m: Any, x: Any) -> Any:
-    m.half[0] += x.half()
-    m.double.add_(x.double())
-    m.small.add_(1)
+    m.f16[0] += x.half()
+    m.f64.add_(x.double())
+    m.i8.add_(1)
     m.flag.logical_not_()
-    return x * m.double.float() * m.flag, m.half + 1, m.small * 2
+    return x * m.f64.float() * m.flag, m.f16 + 1, m.i8 * 2
 
 
 def swapping(m: Any, x: Any) -> Any:
@@ -143,8 +143,8 @@ CASES = {
     ),
     "a ring": Case(lambda: Module(ring, rows=zeros(3, 2), position=count()), [(2,)] * 5, 2),
     "dtypes": Case(
-        lambda: Module(many_dtypes, half=zeros(2, 3).half(), double=zeros(3).double(),
-                       small=zeros(3, dtype=torch.int8), flag=torch.tensor(False)),
+        lambda: Module(many_dtypes, f16=zeros(2, 3).half(), f64=zeros(3).double(),
+                       i8=zeros(3, dtype=torch.int8), flag=torch.tensor(False)),
         [(3,)] * 3, 4,
     ),
     "swapped": Case(
@@ -197,21 +197,14 @@ def converted(case: Case, module: Any) -> Any:
     return tvm_nnef.convert(program, **case.options)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
-def test_buffers_change_from_call_to_call(name: str, tmp_path: Path) -> None:
+def test_buffers_change_from_call_to_call(name: str) -> None:
     case = CASES[name]
     module, expected = calls(case)
     model = converted(case, module)
-    graph = tvm_nnef.compose(model)
-    values = dict(model.variables)
-    mapped = tvm_nnef.build(model, progress=False)
-    mapped.export(tmp_path / "model.so")
-    executables = [
-        mapped,
-        tvm_nnef.build(model, route="formula", progress=False),
-        tvm_nnef.load(tmp_path / "model.so"),
-    ]
+    graph, values = tvm_nnef.compose(model), dict(model.variables)
+    executable = tvm_nnef.build(model, progress=False)
     for x, outputs, buffers in expected:
         state: dict[str, Any] = {}
         close(evaluate(graph, [x.numpy()], values, machine_types=graph.machine_types,
@@ -219,12 +212,23 @@ def test_buffers_change_from_call_to_call(name: str, tmp_path: Path) -> None:
         assert len(state) == case.state
         close(list(state.values()), buffers)
         values |= state
-        for each in executables:
-            close(each(x), outputs)
-            close(list(each.state.values()), buffers)
-    for each in executables:
-        each.reset()
-        close(each(expected[0][0]), expected[0][1])
+        close(executable(x), outputs)
+        close(list(executable.state.values()), buffers)
+    executable.reset()
+    close(executable(expected[0][0]), expected[0][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_formulas_and_libraries_keep_the_state(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    module, expected = calls(case)
+    built = tvm_nnef.build(converted(case, module), route="formula", progress=False)
+    built.export(tmp_path / "model.so")
+    for executable in (built, tvm_nnef.load(tmp_path / "model.so")):
+        for x, outputs, buffers in expected:
+            close(executable(x), outputs)
+            close(list(executable.state.values()), buffers)
 
 
 def test_a_written_model_keeps_the_state(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.nodes import Graph, Operation, Tensor, flatten
 
-_SMALL = frozenset(("int8", "uint8", "int16", "uint16"))
+SMALL = frozenset(("int8", "uint8", "int16", "uint16"))
+"""The dtypes of these integers."""
+
 _LARGEST = 1 << 24
 """The whole numbers up to this one are in float32."""
 
@@ -86,7 +88,7 @@ def is_whole(operation: Operation, context: Context) -> bool:
 
 
 def _is_code(tensor: Tensor, context: Context) -> bool:
-    return tensor in context.codes or context.types[tensor] in _SMALL
+    return tensor in context.codes or context.types[tensor] in SMALL
 
 
 def _limit(dtype: str) -> int:

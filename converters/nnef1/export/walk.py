@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
-from tvm_nnef.converters.nnef1.export.codes import export_codes, is_whole
+from tvm_nnef.converters.nnef1.export.codes import SMALL, export_codes, is_whole
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Port, Tensor, flatten
+from tvm_nnef.reference.graphs import evaluate
 
-_OWN_MODULES = ("nnef1.", "extra.")
+_OWN_MODULES = ("nnef1.", "extra.", "onnx.")
 """Modules that the converters write beside a model, which the table may name."""
+
+_COMPUTED = ("onnx.", "layout.cast")
+"""The operators, or their modules, whose results are computed if nothing in NNEF 1 is them."""
+
+_MOST_COMPUTED = 1 << 20
+"""The most elements of a tensor that is computed."""
 
 _QUANTIZED = ":quantized"
 """The end of the names of tensors that ``@quantize`` makes."""
@@ -25,6 +34,8 @@ def walk(graph: Graph, context: Context) -> None:
         try:
             _export(node, context)
         except Inexpressible as problem:
+            if _compute(node, context):
+                continue
             context.problems.append(diagnostic(node, problem, "NNEF 1", HINT))
             _bind_placeholders(node, context)
     for variable, tensor in graph.updates:
@@ -36,7 +47,32 @@ def _bind_placeholders(node: Node, context: Context) -> None:
     for tensor in flatten(node.results):
         shape = tuple(each if isinstance(each, int) else 1 for each in tensor.shape)
         type_ = {"real": "scalar", "int": "integer", "bool": "logical"}[tensor.type]
+        type_ = "scalar" if context.types[tensor] in SMALL else type_
         context.values[tensor] = Value(type_, shape)
+
+
+def _compute(node: Node, context: Context) -> bool:
+    """Compute the results of an operation of a converter that depend on no input, if they are few.
+
+    So positions and weights of resampled images are known to what reads them.
+    """
+    if not isinstance(node, Operation) or not node.operator.startswith(_COMPUTED):
+        return False
+    operands, results = flatten(node.operands), flatten(node.results)
+    sizes = [math.prod(each) if all(isinstance(n, int) for n in each) else math.inf
+             for each in (tensor.shape for tensor in results)]  # fmt: skip
+    known = {each: context.array(each) for each in operands if each not in context.state}
+    if max(sizes) > _MOST_COMPUTED or len(known) < len(set(operands)):
+        return False
+    if any(each is None for each in known.values()):
+        return False
+    inputs = tuple(Port(each.name, each) for each in known if each.value is None)
+    outputs = tuple(Port(each.name, each) for each in results)
+    graph = Graph("computed", inputs, outputs, (node,))
+    arrays = evaluate(graph, [known[each.operand] for each in inputs], {},  # type: ignore[index]
+                      machine_types=context.types)  # fmt: skip
+    context.computed |= dict(zip(results, arrays, strict=True))  # type: ignore[arg-type]
+    return True
 
 
 def _export(node: Node, context: Context) -> None:

@@ -202,61 +202,11 @@ def _resized(
     rounding: str,
     builder: Builder,
 ) -> Tensor:
-    """One dimension after the other, or all at once where the standard library has an operator."""
+    """One dimension after the other."""
     wide = x if x.kind == "real" or mode == "nearest" else builder.cast(x, "float32")
-    if _MODES[mode] == "LINEAR" and not node.flag("exclude_outside"):
-        whole = _whole(node, wide, axes, transform, builder)
-        if whole is not None:
-            return builder.cast(whole, x.dtype)
     for each in axes:
         wide = _resize_axis(node, wide, each, _MODES[mode], transform, rounding, builder)
     return builder.cast(wide, x.dtype)
-
-
-_WHOLE = {
-    "half_pixel": "SYMMETRIC", "half_pixel_symmetric": "SYMMETRIC",
-    "pytorch_half_pixel": "SYMMETRIC", "asymmetric": "ASYMMETRIC", "align_corners": "ALIGNED",
-}  # fmt: skip
-"""The transformations of coordinates that a resizing by whole factors has in SkriptND."""
-
-
-def _whole(
-    node: Node, x: Tensor, axes: Sequence[_Axis], transform: str, builder: Builder
-) -> Tensor | None:
-    """A linear resizing by whole factors with one operator; None if it is none.
-
-    Only in float32, as the standard operators compute positions and weights in that precision.
-    """
-    coordinates = _WHOLE.get(transform)
-    pairs = [(x.shape[each.axis], each.size) for each in axes]
-    ratios = [
-        Fraction(size, length)
-        for length, size in pairs
-        if isinstance(length, int) and isinstance(size, int) and length and size
-    ]
-    if x.dtype != "float32" or coordinates is None or not len(ratios) == len(axes) > 0:
-        return None
-    positions = [each.axis for each in axes]
-    sizes = [size for _, size in pairs]
-    shape = [*x.shape]
-    for axis, size in zip(positions, sizes, strict=True):
-        shape[axis] = size
-    if any(a.scale not in (None, float(ratio)) for a, ratio in zip(axes, ratios, strict=True)):
-        return None
-    enlarges = all(each.denominator == 1 for each in ratios)
-    if enlarges and coordinates != "ALIGNED":
-        return builder.call(
-            "image.linear_upsample", x, as_shape=shape, axes=positions,
-            factor=[int(each) for each in ratios],
-            symmetric=None if coordinates == "SYMMETRIC" else False,
-        )  # fmt: skip
-    reduces = all(each.numerator == 1 for each in ratios) and coordinates != "ALIGNED"
-    if not enlarges and (not reduces or node.flag("antialias") or 1 in sizes):
-        return None
-    return builder.call(
-        "image.linear_resize", x, as_shape=shape, axes=positions, size=sizes,
-        coordinate_transform=coordinates, antialias=False,
-    )  # fmt: skip
 
 
 def _resize_axis(
