@@ -17,6 +17,7 @@ import tvm_nnef
 from tvm_nnef.converters.nnef1 import convert
 from tvm_nnef.converters.nnef1.export import exported
 from tvm_nnef.converters.nnef1.export.registry import table
+from tvm_nnef.converters.nnef1.export.walk import OWN_MODULES
 from tvm_nnef.converters.nnef1.fragments import standard
 
 PAGE = DOCS / "nnef1.md"
@@ -249,7 +250,7 @@ def missing() -> set[str]:
     """The standard operations and the exported operators that no example has."""
     found = {re.split(r"[<(]", call)[0] for call in EXAMPLES}
     written = {re.split(r"[{<(]", _call(each))[0] for each in EXPORTED}
-    own = {name for name in table() if not name.startswith("nnef1.")}
+    own = {name for name in table() if not name.startswith(OWN_MODULES)}
     return (set(standard()) - found - set(OUTSIDE)) | (own - written)
 
 

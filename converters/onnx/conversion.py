@@ -84,8 +84,8 @@ def convert_graph(
 ) -> ConvertedGraph:
     """The main graph of a model; shapes, dtypes and bounds are what the user specifies for inputs.
 
-    The last inputs, which are ``states``, become variables. Raises NnefError, which lists everything
-    that cannot be converted.
+    The last inputs, which are ``states``, become variables. Raises NnefError, which lists
+    everything that cannot be converted.
     """
     graph = model.proto.graph
     builder = Builder()

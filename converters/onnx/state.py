@@ -19,7 +19,7 @@ Tensors: TypeAlias = "Sequence[Tensor]"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The name of a state in the source, which need not be that of the input, and its first value."""
+    """A state: its name in the source, which may differ from that of the input; its first value."""
 
     name: str
     first: Array

@@ -38,7 +38,7 @@ def convert(
     converters: Custom | None = None,
     outline: bool = True,
 ) -> Model:
-    """Convert a PyTorch model to SkriptND.
+    """Convert a PyTorch model to SkriptND; buffers that a call changes become its state.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def convert(
     Raises
     ------
     NnefError
-        If PyTorch cannot export the module, for buffers that a call changes, and for everything
-        that cannot be converted.
+        If PyTorch cannot export the module, for buffers whose dtype or shape a call changes, and
+        for everything that cannot be converted.
     """
     proto, states = _exported(source, example_inputs, dynamic_shapes)
     return convert_with_state(

@@ -30,9 +30,7 @@ _MOVING = frozenset(
      "layout.unsqueeze", "layout.transpose")
 )  # fmt: skip
 _COMPUTING = frozenset(("math.add", "math.sub", "math.mul"))
-_ROUNDING = frozenset(
-    ("extra.round_even", "nnef1.round", "math.round", "math.floor", "math.ceil")
-)
+_ROUNDING = frozenset(("extra.round_even", "nnef1.round", "math.round", "math.floor", "math.ceil"))
 
 REASON = "NNEF 1 has no integers of 8 or 16 bits"
 HINT = "let integers that are quantized reals become reals again before other operators"

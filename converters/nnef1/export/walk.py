@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
 from tvm_nnef.converters.nnef1.export.codes import SMALL, export_codes, is_whole
@@ -11,18 +14,19 @@ from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocati
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
-from tvm_nnef.graph.formula import Formula
+from tvm_nnef.graph.formula import Constant, Formula
+from tvm_nnef.graph.formula import Loop as FormulaLoop
 from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Port, Tensor, flatten
 from tvm_nnef.reference.graphs import evaluate
 
-_OWN_MODULES = ("nnef1.", "extra.", "onnx.")
+OWN_MODULES = ("nnef1.", "extra.", "onnx.")
 """Modules that the converters write beside a model, which the table may name."""
 
 _COMPUTED = ("onnx.", "layout.cast")
 """The operators, or their modules, whose results are computed if nothing in NNEF 1 is them."""
 
 _MOST_COMPUTED = 1 << 20
-"""The most elements of a tensor that is computed."""
+"""The most elements and steps of what is computed."""
 
 _QUANTIZED = ":quantized"
 """The end of the names of tensors that ``@quantize`` makes."""
@@ -52,27 +56,45 @@ def _bind_placeholders(node: Node, context: Context) -> None:
 
 
 def _compute(node: Node, context: Context) -> bool:
-    """Compute the results of an operation of a converter that depend on no input, if they are few.
+    """Compute the results of an operation that depend on no input; return whether that is done.
 
-    So positions and weights of resampled images are known to what reads them.
+    So what reads the positions and weights of resampled images knows them.
     """
-    if not isinstance(node, Operation) or not node.operator.startswith(_COMPUTED):
+    if not isinstance(node, Operation) or not _is_cheap(node):
         return False
-    operands, results = flatten(node.operands), flatten(node.results)
-    sizes = [math.prod(each) if all(isinstance(n, int) for n in each) else math.inf
-             for each in (tensor.shape for tensor in results)]  # fmt: skip
-    known = {each: context.array(each) for each in operands if each not in context.state}
-    if max(sizes) > _MOST_COMPUTED or len(known) < len(set(operands)):
+    known = {
+        each: context.array(each)
+        for each in flatten(node.operands)
+        if each not in context.state
+    }  # fmt: skip
+    arrays = {each: array for each, array in known.items() if array is not None}
+    if len(arrays) < len(set(flatten(node.operands))):
         return False
-    if any(each is None for each in known.values()):
-        return False
-    inputs = tuple(Port(each.name, each) for each in known if each.value is None)
-    outputs = tuple(Port(each.name, each) for each in results)
-    graph = Graph("computed", inputs, outputs, (node,))
-    arrays = evaluate(graph, [known[each.operand] for each in inputs], {},  # type: ignore[index]
-                      machine_types=context.types)  # fmt: skip
-    context.computed |= dict(zip(results, arrays, strict=True))  # type: ignore[arg-type]
+    inputs = tuple(Port(each.name, each) for each in arrays if each.value is None)
+    results = flatten(node.results)
+    graph = Graph("computed", inputs, tuple(Port(each.name, each) for each in results), (node,))
+    given = [array for each, array in arrays.items() if each.value is None]
+    found = evaluate(graph, given, {}, machine_types=context.types)
+    context.computed |= {
+        each: np.asarray(array) for each, array in zip(results, found, strict=True)
+    }
     return True
+
+
+def _is_cheap(operation: Operation) -> bool:
+    """Whether an operation of a converter, or a conversion, has few steps, known before a run."""
+    if not operation.operator.startswith(_COMPUTED) or isinstance(operation.body, Graph):
+        return False
+    statements = operation.body.statements if operation.body is not None else ()
+    spaces = [_extents(statement.loops) for statement in statements]
+    spaces += [each.shape for each in flatten(operation.results)]
+    sizes = [math.prod(each) for each in spaces if all(isinstance(n, int) for n in each)]
+    return len(sizes) == len(spaces) and max(sizes, default=0) <= _MOST_COMPUTED
+
+
+def _extents(loops: Sequence[FormulaLoop]) -> tuple[object, ...]:
+    """The extents of loops, as numbers where they are constants."""
+    return tuple(each.extent.value if isinstance(each.extent, Constant) else None for each in loops)
 
 
 def _export(node: Node, context: Context) -> None:
@@ -116,7 +138,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
 def _operation(operation: Operation, context: Context) -> None:
     """By the table, else by the body; of two reasons that of the table is reported."""
     name = operation.operator
-    known = name if name.startswith(_OWN_MODULES) else operation.standard_operator or ""
+    known = name if name.startswith(OWN_MODULES) else operation.standard_operator or ""
     function = table().get(known)
     reason: Inexpressible | None = None
     if function is not None:

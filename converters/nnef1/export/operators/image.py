@@ -71,7 +71,9 @@ def _linear_resize(invocation: Invocation) -> Exported:
         raise Inexpressible(_WHOLE)
     (factor, enlarges), method = found, invocation.text("coordinate_transform").lower()
     if enlarges:
-        return _scaled("multilinear_upsample", invocation, factor, method=method, border="replicate")
+        return _scaled(
+            "multilinear_upsample", invocation, factor, method=method, border="replicate"
+        )
     if invocation.flag("antialias"):
         raise Inexpressible("NNEF 1 has no resampling with antialiasing")
     # The positions are elements, or the middle of two.
