@@ -107,7 +107,8 @@ def with_buffers_as_inputs(graph: Any, program: Any, names: Sequence[str]) -> li
 def forget_pending_sizes(program: Any) -> None:
     """Makes a program exportable that was exported before.
 
-    Exports of PyTorch 2.13 leave data-dependent sizes behind, which the next one looks for in vain.
+    In PyTorch 2.13, data-dependent sizes of one export stay in a list, and the next export, which
+    does not find them in its graph, fails.
     """
     for node in program.graph.nodes:
         sizes = getattr(getattr(node.meta.get("val"), "fake_mode", None), "shape_env", None)

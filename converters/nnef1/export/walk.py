@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.formula import Constant, Formula
-from tvm_nnef.graph.formula import Loop as FormulaLoop
 from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Port, Tensor, flatten
 from tvm_nnef.reference.graphs import evaluate
+from tvm_nnef.symbolic.dimensions import Dimension
 
 OWN_MODULES = ("nnef1.", "extra.", "onnx.")
 """Modules that the converters write beside a model, which the table may name."""
@@ -60,7 +59,9 @@ def _compute(node: Node, context: Context) -> bool:
 
     So what reads the positions and weights of resampled images knows them.
     """
-    if not isinstance(node, Operation) or not _is_cheap(node):
+    if not isinstance(node, Operation) or not node.operator.startswith(_COMPUTED):
+        return False
+    if not _has_few_steps(node):
         return False
     known = {
         each: context.array(each)
@@ -81,20 +82,20 @@ def _compute(node: Node, context: Context) -> bool:
     return True
 
 
-def _is_cheap(operation: Operation) -> bool:
-    """Whether an operation of a converter, or a conversion, has few steps, known before a run."""
-    if not operation.operator.startswith(_COMPUTED) or isinstance(operation.body, Graph):
+def _has_few_steps(node: Node) -> bool:
+    """Whether what an operation computes is known to be little."""
+    if not isinstance(node, Operation):
         return False
-    statements = operation.body.statements if operation.body is not None else ()
-    spaces = [_extents(statement.loops) for statement in statements]
-    spaces += [each.shape for each in flatten(operation.results)]
-    sizes = [math.prod(each) for each in spaces if all(isinstance(n, int) for n in each)]
-    return len(sizes) == len(spaces) and max(sizes, default=0) <= _MOST_COMPUTED
-
-
-def _extents(loops: Sequence[FormulaLoop]) -> tuple[object, ...]:
-    """The extents of loops, as numbers where they are constants."""
-    return tuple(each.extent.value if isinstance(each.extent, Constant) else None for each in loops)
+    if isinstance(node.body, Graph):
+        return all(map(_has_few_steps, node.body.operations))
+    statements = node.body.statements if node.body is not None else ()
+    spaces: list[list[Dimension | None]] = [
+        [each.extent.value if isinstance(each.extent, Constant) else None for each in one.loops]
+        for one in statements
+    ]
+    spaces += [list(each.shape) for each in flatten(node.results)]
+    sizes = [math.prod(n if isinstance(n, int) else math.inf for n in each) for each in spaces]
+    return max(sizes, default=0) <= _MOST_COMPUTED
 
 
 def _export(node: Node, context: Context) -> None:
