@@ -7,6 +7,7 @@ from reals, moved, added, subtracted and multiplied, and become reals again.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -31,9 +32,6 @@ _MOVING = frozenset(
 )  # fmt: skip
 _COMPUTING = frozenset(("math.add", "math.sub", "math.mul"))
 _ROUNDING = frozenset(("extra.round_even", "nnef1.round", "math.round", "math.floor", "math.ceil"))
-
-REASON = "NNEF 1 has no integers of 8 or 16 bits"
-HINT = "let integers that are quantized reals become reals again before other operators"
 
 
 def export_codes(operation: Operation, context: Context) -> bool:
@@ -67,14 +65,22 @@ def export_codes(operation: Operation, context: Context) -> bool:
         pair = aligned(invocation, ("lhs_align", "rhs_align"))
         found = invocation.call(name.partition(".")[2], *pair)
     else:
-        raise Inexpressible(REASON, HINT)
+        raise refusal((*operands, *results), context)
     if bound > _LARGEST or others:
-        raise Inexpressible(REASON, HINT)
+        raise refusal((*operands, *results), context)
     assert isinstance(found, Value)
     context.bind(result, found)
     if result.type == "int":
         context.codes[result] = bound or _limit(context.types[result])
     return True
+
+
+def refusal(tensors: Iterable[Tensor], context: Context) -> Inexpressible:
+    """Why tensors cannot be exported."""
+    small = sorted({context.types[each] for each in tensors} & SMALL)
+    dtype = f", such as {small[0]}" if small else ""
+    hint = "let integers that are quantized reals become reals again before other operators"
+    return Inexpressible(f"NNEF 1 has no integers of 8 or 16 bits{dtype}", hint)
 
 
 def is_whole(operation: Operation, context: Context) -> bool:
@@ -112,7 +118,7 @@ def _scalar(tensor: Tensor, context: Context) -> Value:
     if tensor.type != "int" or array is None:
         return context.value(tensor)
     if tensor in context.state:
-        raise Inexpressible(REASON, HINT)
+        raise refusal((tensor,), context)
     label, fixed = context.labels.get(tensor, "constant"), tensor.role == "variable"
     return context.emitter.constant(array.astype(np.float32), label, fixed=fixed)
 

@@ -171,7 +171,7 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
         is_code = tensor in context.codes
         try:
             if is_code:
-                raise Inexpressible(codes.REASON, codes.HINT)
+                raise codes.refusal((tensor,), context)
             context.check(tensor)
             value = context.value(tensor)
             if value not in made or value.name:
