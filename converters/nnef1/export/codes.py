@@ -56,11 +56,11 @@ def export_codes(operation: Operation, context: Context) -> bool:
     bounds = [_bound(each, context) for each in operands]
     if name in _MOVING and len(operands) == 1:
         found, bound = table()[name](invocation), bounds[0]
-    elif name == "extra.saturate":
+    elif name == "extra.saturate" and _fits(invocation, context.types[result]):
         found, bound = _saturated(invocation, operands[0] in context.whole), 0
     elif name == "layout.cast" and _keeps_values(operands[0], result, context):
         found, bound = invocation.call("copy", context.emitter.tensor(values[0])), bounds[0]
-    elif name in _COMPUTING and result.type == "int":
+    elif name in _COMPUTING and context.types[result] in ("int32", "int64"):
         bound = math.prod(bounds) if name == "math.mul" else sum(bounds)
         pair = aligned(invocation, ("lhs_align", "rhs_align"))
         found = invocation.call(name.partition(".")[2], *pair)
@@ -129,6 +129,12 @@ def _keeps_values(operand: Tensor, result: Tensor, context: Context) -> bool:
         return context.types[result] == "float32"
     before, after = context.types[operand], context.types[result]
     return result.type == operand.type == "int" and np.can_cast(before, after)
+
+
+def _fits(invocation: Invocation, dtype: str) -> bool:
+    """Whether limits are in the range of a dtype."""
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= invocation.number("low") <= invocation.number("high") <= limits.max)
 
 
 def _saturated(invocation: Invocation, is_whole: bool) -> Value:

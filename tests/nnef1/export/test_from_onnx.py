@@ -180,6 +180,10 @@ UNSUPPORTED: dict[str, tuple[Any, dict[str, Any], Sequence[int], Sequence[int], 
         {"s": STEP, "z": np.uint8(0), "w": np.ones((6, 2), np.uint8)}, (2, 6), (2, 2),
         TensorProto.INT32,
     ),
+    "sums that wrap": (
+        [quantize("x", "q"), helper.make_node("Add", ["q", "q"], ["t"]), dequantize("t", "y")],
+        {"s": STEP, "z": np.uint8(0)}, (2, 6), (2, 6), TensorProto.FLOAT,
+    ),
     "codes of fewer bits": (
         [quantize("x", "q"), helper.make_node("Cast", ["q"], ["c"], to=TensorProto.INT8),
          helper.make_node("Cast", ["c"], ["y"], to=TensorProto.FLOAT)],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -121,63 +122,67 @@ def _resampled_regions(invocation: Invocation) -> Exported:
     return invocation.call("roi_resample", x, rois, column, output_size=size, method=method)
 
 
-def _resampled(invocation: Invocation) -> Exported:
-    """Weighted sums of elements along an axis, if these are one of the ways of NNEF 1."""
-    x, axis = invocation.value(0), invocation.number("axis")
-    arrays = [invocation.emitter.variables.get(invocation.value(number)) for number in (1, 2)]
-    if arrays[0] is None or arrays[1] is None:
-        raise Inexpressible("its positions are known only at run time")
-    first, weights = (each.array for each in arrays if each is not None)
-    length, size = x.shape[axis], len(first)
-    if size % length and length % size:
-        raise Inexpressible(_WHOLE)
-    factor = max(size // length, length // size)
-    found = _weights_of(first, weights, length)
-    for operation, method, expected in _ways(length, size, factor):
-        if np.allclose(found, expected(), rtol=0, atol=_SAME):
-            more = {} if method is None else {"method": method, "border": "replicate"}
-            return _scaled(operation, invocation, [factor], [axis], **more)
-    way = "linear enlargement" if size > length else "reduction"
-    raise Inexpressible(f"NNEF 1 has no {way} by {factor} with such weights")
-
+Weights: TypeAlias = "tuple[Array, Array]"
+"""The elements that each result of a resampling is made of, row by row, and their weights."""
 
 _SAME = 1e-6
 """Weights that differ by less are the same in float32."""
 
 
-def _weights_of(first: Array, weights: Array, length: int) -> Array:
-    """The share of each element in each result."""
-    size, taps = weights.shape
-    found = np.zeros((size, length))
-    elements = np.clip(first.astype(np.int64)[:, None] + np.arange(taps), 0, length - 1)
-    np.add.at(found, (np.arange(size)[:, None], elements), weights.astype(np.float64))
-    return found
+def _resampled(invocation: Invocation) -> Exported:
+    """Weighted sums of elements along an axis, if these are one of the ways of NNEF 1."""
+    x, axis = invocation.value(0), invocation.number("axis")
+    known = [invocation.emitter.variables.get(invocation.value(number)) for number in (1, 2)]
+    first, weights = (None if each is None or each.is_state else each.array for each in known)
+    if first is None or weights is None:
+        raise Inexpressible("NNEF 1 has no resampling at positions known only at run time")
+    length, size = x.shape[axis], len(first)
+    if size % length and length % size:
+        raise Inexpressible(_WHOLE)
+    factor = max(size // length, length // size)
+    elements = first.astype(np.int64)[:, None] + np.arange(weights.shape[1])
+    found = (elements.clip(0, length - 1), weights.astype(np.float64))
+    ways = _enlargements(length, size) if size > length else _reductions(size, factor)
+    for operation, attributes, expected in ways:
+        if _difference(found, expected) < _SAME:
+            return _scaled(operation, invocation, [factor], [axis], **attributes)
+    way = "enlargement" if size > length else "reduction"
+    raise Inexpressible(f"NNEF 1 has no {way} by {factor} with such weights")
 
 
-def _ways(
-    length: int, size: int, factor: int
-) -> Iterator[tuple[str, str | None, Callable[[], Array]]]:
-    """The operations that change a length to a size, with their methods and weights."""
-    if size > length:
-        numbers = np.arange(size)
-        positions = {
-            "symmetric": (numbers + 0.5) / factor - 0.5,
-            "asymmetric": numbers / factor,
-            "aligned": numbers * ((length - 1) / (size - 1)),
-        }
-        for method, each in positions.items():
-            yield "multilinear_upsample", method, partial(_between, each, length)
-        return
-    identity = np.eye(length)
-    yield "nearest_downsample", None, lambda: identity[::factor]
-    yield "area_downsample", None, lambda: identity.reshape(size, factor, length).mean(1)
+def _enlargements(length: int, size: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
+    """Operations, with their attributes, and the two elements around each position."""
+    numbers, factor = np.arange(size), size // length
+    positions = {
+        "symmetric": (numbers + 0.5) / factor - 0.5,
+        "asymmetric": numbers / factor,
+        "aligned": numbers * ((length - 1) / (size - 1)),
+    }
+    for method, position in positions.items():
+        low = np.floor(position).astype(np.int64)
+        share = position - low
+        around = np.stack([low, low + 1], 1).clip(0, length - 1), np.stack([1 - share, share], 1)
+        yield "multilinear_upsample", {"method": method, "border": "replicate"}, around
 
 
-def _between(positions: Array, length: int) -> Array:
-    """The weights of the two elements around positions; the border repeats its element."""
-    low = np.floor(positions)
-    rest = positions - low
-    return _weights_of(low, np.stack([1 - rest, rest], 1), length)
+def _reductions(size: int, factor: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
+    """Operations, and the first element of as many as ``factor`` says, or all of them."""
+    blocks = np.arange(size * factor).reshape(size, factor)
+    yield "nearest_downsample", {}, (blocks[:, :1], np.ones((size, 1)))
+    yield "area_downsample", {}, (blocks, np.full(blocks.shape, 1 / factor))
+
+
+def _difference(left: Weights, right: Weights) -> float:
+    """The largest difference of the weights of an element in two resamplings."""
+    elements = np.concatenate([left[0], right[0]], 1)
+    weights = np.concatenate([left[1], -right[1]], 1)
+    order = elements.argsort(1)
+    elements, weights = (np.take_along_axis(each, order, 1) for each in (elements, weights))
+    # In each row, equal elements are together now: each has a number in its row.
+    numbers = np.cumsum(np.diff(elements, axis=1, prepend=elements[:, :1]) != 0, 1)
+    sums = np.zeros(weights.shape)
+    np.add.at(sums, (np.arange(len(sums))[:, None], numbers), weights)
+    return float(np.abs(sums).max())
 
 
 TABLE: Mapping[str, ExportFunction] = {
