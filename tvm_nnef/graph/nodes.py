@@ -52,7 +52,8 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block that are attributes.
+    ``using``: the values of its ``@using`` block that are attributes. ``definition``: where the
+    operator is defined.
     """
 
     operator: str
@@ -68,6 +69,7 @@ class Operation:
     public: bool = False
     standard: bool = True
     using: Mapping[str, Attribute] = field(default_factory=dict)
+    definition: Span | None = field(default=None, repr=False)
 
     @property
     def standard_operator(self) -> str | None:

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible
+from tvm_nnef.converters.common.library import known_operator
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.emitter import Emitter
 from tvm_nnef.converters.nnef1.export.invocation import Invocation, static
 from tvm_nnef.converters.nnef1.export.operators.elementwise import aligned
-from tvm_nnef.converters.nnef1.export.registry import table
+from tvm_nnef.converters.nnef1.export.registry import LIBRARIES, table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.nodes import Graph, Operation, Tensor, flatten
 
@@ -42,7 +43,7 @@ def export_codes(operation: Operation, context: Context) -> bool:
     operands, results = flatten(operation.operands), flatten(operation.results)
     if not any(_is_code(each, context) for each in (*operands, *results)):
         return False
-    name = operation.standard_operator or operation.operator
+    name = known_operator(operation, LIBRARIES)
     if isinstance(operation.body, Graph) and operation.standard_operator is None:
         return False
     for each in (*operands, *results):
@@ -85,7 +86,7 @@ def refusal(tensors: Iterable[Tensor], context: Context) -> Inexpressible:
 
 def is_whole(operation: Operation, context: Context) -> bool:
     """Whether the results of an operation are whole numbers, though they are reals."""
-    name, operands = operation.standard_operator or operation.operator, flatten(operation.operands)
+    name, operands = known_operator(operation, LIBRARIES), flatten(operation.operands)
     if name in ("math.add", "math.sub"):
         return all(each in context.whole for each in operands)
     return name in _ROUNDING or (name == "layout.cast" and operands[0].type == "int")

@@ -7,19 +7,17 @@ import math
 import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
+from tvm_nnef.converters.common.library import known_operator
 from tvm_nnef.converters.nnef1.export.codes import SMALL, export_codes, is_whole
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
-from tvm_nnef.converters.nnef1.export.registry import table
+from tvm_nnef.converters.nnef1.export.registry import LIBRARIES, table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.formula import Constant, Formula
 from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Port, Tensor, flatten
 from tvm_nnef.reference.graphs import evaluate
 from tvm_nnef.symbolic.dimensions import Dimension
-
-OWN_MODULES = ("nnef1.", "extra.", "onnx.")
-"""Modules that the converters write beside a model, which the table may name."""
 
 _COMPUTED = ("onnx.", "layout.cast")
 """The operators, or their modules, whose results are computed if nothing in NNEF 1 is them."""
@@ -118,7 +116,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
     if len(results) != 1 or not results[0].name.endswith(_QUANTIZED):
         return False
     (operand,) = flatten(operation.operands)
-    line = quantizer(operation)
+    line = quantizer(operation, known_operator(operation, LIBRARIES))
     value = context.value(operand)
     if line is None or context.readers[operand] != 1 or value.literal is not None:
         return False
@@ -138,9 +136,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
 
 def _operation(operation: Operation, context: Context) -> None:
     """By the table, else by the body; of two reasons that of the table is reported."""
-    name = operation.operator
-    known = name if name.startswith(OWN_MODULES) else operation.standard_operator or ""
-    function = table().get(known)
+    function = table().get(known_operator(operation, LIBRARIES))
     reason: Inexpressible | None = None
     if function is not None:
         start = len(context.emitter.body)

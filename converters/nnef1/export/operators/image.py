@@ -196,5 +196,5 @@ TABLE: Mapping[str, ExportFunction] = {
     "image.avg_roi_pool": partial(_regions, "avg_roi_pool"),
     "image.max_roi_pool": partial(_regions, "max_roi_pool"),
     "nnef1.roi_resample": _resampled_regions,
-    "onnx.resample": _resampled,
+    "extra.resample": _resampled,
 }
