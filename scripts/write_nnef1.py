@@ -16,7 +16,7 @@ from generated_page import DOCS, with_end, write
 import tvm_nnef
 from tvm_nnef.converters.nnef1 import convert
 from tvm_nnef.converters.nnef1.export import exported
-from tvm_nnef.converters.nnef1.export.registry import table
+from tvm_nnef.converters.nnef1.export.registry import LIBRARIES, table
 from tvm_nnef.converters.nnef1.fragments import standard
 
 PAGE = DOCS / "nnef1.md"
@@ -249,7 +249,8 @@ def missing() -> set[str]:
     """The standard operations and the exported operators that no example has."""
     found = {re.split(r"[<(]", call)[0] for call in EXAMPLES}
     written = {re.split(r"[{<(]", _call(each))[0] for each in EXPORTED}
-    own = {name for name in table() if not name.startswith("nnef1.")}
+    modules = {each.name for each in LIBRARIES}
+    own = {name for name in table() if name.partition(".")[0] not in modules}
     return (set(standard()) - found - set(OUTSIDE)) | (own - written)
 
 

@@ -129,7 +129,9 @@ def operators(steps: Iterable[Step]) -> set[str]:
 def is_literal(tensor: Tensor) -> bool:
     """Whether a tensor of known value is written as a number where it is read."""
     value = tensor.value
-    return value is not None and not value.shape and _can_be_written(value)
+    if value is None or tensor.is_state:
+        return False
+    return not value.shape and _can_be_written(value)
 
 
 def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:

@@ -27,7 +27,8 @@ class Tensor:
     ``sizes`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Elements of ``texts``, if there are any, are what the source has
-    instead of the elements, which are indices of them. Compared by identity.
+    instead of the elements, which are indices of them. ``is_state`` is true for a variable that an
+    update changes: its value is that of the first call only. Compared by identity.
     """
 
     dtype: str
@@ -38,6 +39,7 @@ class Tensor:
     hint: str = ""
     sizes: NDArray[np.object_] | None = field(default=None, repr=False)
     texts: tuple[str, ...] = ()
+    is_state: bool = False
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -227,6 +227,7 @@ class _State:
         self.scope[name] = variable
         if name in self.updated:
             # The value is that of the first run only, so that nothing may be computed from it here.
+            variable.is_state = True
             current = self._own(name)
             self.states[id(current)] = variable
 

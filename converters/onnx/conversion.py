@@ -41,6 +41,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.state import State, check_not_given, split, updates
 from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.diagnostics import Diagnostic, NnefError
@@ -82,14 +83,17 @@ def convert_graph(
     shapes: Mapping[str, Sequence[int | str]],
     dtypes: Mapping[str, str],
     bounds: Bounds,
+    states: Sequence[State] = (),
 ) -> ConvertedGraph:
     """The main graph of a model; shapes, dtypes and bounds are what the user specifies for inputs.
 
-    Raises NnefError, which lists everything that cannot be converted.
+    The last inputs, which are ``states``, become variables. Raises NnefError, which lists
+    everything that cannot be converted.
     """
     graph = model.proto.graph
     builder = Builder(stretches=True)
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
+    check_not_given(states, inputs, {*shapes, *dtypes})
     scope: Scope = {each.source: each for each in inputs}
     types = infer_model(model.proto, inputs)
     following = Following(graph.output, scope, types, model.opsets, lambda _: True)
@@ -99,7 +103,10 @@ def convert_graph(
     if context.problems:
         raise NnefError(context.problems)
     finished = builder.outputs(outputs, [value.name for value in graph.output])
-    return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
+    steps = tuple(needed(builder.steps, finished))
+    changes = updates(states, inputs, finished)
+    given, kept = (tuple(split(states, each)[0]) for each in (inputs, finished))
+    return ConvertedGraph(given, kept, steps, changes)
 
 
 def _run(

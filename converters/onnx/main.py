@@ -14,6 +14,7 @@ from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
+from tvm_nnef.converters.onnx.state import State
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.version import __version__
@@ -49,10 +50,32 @@ def convert(
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.
     """
+    return convert_with_state(
+        source,
+        (),
+        input_shapes=input_shapes,
+        dtypes=dtypes,
+        bounds=bounds,
+        converters=converters,
+        outline=outline,
+    )
+
+
+def convert_with_state(
+    source: Source,
+    states: Sequence[State],
+    *,
+    input_shapes: Mapping[str, Sequence[int | str]] | None,
+    dtypes: Mapping[str, Any] | None,
+    bounds: Bounds,
+    converters: Custom | None,
+    outline: bool,
+) -> Model:
+    """The same, of a model some of whose inputs are state."""
     model = read(source)
     table = standard() if converters is None else with_custom(converters)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
-    graph = convert_graph(model, table, shapes, named, bounds)
+    graph = convert_graph(model, table, shapes, named, bounds, states)
     given = model.proto.graph.name or "G"
     made = assemble_graph(
         graph,

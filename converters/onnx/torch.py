@@ -14,9 +14,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from tvm_nnef.converters.common.bounds import Bounds
-from tvm_nnef.converters.onnx.main import convert as convert_onnx
+from tvm_nnef.converters.onnx.main import convert_with_state
 from tvm_nnef.converters.onnx.registry import Custom
-from tvm_nnef.diagnostics import UnsupportedError, error
+from tvm_nnef.converters.onnx.state import State
+from tvm_nnef.converters.onnx.torch_state import (
+    corrected,
+    forget_pending_sizes,
+    with_buffers_as_inputs,
+)
+from tvm_nnef.diagnostics import error
 from tvm_nnef.model import Model
 from tvm_nnef.requirements import needed_for
 
@@ -32,7 +38,7 @@ def convert(
     converters: Custom | None = None,
     outline: bool = True,
 ) -> Model:
-    """Convert a PyTorch model to SkriptND.
+    """Convert a PyTorch model to SkriptND; buffers that a call changes become its state.
 
     Parameters
     ----------
@@ -50,11 +56,13 @@ def convert(
     Raises
     ------
     NnefError
-        If PyTorch cannot export the module, for buffers that a call changes, and for everything
-        that cannot be converted.
+        If PyTorch cannot export the module, for buffers whose dtype or shape a call changes, and
+        for everything that cannot be converted.
     """
-    return convert_onnx(
-        _exported(source, example_inputs, dynamic_shapes),
+    proto, states = _exported(source, example_inputs, dynamic_shapes)
+    return convert_with_state(
+        proto,
+        states,
         input_shapes=input_shapes,
         dtypes=dtypes,
         bounds=bounds,
@@ -63,8 +71,8 @@ def convert(
     )
 
 
-def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
-    """The ModelProto that PyTorch exports."""
+def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> tuple[Any, list[State]]:
+    """The ModelProto that PyTorch exports, and which of its inputs are state."""
     torch = _exporter()
     is_module = isinstance(source, torch.nn.Module)
     if is_module and inputs is None:
@@ -73,26 +81,31 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     if not is_module and inputs is not None:
         hint = "leave out 'example_inputs': the program has them"
         raise error("a torch.export.ExportedProgram takes no example inputs", hint=hint)
-    options: dict[str, Any] = {"dynamo": True, "verbose": False}
+    arguments: dict[str, Any] = {}
     if isinstance(inputs, Mapping):
-        options["kwargs"] = dict(inputs)
+        arguments["kwargs"] = dict(inputs)
     elif inputs is not None:
-        options["args"] = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+        arguments["args"] = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+    options: dict[str, Any] = {"dynamo": True, "verbose": False}
     if dynamic_shapes is not None:
         options["dynamic_shapes"] = dynamic_shapes
+    states: list[State] = []
     try:
         with _evaluating(source if is_module else None), _quiet():
-            exported = torch.onnx.export(source, **options)
+            if not is_module:
+                forget_pending_sizes(source)
+            exported = torch.onnx.export(source, **arguments, **options)
+            again = corrected(exported.exported_program)
+            if again is not None:
+                program, buffers = again
+                exported = torch.onnx.export(program, **options, optimize=False)
+                states = with_buffers_as_inputs(exported.model.graph, program, buffers)
+                exported.optimize()
     except Exception as problem:
         cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
         hint = "torch.onnx.export with the same arguments and verbose=True reports more"
         raise error(f"PyTorch cannot export the model: {cause}", hint=hint) from problem
-    changed = exported.exported_program.graph_signature.buffers_to_mutate.values()
-    if changed:
-        hint = "let 'forward' take the state as an input, and return the new one"
-        message = f"a call changes buffers, which cannot be converted: {', '.join(changed)}"
-        raise error(message, hint=hint, kind=UnsupportedError)
-    return exported.model_proto
+    return exported.model_proto, states
 
 
 def _exporter() -> Any:
@@ -118,13 +131,15 @@ def _evaluating(module: Any) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """A block in which PyTorch's exporter warns neither about packages nor about itself."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.filterwarnings("ignore", "# The axis name", UserWarning)
             yield
     finally:
-        logger.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)

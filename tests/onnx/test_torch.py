@@ -108,18 +108,6 @@ class Branching(torch.nn.Module):
         return x if x.sum() > 0 else -x
 
 
-class Counting(torch.nn.Module):
-    """A module with state, of which ONNX keeps nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros(1))
-
-    def forward(self, x: Any) -> Any:
-        self.count += 1
-        return x * self.count
-
-
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no example inputs": (torch.nn.ReLU(), {}, "needs example inputs"),
     "example inputs of a program": (
@@ -128,7 +116,6 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         "takes no example inputs",
     ),
     "not exportable": (Branching(), {"example_inputs": (IMAGE,)}, "PyTorch cannot export"),
-    "a buffer that changes": (Counting(), {"example_inputs": (IMAGE,)}, "changes buffers.*count"),
     "an unknown option": (torch.nn.ReLU(), {"example_input": (IMAGE,)}, "'example_inputs'"),
 }
 

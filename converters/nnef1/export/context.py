@@ -23,6 +23,8 @@ class Context:
     ``types`` are the dtypes of tensors, ``arrays`` the values of variables, ``labels`` their
     labels, ``state`` the variables that a run changes, ``readers`` how often each tensor is read.
     ``names`` are the tensors that give values their names, ``quantizers`` lines of ``graph.quant``.
+    ``codes`` are integers that are scalars here, with their largest magnitude, ``whole`` the reals
+    that are whole numbers. ``computed`` are tensors that the export has computed.
     """
 
     types: Mapping[Tensor, str]
@@ -34,6 +36,9 @@ class Context:
     values: dict[Tensor, Value] = field(default_factory=dict)
     names: dict[Value, Tensor] = field(default_factory=dict)
     quantizers: dict[Value, str] = field(default_factory=dict)
+    codes: dict[Tensor, int] = field(default_factory=dict)
+    whole: set[Tensor] = field(default_factory=set)
+    computed: dict[Tensor, Array] = field(default_factory=dict)
     updates: list[tuple[Tensor, Value]] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
 
@@ -45,9 +50,19 @@ class Context:
                 found = self.emitter.constant(self.arrays[tensor], self.labels[tensor], fixed=True)
                 self.emitter.variables[found].is_state = tensor in self.state
             else:
-                found = self.emitter.constant(_array(tensor, self.types[tensor]))
+                array = self.array(tensor)
+                assert array is not None, tensor.name
+                found = self.emitter.constant(array)
             self.values[tensor] = found
         return self.values[tensor]
+
+    def array(self, tensor: Tensor) -> Array | None:
+        """The elements of a constant, a variable, or of what was computed; None if not known."""
+        if tensor in self.computed:
+            return self.computed[tensor]
+        if tensor.role == "variable":
+            return self.arrays[tensor]
+        return None if tensor.value is None else _array(tensor, self.types[tensor])
 
     def check(self, tensor: Tensor) -> str:
         """The type of a tensor in NNEF 1. Raises Inexpressible if its shape or dtype has none."""

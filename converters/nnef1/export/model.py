@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.common.names import UniqueNames
+from tvm_nnef.converters.nnef1.export import codes
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.emitter import Array
 from tvm_nnef.converters.nnef1.export.invocation import HINT
@@ -167,13 +168,16 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
     emitter = context.emitter
     made = {value for each in emitter.body for value in _results(each)}
     for tensor, name in ports:
+        is_code = tensor in context.codes
         try:
+            if is_code:
+                raise codes.refusal((tensor,), context)
             context.check(tensor)
             value = context.value(tensor)
             if value not in made or value.name:
                 value = emitter.call("copy", emitter.tensor(value), shape=value.shape)
         except Inexpressible as problem:
-            if tensor.role == "result":  # Reported with its operation.
+            if tensor.role == "result" and not is_code:  # Reported with its operation.
                 continue
             message = f"output '{name}' cannot be exported to NNEF 1: {problem}"
             context.problems.append(_unsupported(message, tensor, problem.hint or HINT))

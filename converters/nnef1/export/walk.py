@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
 from tvm_nnef.converters.common.library import known_operator
+from tvm_nnef.converters.nnef1.export.codes import SMALL, export_codes, is_whole
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
-from tvm_nnef.converters.nnef1.export.registry import table
+from tvm_nnef.converters.nnef1.export.registry import LIBRARIES, table
 from tvm_nnef.converters.nnef1.export.values import Value
-from tvm_nnef.converters.nnef1.main import LIBRARY
-from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Tensor, flatten
+from tvm_nnef.graph.formula import Constant, Formula
+from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Port, Tensor, flatten
+from tvm_nnef.reference.graphs import evaluate
+from tvm_nnef.symbolic.dimensions import Dimension
 
-_LIBRARIES = (LIBRARY,)
-"""The modules that converters write beside a model, which the table may name."""
+_COMPUTED = ("onnx.", "layout.cast")
+"""The operators, or their modules, whose results are computed if nothing in NNEF 1 is them."""
+
+_MOST_COMPUTED = 1 << 20
+"""The most elements and steps of what is computed."""
 
 _QUANTIZED = ":quantized"
 """The end of the names of tensors that ``@quantize`` makes."""
@@ -26,6 +35,8 @@ def walk(graph: Graph, context: Context) -> None:
         try:
             _export(node, context)
         except Inexpressible as problem:
+            if _compute(node, context):
+                continue
             context.problems.append(diagnostic(node, problem, "NNEF 1", HINT))
             _bind_placeholders(node, context)
     for variable, tensor in graph.updates:
@@ -37,17 +48,66 @@ def _bind_placeholders(node: Node, context: Context) -> None:
     for tensor in flatten(node.results):
         shape = tuple(each if isinstance(each, int) else 1 for each in tensor.shape)
         type_ = {"real": "scalar", "int": "integer", "bool": "logical"}[tensor.type]
+        type_ = "scalar" if context.types[tensor] in SMALL else type_
         context.values[tensor] = Value(type_, shape)
+
+
+def _compute(node: Node, context: Context) -> bool:
+    """Compute the results of an operation that depend on no input; return whether that is done.
+
+    So what reads the positions and weights of resampled images knows them.
+    """
+    if not isinstance(node, Operation) or not node.operator.startswith(_COMPUTED):
+        return False
+    if not _has_few_steps(node):
+        return False
+    known = {
+        each: context.array(each)
+        for each in flatten(node.operands)
+        if each not in context.state
+    }  # fmt: skip
+    arrays = {each: array for each, array in known.items() if array is not None}
+    if len(arrays) < len(set(flatten(node.operands))):
+        return False
+    inputs = tuple(Port(each.name, each) for each in arrays if each.value is None)
+    results = flatten(node.results)
+    graph = Graph("computed", inputs, tuple(Port(each.name, each) for each in results), (node,))
+    given = [array for each, array in arrays.items() if each.value is None]
+    found = evaluate(graph, given, {}, machine_types=context.types)
+    context.computed |= {
+        each: np.asarray(array) for each, array in zip(results, found, strict=True)
+    }
+    return True
+
+
+def _has_few_steps(node: Node) -> bool:
+    """Whether what an operation computes is known to be little."""
+    if not isinstance(node, Operation):
+        return False
+    if isinstance(node.body, Graph):
+        return all(map(_has_few_steps, node.body.operations))
+    statements = node.body.statements if node.body is not None else ()
+    spaces: list[list[Dimension | None]] = [
+        [each.extent.value if isinstance(each.extent, Constant) else None for each in one.loops]
+        for one in statements
+    ]
+    spaces += [list(each.shape) for each in flatten(node.results)]
+    sizes = [math.prod(n if isinstance(n, int) else math.inf for n in each) for each in spaces]
+    return max(sizes, default=0) <= _MOST_COMPUTED
 
 
 def _export(node: Node, context: Context) -> None:
     if not isinstance(node, Operation):
         kind = "loops" if isinstance(node, Loop) else "branches"
         raise Inexpressible(f"NNEF 1 has no {kind}")
-    for tensor in flatten((*node.operands, *node.results)):
-        context.check(tensor)
-    if not _quantize(node, context):
-        _operation(node, context)
+    if not export_codes(node, context):
+        for tensor in flatten((*node.operands, *node.results)):
+            if tensor not in context.codes:
+                context.check(tensor)
+        if not _quantize(node, context):
+            _operation(node, context)
+    if is_whole(node, context):
+        context.whole.update(flatten(node.results))
 
 
 def _quantize(operation: Operation, context: Context) -> bool:
@@ -56,7 +116,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
     if len(results) != 1 or not results[0].name.endswith(_QUANTIZED):
         return False
     (operand,) = flatten(operation.operands)
-    line = quantizer(operation, known_operator(operation, _LIBRARIES))
+    line = quantizer(operation, known_operator(operation, LIBRARIES))
     value = context.value(operand)
     if line is None or context.readers[operand] != 1 or value.literal is not None:
         return False
@@ -76,7 +136,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
 
 def _operation(operation: Operation, context: Context) -> None:
     """By the table, else by the body; of two reasons that of the table is reported."""
-    function = table().get(known_operator(operation, _LIBRARIES))
+    function = table().get(known_operator(operation, LIBRARIES))
     reason: Inexpressible | None = None
     if function is not None:
         start = len(context.emitter.body)
@@ -139,6 +199,8 @@ def _expand(operation: Operation, body: Graph, context: Context) -> None:
             continue
         value = context.value(output)
         context.values[result] = value
+        if output in context.codes:
+            context.codes[result] = context.codes[output]
         if _is_made_inside(output, body) and value in context.names:
             context.names[value] = result
 

@@ -272,7 +272,7 @@ def _interpolated(
     )  # fmt: skip
     first = first_positions(position, reach, builder)
     same = builder.cast(weights, x.dtype)
-    return builder.call("onnx.resample", x, first, same, as_shape=shape, axis=axis.axis)
+    return builder.call("extra.resample", x, first, same, as_shape=shape, axis=axis.axis)
 
 
 _GRID_MODES = {

@@ -145,6 +145,21 @@ def rounded(x: Value, emitter: Emitter) -> Value:
     return binary("mul", sign, _magnitude(x, emitter), emitter)
 
 
+def _round_even(invocation: Invocation) -> Exported:
+    """Halves to the even number, which ``round`` of NNEF 1 does not do."""
+    x, emitter = invocation.value(0), invocation.emitter
+
+    def call(operation: str, *operands: Value) -> Value:
+        return emitter.call(operation, *operands, shape=x.shape)
+
+    half, one, two, none = (emitter.number(each) for each in (0.5, 1.0, 2.0, 0.0))
+    low = call("floor", x)
+    rest = call("sub", x, low)
+    odd = call("sub", low, call("mul", call("floor", call("mul", low, half)), two))
+    added = call("select", call("eq", rest, half), odd, none)
+    return invocation.call("add", low, call("select", call("gt", rest, half), one, added))
+
+
 def _power_of_two(invocation: Invocation) -> Exported:
     return invocation.call("pow", invocation.emitter.number(2.0), invocation.value(0))
 
@@ -165,6 +180,7 @@ TABLE: Mapping[str, ExportFunction] = {
     "math.max_n": partial(_chain, "max"),
     "math.any_n": partial(_chain, "or"),
     "math.all_n": partial(_chain, "and"),
+    "extra.round_even": _round_even,
     "nnef1.round": partial(_unary, "round"),
     "nnef1.power_of_two": _power_of_two,
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
+
+import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible
+from tvm_nnef.converters.nnef1.export.emitter import Array
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.reductions import squeezed
 from tvm_nnef.converters.nnef1.export.values import Argument
@@ -14,10 +18,15 @@ _WHOLE = "NNEF 1 resamples by whole factors only"
 
 
 def _scaled(
-    operation: str, invocation: Invocation, factor: Sequence[int], **attributes: str
+    operation: str,
+    invocation: Invocation,
+    factor: Sequence[int],
+    given_axes: Sequence[int] | None = None,
+    **attributes: str,
 ) -> Exported:
     """A change of the dimensions after the first two; others get two more before those."""
-    emitter, axes = invocation.emitter, invocation.axes()
+    emitter = invocation.emitter
+    axes = invocation.axes() if given_axes is None else given_axes
     x, out = invocation.value(0), list(invocation.out)
     added = [0, 1] if min(axes, default=2) < 2 else []
     first = len(added)
@@ -59,10 +68,21 @@ def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
 
 def _linear_resize(invocation: Invocation) -> Exported:
     found = _factors(invocation)
-    if found is None or not found[1]:
+    if found is None:
         raise Inexpressible(_WHOLE)
-    method = invocation.text("coordinate_transform").lower()
-    return _scaled("multilinear_upsample", invocation, found[0], method=method, border="replicate")
+    (factor, enlarges), method = found, invocation.text("coordinate_transform").lower()
+    if enlarges:
+        return _scaled(
+            "multilinear_upsample", invocation, factor, method=method, border="replicate"
+        )
+    if invocation.flag("antialias"):
+        raise Inexpressible("NNEF 1 has no resampling with antialiasing")
+    # The positions are elements, or the middle of two.
+    if method == "asymmetric":
+        return _scaled("nearest_downsample", invocation, factor)
+    if method == "symmetric" and set(factor) <= {1, 2}:
+        return _scaled("area_downsample", invocation, factor)
+    raise Inexpressible(f"NNEF 1 has no linear reduction by {factor} with {method} coordinates")
 
 
 def _nearest_resize(invocation: Invocation) -> Exported:
@@ -102,6 +122,69 @@ def _resampled_regions(invocation: Invocation) -> Exported:
     return invocation.call("roi_resample", x, rois, column, output_size=size, method=method)
 
 
+Weights: TypeAlias = "tuple[Array, Array]"
+"""The elements that each result of a resampling is made of, row by row, and their weights."""
+
+_SAME = 1e-6
+"""Weights that differ by less are the same in float32."""
+
+
+def _resampled(invocation: Invocation) -> Exported:
+    """Weighted sums of elements along an axis, if these are one of the ways of NNEF 1."""
+    x, axis = invocation.value(0), invocation.number("axis")
+    known = [invocation.emitter.variables.get(invocation.value(number)) for number in (1, 2)]
+    first, weights = (None if each is None or each.is_state else each.array for each in known)
+    if first is None or weights is None:
+        raise Inexpressible("NNEF 1 has no resampling at positions known only at run time")
+    length, size = x.shape[axis], len(first)
+    if size % length and length % size:
+        raise Inexpressible(_WHOLE)
+    factor = max(size // length, length // size)
+    elements = first.astype(np.int64)[:, None] + np.arange(weights.shape[1])
+    found = (elements.clip(0, length - 1), weights.astype(np.float64))
+    ways = _enlargements(length, size) if size > length else _reductions(size, factor)
+    for operation, attributes, expected in ways:
+        if _difference(found, expected) < _SAME:
+            return _scaled(operation, invocation, [factor], [axis], **attributes)
+    way = "enlargement" if size > length else "reduction"
+    raise Inexpressible(f"NNEF 1 has no {way} by {factor} with such weights")
+
+
+def _enlargements(length: int, size: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
+    """Operations, with their attributes, and the two elements around each position."""
+    numbers, factor = np.arange(size), size // length
+    positions = {
+        "symmetric": (numbers + 0.5) / factor - 0.5,
+        "asymmetric": numbers / factor,
+        "aligned": numbers * ((length - 1) / (size - 1)),
+    }
+    for method, position in positions.items():
+        low = np.floor(position).astype(np.int64)
+        share = position - low
+        around = np.stack([low, low + 1], 1).clip(0, length - 1), np.stack([1 - share, share], 1)
+        yield "multilinear_upsample", {"method": method, "border": "replicate"}, around
+
+
+def _reductions(size: int, factor: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
+    """Operations, and the first element of as many as ``factor`` says, or all of them."""
+    blocks = np.arange(size * factor).reshape(size, factor)
+    yield "nearest_downsample", {}, (blocks[:, :1], np.ones((size, 1)))
+    yield "area_downsample", {}, (blocks, np.full(blocks.shape, 1 / factor))
+
+
+def _difference(left: Weights, right: Weights) -> float:
+    """The largest difference of the weights of an element in two resamplings."""
+    elements = np.concatenate([left[0], right[0]], 1)
+    weights = np.concatenate([left[1], -right[1]], 1)
+    order = elements.argsort(1)
+    elements, weights = (np.take_along_axis(each, order, 1) for each in (elements, weights))
+    # In each row, equal elements are together now: each has a number in its row.
+    numbers = np.cumsum(np.diff(elements, axis=1, prepend=elements[:, :1]) != 0, 1)
+    sums = np.zeros(weights.shape)
+    np.add.at(sums, (np.arange(len(sums))[:, None], numbers), weights)
+    return float(np.abs(sums).max())
+
+
 TABLE: Mapping[str, ExportFunction] = {
     **{
         f"image.{name}": partial(_by_factor, name)
@@ -113,4 +196,5 @@ TABLE: Mapping[str, ExportFunction] = {
     "image.avg_roi_pool": partial(_regions, "avg_roi_pool"),
     "image.max_roi_pool": partial(_regions, "max_roi_pool"),
     "nnef1.roi_resample": _resampled_regions,
+    "extra.resample": _resampled,
 }
