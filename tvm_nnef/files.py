@@ -64,7 +64,8 @@ def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
     path
         The file.
     array
-        Any array of dtype bool, int8 to int64, uint8 to uint64, float16 to float64 or bfloat16.
+        Any array of dtype bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, or of
+        a dtype of ``ml_dtypes`` that ONNX has: int2, uint2, int4, uint4, float4 and float8.
 
     Raises
     ------

@@ -336,7 +336,8 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
                 text = _TOOLS_LINE + text
             files[f"{name.replace('.', '/')}.sknd"] = text.encode()
     for name in model.variables:
-        files[variable_file_name(name)] = partial(variable_bytes, model.variables, name)
+        dtype = model.metadata.machine_types.get(name)
+        files[variable_file_name(name)] = partial(variable_bytes, model.variables, name, dtype)
     if model.metadata != Metadata():
         files[METADATA_FILE] = write_metadata(model.metadata)
     write_container(path, files, overwrite=overwrite or is_same_file(model.path, path))

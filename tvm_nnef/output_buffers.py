@@ -13,7 +13,7 @@ import numpy as np
 
 from tvm_nnef.calls import Outputs
 from tvm_nnef.diagnostics import InputError, NnefError, did_you_mean, error, plural
-from tvm_nnef.ports import PackInfo, PortInfo, TensorInfo
+from tvm_nnef.ports import PackInfo, PortInfo, TensorInfo, dtypes_of
 from tvm_nnef.tvm_support.runtime import Array, array_of, copy_to, numpy_view
 
 Buffers: TypeAlias = "Mapping[str, Any] | Sequence[Any] | object"
@@ -42,8 +42,10 @@ class OutputBuffers:
         for (name, target), tensor in zip(self._targets, tensors, strict=True):
             if target is not None and target.shape != tuple(tensor.shape):
                 raise _misfit(name, f"shape {tuple(tensor.shape)}", target.shape)
-        for (_, target), tensor in zip(self._targets, tensors, strict=True):
-            arrays.append(array_of(tensor) if target is None else copy_to(target, tensor))
+        dtypes = dtypes_of(self._ports)
+        for (_, target), tensor, dtype in zip(self._targets, tensors, dtypes, strict=True):
+            found = array_of(tensor, dtype) if target is None else copy_to(target, tensor)
+            arrays.append(found)
         rest = iter(arrays)
         values = []
         for port, given in zip(self._ports, self._given, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,6 +40,12 @@ class PackInfo:
 
 
 PortInfo: TypeAlias = "TensorInfo | PackInfo"
+
+
+def dtypes_of(ports: Sequence[PortInfo]) -> list[str]:
+    """The dtypes of the tensors of ports, one after the other."""
+    every = ([port] if isinstance(port, TensorInfo) else port.items for port in ports)
+    return [tensor.dtype for tensors in every for tensor in tensors]
 
 
 def port_info(description: Mapping[str, Any]) -> PortInfo:

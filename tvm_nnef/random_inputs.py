@@ -42,7 +42,9 @@ def random_array(tensor: Tensor, dtype: str, generator: np.random.Generator) -> 
     """Random values for a tensor of a known shape."""
     match tensor.type:
         case "real":
-            return generator.standard_normal(tensor.shape).astype(dtype)
+            numbers = generator.standard_normal(tensor.shape)
+            # This dtype has no sign.
+            return (np.abs(numbers) if dtype == "float8_e8m0fnu" else numbers).astype(dtype)
         case "int":
             return generator.integers(0, 2, tensor.shape).astype(dtype)
         case _:

@@ -24,7 +24,7 @@ from tvm_nnef.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
 from tvm_nnef.measurement.timing import Timing, timed
 from tvm_nnef.output_buffers import Buffers, OutputBuffers
-from tvm_nnef.ports import PortInfo, port_info, signature, tensor_info
+from tvm_nnef.ports import PortInfo, dtypes_of, port_info, signature, tensor_info
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
@@ -181,7 +181,8 @@ class Executable:
         tensors = self._call(inputs, named)
         if buffers is not None:
             return buffers.filled(tensors)
-        return grouped(self.outputs, list(map(array_of, tensors)), list)
+        arrays = list(map(array_of, tensors, dtypes_of(self.outputs)))
+        return grouped(self.outputs, arrays, list)
 
     def tensors(self, /, *inputs: Any, **named: Any) -> Outputs:
         """Run the model, and return DLPack tensors that share TVM's memory.

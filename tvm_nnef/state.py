@@ -31,7 +31,8 @@ class State(Mapping[str, Array]):
         self._device = device
 
     def __getitem__(self, name: str) -> Array:
-        return array_of(self.tensors[self._place(name)])
+        location = self._place(name)
+        return array_of(self.tensors[location], self._infos[location].dtype)
 
     def __setitem__(self, name: str, value: Any) -> None:
         location = self._place(name)

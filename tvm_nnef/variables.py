@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_nnef.diagnostics import (
@@ -16,6 +15,8 @@ from tvm_nnef.diagnostics import (
     error,
     plural,
 )
+from tvm_nnef.graph.few_bits import FORMATS
+from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.semantics.program import MAIN, Program
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import variable_file_name
@@ -198,7 +199,7 @@ def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
     shape, dtype = _described(model.variables, tensor.name)
     if shape != tensor.shape:
         declared, found = f"with shape {list(tensor.shape)}", f"shape {list(shape)}"
-    elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
+    elif DTYPES.get(dtype.name, tensor.type) != tensor.type:
         declared, found = f"as {tensor.type}", f"items of {dtype}"
     else:
         return
@@ -219,10 +220,6 @@ def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
     return [_unknown_variable(name, known) for name in unknown[:MAX_REPORTED]]
 
 
-# NumPy's extension types, such as bfloat16, are of none of these kinds.
-_KINDS: Mapping[str, str] = MappingProxyType({"f": "real", "i": "int", "u": "int", "b": "bool"})
-
-
 def _described(variables: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype of a variable."""
     if isinstance(variables, Variables):
@@ -234,8 +231,13 @@ def _described(variables: Mapping[str, Any], name: str) -> tuple[tuple[int, ...]
     return array.shape, array.dtype
 
 
-def variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:
-    """The content of the file of a variable."""
+def variable_bytes(variables: Mapping[str, Any], name: str, dtype: str | None) -> bytes:
+    """The content of the file of a variable, for which the model may prescribe a dtype."""
     from tvm_nnef.storage.tensor_file import write_tensor
 
-    return write_tensor(variables[name], variable_file_name(name))
+    array = variables[name]
+    if dtype is not None and dtype in FORMATS and FORMATS[dtype].type == "int":
+        from tvm_nnef.graph.coded_arrays import packable
+
+        array = packable(array, dtype)
+    return write_tensor(array, variable_file_name(name))

@@ -15,6 +15,7 @@ from tvm_nnef.converters.antares.text import Text
 from tvm_nnef.converters.common.problems import Problems
 from tvm_nnef.converters.common.types import MAX_RANK
 from tvm_nnef.diagnostics import Source, Span, did_you_mean, error
+from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.machine_types import DTYPES
 
 MAX_DIMENSION = 2**31 - 1
@@ -102,9 +103,10 @@ def checked_shape(shape: Sequence[Any], name: str, span: Span | None) -> tuple[i
 
 def checked_dtype(name: str, span: Span | None) -> str:
     """A dtype that tensors may have. Raises NnefError for any other."""
-    if name in DTYPES:
+    known = [each for each in DTYPES if each not in FORMATS]
+    if name in known:
         return name
-    hint = did_you_mean(name, DTYPES) or f"one of {', '.join(DTYPES)}"
+    hint = did_you_mean(name, known) or f"one of {', '.join(known)}"
     raise error(f"unknown dtype '{name}'", span, hint=hint)
 
 

@@ -16,7 +16,9 @@ import onnx
 from tvm_nnef.converters.common.execution import as_numbers
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
+from tvm_nnef.converters.onnx.types import NUMBER_OF, type_name
 from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.coded_arrays import as_held, from_held
 from tvm_nnef.requirements import needed_for
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
@@ -72,15 +74,36 @@ def _executed(
             _serialized(model, proto), _options(runtime, model), providers=["CPUExecutionProvider"]
         )
         known = {value.name for value in session.get_inputs()}
-        feeds = {name: array for name, array in inputs.items() if name in known}
+        feeds = {n: _fed(runtime, array) for n, array in inputs.items() if n in known}
         found = session.run(list(wanted), feeds)
+        types = {each.name: each.type for each in session.get_outputs()}
     except _failures(runtime) as cause:
         hint = "compare the routes 'mapped' and 'reference' instead"
         text = str(cause).strip().splitlines()[0]
         message = f"ONNX Runtime {runtime.__version__} cannot run the model: {text}"
         raise error(message, hint=hint, file=model.path) from cause
     arrays = zip(wanted, map(as_numbers, found), strict=True)
-    return {name: array for name, array in arrays if array is not None}
+    return {
+        name: from_held(array, _FLOAT8.get(types[name], ""))
+        for name, array in arrays
+        if array is not None
+    }
+
+
+_FLOAT8 = {
+    f"tensor({type_name(number)})": dtype
+    for dtype, number in NUMBER_OF.items()
+    if dtype.startswith("float8")
+}
+"""The types whose elements ONNX Runtime takes and gives as their codes, by its names of them."""
+
+
+def _fed(runtime: Any, array: Array) -> Any:
+    """An input as ONNX Runtime takes it."""
+    number = NUMBER_OF.get(array.dtype.name)
+    if number is None or array.dtype.name not in _FLOAT8.values():
+        return array
+    return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(as_held(array), number)
 
 
 def _runtime() -> Any:

@@ -16,6 +16,9 @@ import onnx
 
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
+from tvm_nnef.graph.coded_arrays import numpy_dtype
+from tvm_nnef.graph.few_bits import FORMATS
+from tvm_nnef.storage.bit_packing import packed_size
 
 _LONGEST = 80
 """Characters of a file name that a message shows."""
@@ -45,7 +48,8 @@ def elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
         hint = "give the path of the .onnx file, or load its external data first"
         raise Unreadable(f"its data are in a file '{location}', of no known folder", hint)
     path = _path(location, Path(folder))
-    size = math.prod(tensor.dims) * np.dtype(dtype).itemsize
+    bits = FORMATS[dtype].bits if dtype in FORMATS else np.dtype(dtype).itemsize * 8
+    size = packed_size(math.prod(tensor.dims), bits)
     offset, length = _number(keys, "offset", 0), _number(keys, "length", size)
     if length != size:
         raise Unreadable(f"its shape needs {size} bytes, but {length} are declared")
@@ -54,13 +58,17 @@ def elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
         if offset + size > there:
             reason = f"'{location}' has {there} bytes, but it needs {size} from {offset} on"
             raise Unreadable(reason, "the file is cut off, or belongs to another model")
-        found: Array = np.fromfile(path, np.uint8, size, offset=offset).view(dtype)
+        found: Array = np.fromfile(path, np.uint8, size, offset=offset)
     except OSError as cause:
         raise Unreadable(f"'{location}' cannot be read: {cause.strerror or cause}") from cause
     except MemoryError as cause:
         hint = "convert it on a computer with more memory"
         raise Unreadable(f"its {size} bytes do not fit into memory", hint) from cause
-    return found.reshape(tuple(tensor.dims))
+    if bits < 8:
+        kind, data = tensor.data_type, found.tobytes()
+        here = onnx.TensorProto(data_type=kind, dims=tensor.dims, raw_data=data)
+        return np.asarray(onnx.numpy_helper.to_array(here))
+    return found.view(numpy_dtype(dtype)).reshape(tuple(tensor.dims))
 
 
 def inner_tensors(graph: onnx.GraphProto, *, outer: bool = True) -> Iterator[onnx.TensorProto]:

@@ -8,6 +8,9 @@ import onnx
 
 from tvm_nnef.graph.machine_types import DTYPES
 
+_LATER = {"INT2": "int2", "UINT2": "uint2"}
+"""The types that not every version of ``onnx`` has."""
+
 _DTYPES: Mapping[int, str] = {
     onnx.TensorProto.FLOAT: "float32",
     onnx.TensorProto.DOUBLE: "float64",
@@ -22,6 +25,19 @@ _DTYPES: Mapping[int, str] = {
     onnx.TensorProto.UINT32: "uint32",
     onnx.TensorProto.UINT64: "uint64",
     onnx.TensorProto.BOOL: "bool",
+    onnx.TensorProto.INT4: "int4",
+    onnx.TensorProto.UINT4: "uint4",
+    onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
+    onnx.TensorProto.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
+    onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
+    onnx.TensorProto.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+    onnx.TensorProto.FLOAT8E8M0: "float8_e8m0fnu",
+    onnx.TensorProto.FLOAT4E2M1: "float4_e2m1fn",
+    **{
+        int(onnx.TensorProto.DataType.Value(name)): dtype
+        for name, dtype in _LATER.items()
+        if name in onnx.TensorProto.DataType.keys()  # noqa: SIM118
+    },
 }
 
 DTYPE_OF: Mapping[int, str] = {

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tvm_nnef.graph.few_bits import FORMATS
+
 onnx = pytest.importorskip("onnx")
 
 EXPECTED = Path(__file__).parent / "expected_failures.txt"
 COMPILED = EXPECTED.with_name("expected_failures_compiled.txt")
 _TYPES = frozenset(
     ("FLOAT", "FLOAT16", "DOUBLE", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
-     "UINT32", "UINT64", "BFLOAT16")
+     "UINT32", "UINT64", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2",
+     "FLOAT8E5M2FNUZ", "FLOAT8E8M0", "FLOAT4E2M1", "INT4", "UINT4", "INT2", "UINT2")
 )  # fmt: skip
 _REVERSE = "ReverseSequence"
 _RANDOM = ("Bernoulli", "RandomNormalLike", "RandomUniformLike", "ImageDecoder")
@@ -52,7 +55,9 @@ class Case:
         assert len(found) == len(expected), f"{len(found)} outputs, {len(expected)} expected"
         for ours, theirs in zip(map(np.asarray, found), expected, strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-            if theirs.dtype.kind == "f" or theirs.dtype.name == "bfloat16":
+            if theirs.dtype.name in FORMATS:
+                np.testing.assert_array_equal(*(x.astype(np.float64) for x in (ours, theirs)))
+            elif theirs.dtype.kind == "f" or theirs.dtype.name == "bfloat16":
                 atol = max(self.atol, 1e-3 if theirs.dtype == np.float16 else self.atol)
                 # Two units in the last place: the products and the softmax of attention round each.
                 rtol = max(self.rtol, 2**-6 if theirs.dtype.name == "bfloat16" else self.rtol)
@@ -75,7 +80,7 @@ def suite() -> Mapping[str, Case]:
 
 
 def core_cases() -> Mapping[str, Case]:
-    """The core cases by name: float16, 32 and 64, bfloat16, integers and booleans.
+    """The core cases by name: reals, integers and booleans of any number of bits.
 
     Without training, random numbers, decoded images, texts, sequences and optionals.
     """

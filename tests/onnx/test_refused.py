@@ -13,7 +13,7 @@ from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
 FLOAT, STRING, UINT8 = (getattr(onnx.TensorProto, name) for name in ("FLOAT", "STRING", "UINT8"))
-FLOAT8 = onnx.TensorProto.FLOAT8E4M3FN
+COMPLEX = onnx.TensorProto.COMPLEX64
 SEQUENCE = onnx.helper.make_sequence_type_proto(
     onnx.helper.make_tensor_type_proto(FLOAT, [2])
 )  # fmt: skip
@@ -36,12 +36,12 @@ TEXT = onnx.helper.make_tensor("value", STRING, [1], [b"word"])
 @pytest.mark.parametrize(("proto", "message", "hint"), [
     (model([node("StringConcat", "x x")], STRING, STRING),
      "input 'x' has elements of type string", "encode texts as integers"),
-    (model([node("Cast", "x", to=FLOAT)], FLOAT8),
-     "input 'x' has elements of type float8e4m3fn", "types that can be: bfloat16, bool"),
+    (model([node("Cast", "x", to=FLOAT)], COMPLEX),
+     "input 'x' has elements of type complex64", "types that can be: bfloat16, bool"),
     (model([node("Cast", "x", to=STRING)], FLOAT, STRING),
      "(Cast, opset 22): it gives elements of type string", "types that can be"),
-    (model([node("Cast", "x", to=FLOAT8)], FLOAT, FLOAT8),
-     "it gives elements of type float8e4m3fn", "types that can be"),
+    (model([node("Cast", "x", to=COMPLEX)], FLOAT, COMPLEX),
+     "it gives elements of type complex64", "types that can be"),
     (model([node("ImageDecoder", "x")], UINT8, UINT8), "it decodes a file", "give it pixels"),
     (model([onnx.helper.make_node("Constant", [], ["y"], value=TEXT)], 0, STRING),
      "tensor 'value' has elements of type string", "types that can be"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401  NumPy knows the dtypes from now on.
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.storage.tensor_file import (
+    VENDOR,
     ItemType,
     TensorFile,
     read_tensor,
@@ -24,7 +26,9 @@ from tvm_nnef.storage.tensor_file import (
 )
 
 INTEGERS = (ItemType.UINT, ItemType.INT, ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT)
+REALS = [each.name.lower() for each in ItemType if each.is_ours and each.name != "BFLOAT16"]
 SIGNED = (ItemType.INT, ItemType.QUANTIZED_INT)
+OURS = VENDOR << 16
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 
 
@@ -62,6 +66,11 @@ def tensors(draw: st.DrawFn) -> TensorFile:
     shape = draw(SHAPES)
     seed = draw(st.integers(0, 2**32 - 1))
     generator = np.random.default_rng(seed)
+    if item_type.is_ours:
+        dtype = np.dtype(item_type.name.lower())
+        bits = 4 if item_type is ItemType.FLOAT4_E2M1FN else dtype.itemsize * 8
+        codes = generator.integers(0, 2**bits, shape, dtype=f"u{dtype.itemsize}")
+        return TensorFile(np.asarray(codes).view(dtype), item_type, bits)
     if item_type is ItemType.FLOAT:
         bits = draw(st.sampled_from((16, 32, 64)))
         raw = generator.integers(0, 2**16, (*shape, bits // 16), dtype=np.uint16)
@@ -135,6 +144,26 @@ BY_HAND = {
     ),
     "4-bit unsigned": (header((3,), 4, 1), "1f 70", [1, 15, 7], "u1"),
     "5-bit signed, 00001 11111 10000 padded": (header((3,), 5, 4), "0f e0", [1, -1, -16], "i1"),
+    "2-bit signed": (header((5,), 2, 4), "1b 40", [0, 1, -2, -1, 1], "i1"),
+    "4-bit signed": (header((3,), 4, 4), "8f 70", [-8, -1, 7], "i1"),
+    "bfloat16, an item type of ours": (
+        header((2,), 16, OURS),
+        "803f 00c0",
+        [1.0, -2.0],
+        "bfloat16",
+    ),
+    "float8, an item type of ours": (
+        header((3,), 8, OURS | 1),
+        "38 7e b8",
+        [1.0, 448.0, -1.0],
+        "float8_e4m3fn",
+    ),
+    "float4 of ours, first item in the upper bits": (
+        header((3,), 4, OURS | 6),
+        "2f 10",
+        [1.0, -6.0, 0.5],
+        "float4_e2m1fn",
+    ),
     "8-bit quantized unsigned": (header((2,), 8, 2), "00 ff", [0, 255], "u1"),
     "8-bit quantized signed": (header((2,), 8, 3), "80 7f", [-128, 127], "i1"),
     "unsigned type with the deprecated sign parameter": (
@@ -165,6 +194,18 @@ def test_range_of_a_quantized_type_is_read_from_its_parameters() -> None:
     head = header((1,), 8, 2, parameters=struct.pack("<2f", -1.0, 3.0))
     assert read_tensor_header(head, "t.dat").quantized_range == (-1.0, 3.0)
     assert read_tensor_header(header((1,), 8, 2), "t.dat").quantized_range is None
+
+
+@pytest.mark.parametrize("dtype", ["int2", "uint2", "int4", "uint4", "bfloat16", *REALS])
+def test_arrays_of_ml_dtypes_are_written_with_their_bits(dtype: str) -> None:
+    """Ints are read as bytes, since the format does not say which dtype has so many bits."""
+    array = np.array([[0, 1, 0.5], [1.5, 0.25, 1]]).astype(dtype)
+    data = write_tensor(array)
+    bits = {"2": 2, "4": 4, "bfloat16": 16}.get(dtype.lstrip("uint"), 4 if "t4" in dtype else 8)
+    assert len(data) == 128 + (6 * bits + 7) // 8
+    again = read_tensor(data, "t.dat").array
+    assert again.dtype == (dtype if "float" in dtype else f"{dtype.rstrip('24')}8")
+    assert again.astype(float).tobytes() == array.astype(float).tobytes()
 
 
 def test_a_scalar_keeps_rank_zero() -> None:
@@ -199,6 +240,17 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "bool of 2 bits": (header(bits=2, code=5) + bytes(1), "1, 8 bits; got 2"),
     "unknown type": (header(code=6) + bytes(8), "type 6 of vendor 0"),
     "foreign vendor": (header(code=1 << 16) + bytes(8), "vendor 1"),
+    "unknown type of ours": (
+        header(bits=8, code=OURS | 7) + bytes(2),
+        f"type 7 of vendor {VENDOR}",
+    ),
+    "float8 of 16 bits": (header(bits=16, code=OURS | 1) + bytes(4), "has 8 bits; got 16"),
+    "float4 of 8 bits": (header(bits=8, code=OURS | 6) + bytes(2), "has 4 bits; got 8"),
+    "4-bit items in a byte each": (header((3,), 4, 4, length=3) + bytes(3), "takes 2 bytes"),
+    "float4 whose size overflows": (
+        header((2**32 - 1, 2**32 - 1, 2), 4, OURS | 6, length=1),
+        "takes 18446744065119617025 bytes",
+    ),
     "length other than the shape": (header(length=12) + bytes(12), "takes 8 bytes"),
     "data cut off": (header() + bytes(7), "cut off"),
     "no data": (header(), "cut off"),

@@ -166,7 +166,7 @@ def _write(files: Sequence[str], arrays: Mapping[str, Any]) -> set[str]:
     """Write outputs to files, in order, or all to a ``.npz`` file; the names of those written."""
     stream = io.BytesIO()
     if len(files) == 1 and _is_npz(files[0]):
-        np.savez(stream, **arrays)
+        np.savez(stream, **{name: _readable(array) for name, array in arrays.items()})
         write_file(files[0], stream.getvalue())
         return set(arrays)
     for file, array in zip(files, arrays.values(), strict=False):
@@ -193,9 +193,15 @@ def _check_files(options: argparse.Namespace) -> None:
             raise error(f"outputs are written as '.npy', not as '{suffix}'", hint=hint, file=file)
 
 
+def _readable(array: Any) -> Any:
+    """An array that NumPy reads again: of dtypes that it does not know itself, the bytes."""
+    foreign = array.dtype.isbuiltin not in (0, 1)
+    return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}") if foreign else array
+
+
 def _npy(array: Any) -> bytes:
     stream = io.BytesIO()
-    np.save(stream, array)
+    np.save(stream, _readable(array))
     return stream.getvalue()
 
 

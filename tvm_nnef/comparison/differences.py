@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_nnef.graph.few_bits import FORMATS
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Number: TypeAlias = "bool | int | float"
 
@@ -19,6 +21,7 @@ TOLERANCES: Mapping[str, float] = {
     "float32": 1e-4,
     "float16": 1e-2,
     "bfloat16": 6e-2,
+    **{name: 2.0**-each.mantissa for name, each in FORMATS.items() if each.type == "real"},
 }
 """The relative tolerance of a dtype; a type that is not here has to be equal.
 
@@ -26,7 +29,8 @@ One operation rounds each of its steps by half a unit in the last place (6e-8 fo
 routes that are both right add in another order and approximate transcendental functions with
 other polynomials. For sums of thousands of terms that comes to some hundred units, for which
 float32 and float64 leave room. Float16 and bfloat16 are computed in float32 and round what they
-store: they have some ten units. A wrong operator is wrong in its first digits nearly always.
+store: they have some ten units. A wrong operator is wrong in its first digits nearly always. Reals
+of few bits have one unit: what is near the middle between two codes may become either.
 """
 
 OF_RANGE = 0.1
@@ -100,7 +104,7 @@ def difference(
     that computed ``first``, if it is bounded: ``atol`` is not below :data:`OF_RANGE` of it.
     """
     single = TOLERANCES.get(str(first.dtype), 0.0) if rtol is None else rtol
-    relative = single * depth if rtol is None else rtol
+    relative = single if rtol is not None or str(first.dtype) in FORMATS else single * depth
     absolute = atol
     if absolute is None:
         absolute = max(_typical(first) * relative, OF_RANGE * single * width)

@@ -6,7 +6,8 @@ library call it. Its members:
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
   length is a tensor with ``"stacked": true``, its items along the first dimension; a dimension is a
-  number, or a symbol or expression known only at run time (``docs/metadata.md``);
+  number, or a symbol or expression known only at run time (``docs/metadata.md``); a tensor of few
+  bits also has ``"held"``, the dtype of its bytes;
 - ``attributes``: by the name of an input, for each dimension the graph attribute that is its size,
   or null; left out if there are none;
 - ``parameters``: how many of the inputs, the last ones, are weights;
@@ -163,6 +164,13 @@ def _tensor(kind: Any, shape: list[Tree] | None = None) -> dict[str, Any]:
     return {"shape": shape, "dtype": str(kind.dtype)}
 
 
+def _declared(tensor: dict[str, Any], dtype: str | None) -> dict[str, Any]:
+    """A tensor under its dtype in the model; of few bits, the module has the bytes."""
+    if dtype in (None, tensor["dtype"]):
+        return tensor
+    return {**tensor, "dtype": dtype, "held": tensor["dtype"]}
+
+
 def _grouped(
     ports: Sequence[Mapping[str, Any]], tensors: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -171,10 +179,12 @@ def _grouped(
     found: list[dict[str, Any]] = []
     for port in ports:
         name, count = port["name"], port["items"]
+        dtypes = port.get("dtypes") or [None] * (1 if count is None else count)
+        members = [_declared(next(rest), dtype) for dtype in dtypes]
         if count is None:
             stacked = {"stacked": True} if port.get("stacked") else {}
-            found.append({**next(rest), "name": name, **stacked})
+            found.append({**members[0], "name": name, **stacked})
         else:
-            items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
+            items = [{**each, "name": f"{name}_{n}"} for n, each in enumerate(members)]
             found.append({"name": name, "items": items})
     return [*found, *rest]

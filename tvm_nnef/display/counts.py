@@ -14,9 +14,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
-import numpy as np
-
 from tvm_nnef.graph import formula as f
+from tvm_nnef.graph.coded_arrays import numpy_dtype
 from tvm_nnef.graph.formula import Formula, Scalar, Statement
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, bodies, flatten, tensors
 from tvm_nnef.symbolic import dimensions
@@ -87,9 +86,7 @@ def size_in_bytes(tensors: Iterable[Tensor], dtypes: Mapping[Tensor, str]) -> Di
 
 def _item_bytes(dtype: str) -> int:
     """The bytes of an element."""
-    if dtype == "bfloat16":
-        import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" from now on.
-    return np.dtype(dtype).itemsize
+    return numpy_dtype(dtype).itemsize
 
 
 def peak_bytes(graph: Graph, nodes: Sequence[Node], opened: Sequence[Operation]) -> int | None:

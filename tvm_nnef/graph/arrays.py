@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.graph.coded_arrays import format_of, largest, limits, rounded
+from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.nodes import Tensor
 
 
@@ -20,17 +22,21 @@ def converted(array: NDArray[Any], tensor: Tensor, dtype: str, title: str) -> ND
     Raises NnefError for a number that the dtype cannot hold, or only as infinity.
     """
     if array.dtype == dtype or not array.size:
-        return array.astype(dtype, copy=False)
+        return rounded(array, dtype)
+    if (found := format_of(array.dtype)) is not None:
+        array = array.astype(found.computed)
     if tensor.type == "int" and array.dtype.kind in "iu":
-        limits = np.iinfo(dtype)
+        least, most = limits(dtype)
         for value in (array.min(), array.max()):
-            if not limits.min <= int(value) <= limits.max:
+            if not least <= int(value) <= most:
                 raise _too_large(f"{int(value)}", tensor, dtype, title)
-        return array.astype(dtype)
+        return rounded(array, dtype)
     with np.errstate(over="ignore"):
-        result = array.astype(dtype)
+        result = rounded(array, dtype)
     if tensor.type == "real":
-        lost = np.isinf(result) & np.isfinite(array)
+        lost = np.isfinite(array) & ~np.isfinite(result)
+        if dtype in FORMATS and not FORMATS[dtype].nan:
+            lost = ~(np.abs(array) <= largest(dtype))
         if lost.any():
             raise _too_large(f"{float(array[lost].flat[0]):g}", tensor, dtype, title)
     return result
@@ -38,20 +44,12 @@ def converted(array: NDArray[Any], tensor: Tensor, dtype: str, title: str) -> ND
 
 def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
     wide = "int64" if tensor.type == "int" else "float64"
-    most = f"{np.iinfo(dtype).max}" if tensor.type == "int" else f"{_largest(dtype):.6g}"
+    most = f"{limits(dtype)[1]}" if tensor.type == "int" else f"{largest(dtype):.6g}"
     hint = f"{dtype} holds numbers up to {most}"
     if dtype != wide:
         hint += f"; dtypes={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
     message = f"{title}: there are values that {dtype} cannot hold, such as {value}"
     return error(message, tensor.span, hint=hint)
-
-
-def _largest(dtype: str) -> float:
-    if dtype != "bfloat16":
-        return float(np.finfo(dtype).max)
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 def shape_hint(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
+from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.formula import Constant, Formula, ScalarType, scalars, walk
 from tvm_nnef.graph.nodes import (
     Graph,
@@ -23,17 +24,22 @@ from tvm_nnef.graph.nodes import (
     flatten,
     tensors,
 )
-from tvm_nnef.requirements import needed_for
 
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "float64"), "real"),
     **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
     **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), "int"),
     "bool": "bool",
+    **{name: found.type for name, found in FORMATS.items()},
 }
 """Every dtype that a tensor may have, and what a model calls it."""
 
-_NARROW = frozenset({"float16", "bfloat16"})
+_FOREIGN = frozenset({"bfloat16", *FORMATS})
+"""The dtypes that NumPy knows from ``ml_dtypes``."""
+
+_NARROW = frozenset(
+    {"float16", "bfloat16", *(name for name in FORMATS if FORMATS[name].type == "real")}
+)
 
 DEFAULTS: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
 
@@ -64,9 +70,10 @@ def assign(
     problems = [*_wrong_defaults(defaults), *(problem for _, problem in wrong_names(graph, named))]
     if problems:
         raise NnefError(problems)
-    if "bfloat16" in (*defaults.values(), *named.values()):
-        with needed_for("the dtype bfloat16"):
-            import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" from now on.
+    for name in _FOREIGN.intersection((*defaults.values(), *named.values())):
+        from tvm_nnef.graph.coded_arrays import numpy_dtype  # Imports NumPy.
+
+        numpy_dtype(name)
     types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}
     standard = {**DEFAULTS, **defaults}
     for port in graph.inputs:

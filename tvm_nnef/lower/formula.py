@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import numpy as np
 from tvm import te, tirx
 
+from tvm_nnef.graph.coded_arrays import limits
 from tvm_nnef.graph.formula import (
     Constant,
     Formula,
@@ -78,7 +78,8 @@ class FormulaTypes:
     """Dtypes of the tensors of a formula, its compute types, and its large lookups.
 
     ``is_finite`` says whether the elements of a tensor are known to be finite numbers; ``bounds``
-    has the largest value of each symbol; ``checked`` is that of :class:`Emitter`.
+    has the largest value of each symbol; ``checked`` is that of :class:`Emitter`. Results of few
+    bits are ``declared`` as such, and stored as what is packed later.
     """
 
     stored: Mapping[Tensor, str]
@@ -87,6 +88,7 @@ class FormulaTypes:
     is_finite: Callable[[Tensor], bool]
     bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
+    declared: Mapping[Tensor, str] = field(default_factory=dict)
 
     def computes_natively(self, tensors: Iterable[Tensor]) -> bool:
         """Whether reals of these tensors are computed in the dtype in which they are stored."""
@@ -96,8 +98,8 @@ class FormulaTypes:
     def fill(self, tensor: Tensor, value: Constant) -> Constant:
         """The first value of a result; an infinite int is the extreme of the stored type."""
         if tensor.type == "int" and isinstance(value.value, float) and math.isinf(value.value):
-            limits = np.iinfo(self.stored[tensor])
-            extreme = int(limits.max if value.value > 0 else limits.min)
+            least, most = limits(self.declared.get(tensor, self.stored[tensor]))
+            extreme = most if value.value > 0 else least
             # as it is computed with: of 64 bits with a sign
             return Constant("int", extreme - 2**64 if extreme >= 2**63 else extreme)
         return value

@@ -16,10 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 from tvm import relax
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.function_attributes import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS
+from tvm_nnef.graph.coded_arrays import rounded
+from tvm_nnef.graph.few_bits import held
 from tvm_nnef.graph.nodes import (
     Graph,
     Loop,
@@ -82,7 +85,8 @@ def _unrolled(node: Loop, walk: Scope) -> Lowered:
         for scan in node.scans:
             values[scan.item] = walk.value(scan.items[step], walk.machine_types[scan.item])
         if node.index is not None:
-            values[node.index] = relax.const(step, walk.machine_types[node.index])
+            number = rounded(np.array(step), walk.machine_types[node.index])
+            values[node.index] = compat.constant(number)
         inner = walk.inside(values, walk.updated)
         inner.run(node.body)
         walk.updated.update(inner.updated)
@@ -115,7 +119,7 @@ class _Repeated:
         state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
         for position, pack in packs.items():
             shape = _stack_shape(pack, walk)
-            state.append(empty(walk.builder, shape, _output_types(node, walk)[position]))
+            state.append(empty(walk.builder, shape, held(_output_types(node, walk)[position])))
         index = _counter(0)
         if most_steps(node) != 0:
             index, *state = self._called(state)
@@ -261,7 +265,8 @@ class _Repeated:
         builder = self.walk.builder
         values.update((scan.item, item(builder, next(rest), index)) for scan in node.scans)
         if node.index is not None:
-            values[node.index] = self.walk.cast(index, self.walk.machine_types[node.index])
+            dtype = self.walk.machine_types[node.index]
+            values[node.index] = self.walk.cast(index, _COUNTER, dtype)
         return values
 
     def _more(self, index: RelaxExpression, parameters: Sequence[Variable]) -> RelaxExpression:
@@ -318,8 +323,9 @@ def _results(
     walk: Scope,
 ) -> Lowered:
     found = {position: [value] for position, value in enumerate(state)} | packs
+    types = _output_types(node, walk)
     return {
-        tensor: walk.cast(value, walk.machine_types[tensor])
+        tensor: walk.cast(value, types[position], walk.machine_types[tensor])
         for position, result in enumerate(node.results)
         for tensor, value in zip(tensors(result), found.get(position, []), strict=False)
     }

@@ -13,7 +13,8 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
   ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor (with
   ``"stacked": true`` if this holds the items of a pack of dynamic length), and
-  likewise the ``state`` if there is one, by the full names of its variables;
+  likewise the ``state`` if there is one, by the full names of its variables; with the ``dtypes``
+  of its tensors if some have few bits, since these are bytes in the module;
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where dimensions are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
@@ -41,7 +42,8 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.function_attributes import INITIAL_STATE
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
-from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
+from tvm_nnef.graph.few_bits import FORMATS, computed, held
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, tensors, updated_variables
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import MAIN, Names, port_items
@@ -79,7 +81,10 @@ def lower(
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
     defined = own_symbols(tensor for _, tensor in inputs)
-    attributes: dict[str, Any] = {"nnef_ports": _describe(graph), "num_input": len(inputs)}
+    attributes: dict[str, Any] = {
+        "nnef_ports": _describe(graph, machine_types),
+        "num_input": len(inputs),
+    }
     if graph.bounds:
         attributes["nnef_symbols"] = _symbols(graph, defined)
     if keep_params_in_input:
@@ -94,7 +99,9 @@ def lower(
     }
     known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
     walk = Walk(
-        builder, dict(values), weights, machine_types, route, lowerings or {},
+        builder, dict(values), weights, machine_types,
+        {tensor: computed(dtype) for tensor, dtype in machine_types.items()},
+        route, lowerings or {},
         bounds=graph.bounds, known=known, checked=checked,
         provenance=Provenance(sources),
     )  # fmt: skip
@@ -162,10 +169,10 @@ def _state(graph: Graph) -> list[Tensor]:
 
 
 def _parameter(name: str, tensor: Tensor, machine_types: Mapping[Tensor, str]) -> Any:
-    return relax.Var(name, compat.tensor_type(tensor.shape, machine_types[tensor]))
+    return relax.Var(name, compat.tensor_type(tensor.shape, held(machine_types[tensor])))
 
 
-def _describe(graph: Graph) -> str:
+def _describe(graph: Graph, machine_types: Mapping[Tensor, str]) -> str:
     """The ports of a graph, as the attribute ``nnef_ports`` has them."""
 
     def described(ports: Iterable[Port]) -> list[dict[str, Any]]:
@@ -175,12 +182,19 @@ def _describe(graph: Graph) -> str:
                 "items": len(port.operand) if isinstance(port.operand, tuple) else None,
                 **({"stacked": True} if port.stacked else {}),
                 **({"attributes": port.attributes} if port.attributes else {}),
+                **few_bits(tensors(port.operand)),
             }
             for port in ports
             if port.operand is not None
         ]
 
-    state = [{"name": variable.name, "items": None} for variable in _state(graph)]
+    def few_bits(members: Iterable[Tensor]) -> dict[str, Any]:
+        dtypes = [machine_types[tensor] for tensor in members]
+        return {"dtypes": dtypes} if not FORMATS.keys().isdisjoint(dtypes) else {}
+
+    state = [
+        {"name": variable.name, "items": None, **few_bits([variable])} for variable in _state(graph)
+    ]
     ports = {"inputs": described(graph.inputs), "outputs": described(graph.outputs)}
     return json.dumps({**ports, "state": state} if state else ports)
 

@@ -54,8 +54,8 @@ class Scope(Protocol):
     def new_value(self, variable: Tensor) -> RelaxExpression:
         """The new value of a variable, or its value if it has no new one."""
 
-    def cast(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
-        """A value in a dtype."""
+    def cast(self, value: RelaxExpression, source: str, dtype: str) -> RelaxExpression:
+        """A value of one dtype in another."""
 
     def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
         """What the outputs of a graph have become, each in its dtype."""

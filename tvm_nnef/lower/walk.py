@@ -16,6 +16,8 @@ from tvm import relax
 
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, extent_check
+from tvm_nnef.graph.coded_arrays import rounded
+from tvm_nnef.graph.few_bits import FORMATS, computed, held
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
@@ -23,6 +25,7 @@ from tvm_nnef.lower.branch_functions import lower_if
 from tvm_nnef.lower.checks import define_shape, require
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.defects import defect
+from tvm_nnef.lower.few_bits import packed, unpacked
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
@@ -37,6 +40,7 @@ from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
 from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import Names, identifier
 from tvm_nnef.lower.ops import MAPPINGS
+from tvm_nnef.lower.ops.layout import MOVING
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import Symbol, occurring, own
@@ -56,6 +60,8 @@ UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"
 class Walk:
     """The state of lowering one function: the value of each tensor so far.
 
+    A tensor of few bits has its bytes for a value (``graph.few_bits``): operators that move
+    elements move these, all others get numbers, in the dtypes of ``computed_types``.
     ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
     all functions of a module. ``updated`` are the new values of variables, which nothing reads
     before the run has ended (section 2.11). ``known`` are the symbols that are known in this
@@ -66,6 +72,7 @@ class Walk:
     values: dict[Tensor, RelaxExpression]
     weights: Mapping[Tensor, Array]
     machine_types: Mapping[Tensor, str]
+    computed_types: Mapping[Tensor, str]
     route: Route
     lowerings: Mapping[str, UserLowering]
     constants: dict[Tensor, RelaxExpression] = field(default_factory=dict)
@@ -122,13 +129,30 @@ class Walk:
         found = self.values.get(tensor)
         if found is None:
             found = self._constant(tensor)
-        return found if dtype is None else self.cast(found, dtype)
+        return found if dtype is None else self.cast(found, self.machine_types[tensor], dtype)
 
-    def cast(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
-        """A value of a tensor as the given dtype."""
+    def cast(self, value: RelaxExpression, source: str, dtype: str) -> RelaxExpression:
+        """A value of a tensor of one dtype as one of another."""
+        if source == dtype:
+            return value
+        value = self._numbers(value, source)
+        if dtype in FORMATS:
+            return self._bytes(value, dtype)
         if compat.shape_and_dtype(value)[1] == dtype:
             return value
         return self.builder.emit(relax.op.astype(value, dtype))
+
+    def _numbers(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
+        """A value of a tensor of a dtype as operators take it."""
+        if held(dtype) == computed(dtype):
+            return value
+        return self.provenance.emitted(self.builder, unpacked(self.builder, value, dtype))
+
+    def _bytes(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
+        """What an operator gives, as the value of a tensor of a dtype."""
+        if dtype not in FORMATS:
+            return value
+        return self.provenance.emitted(self.builder, packed(self.builder, value, dtype))
 
     def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
         """The outputs of a graph that was run, one after the other, as the given dtypes."""
@@ -150,7 +174,7 @@ class Walk:
         self, node: If | Loop, kind: str, lowered: Mapping[Tensor, RelaxExpression]
     ) -> None:
         for tensor in flatten(node.results):
-            self._define(tensor, lowered[tensor], node, kind)
+            self._define(tensor, lowered[tensor], node, kind, is_value=True)
 
     def _operation(self, operation: Operation) -> None:
         custom = self.lowerings.get(operation.operator)
@@ -160,6 +184,10 @@ class Walk:
         mapping = MAPPINGS.get(name) if self.route == "mapped" else None
         uniform = is_uniform(operation, self.machine_types)
         if mapping and not (uniform and is_safe(operation)):
+            mapping = None
+        if any(self.machine_types[tensor] in FORMATS for tensor in flatten(operation.results)):
+            if mapping and name in MOVING and self._offered(operation, mapping, moves=True):
+                return
             mapping = None
         if mapping and self._offered(operation, mapping):
             return
@@ -174,18 +202,32 @@ class Walk:
                     raise _no_lowering(operation)
 
     def _offered(
-        self, operation: Operation, function: LoweringFunction, *, from_user: bool = False
+        self,
+        operation: Operation,
+        function: LoweringFunction,
+        *,
+        from_user: bool = False,
+        moves: bool = False,
     ) -> bool:
-        """Offers an operation to a function; False where it declines."""
-        operands = tuple(map(self._operand, operation.operands))
-        lowered = function(Invocation(self.builder, operation, operands, self.machine_types))
+        """Offers an operation to a function; False where it declines.
+
+        One that only ``moves`` elements gets the bytes of those of few bits.
+        """
+        types = self.computed_types
+        if moves:
+            touched = flatten((*operation.operands, *operation.results))
+            types = {tensor: held(self.machine_types[tensor]) for tensor in touched}
+        take = self.value if moves else self._number
+        operands = tuple(_operand(each, take) for each in operation.operands)
+        lowered = function(Invocation(self.builder, operation, operands, types))
         if lowered is None:
             return False
         results = _matched(operation, lowered)
-        if not from_user and operation.body is not None and not self._fits(operation, results):
+        checked = from_user or operation.body is None
+        if not checked and not self._fits(operation, results, types):
             return False
         defines = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
-        options = {"from_user": from_user, "defines": defines}
+        options = {"from_user": from_user, "defines": defines, "is_value": moves}
         for tensor, value in results:
             self._define(tensor, value, operation, operation.operator, **options)
         return True
@@ -224,7 +266,10 @@ class Walk:
                 require(self.builder, extent_check(tensor, extent, found, node.span))
 
     def _fits(
-        self, operation: Operation, results: Sequence[tuple[Tensor, RelaxExpression]]
+        self,
+        operation: Operation,
+        results: Sequence[tuple[Tensor, RelaxExpression]],
+        types: Mapping[Tensor, str],
     ) -> bool:
         """Whether a mapping gives the dimensions of the Graph, if symbols are involved.
 
@@ -232,19 +277,14 @@ class Walk:
         """
         read = any(occurring(tensor.shape) for tensor in flatten(operation.operands))
         return all(
-            _fit(self.builder.normalize(value), tensor, self.machine_types[tensor]) is not None
+            _fit(self.builder.normalize(value), tensor, types[tensor]) is not None
             for tensor, value in results
             if read or occurring(tensor.shape)
         )
 
-    def _operand(self, operand: Operand) -> LoweredOperand:
-        match operand:
-            case None:
-                return None
-            case Tensor():
-                return self.value(operand)
-            case items:
-                return tuple(map(self.value, items))
+    def _number(self, tensor: Tensor) -> RelaxExpression:
+        """What a tensor has become, as operators take it."""
+        return self._numbers(self.value(tensor), self.machine_types[tensor])
 
     def _define(
         self,
@@ -255,10 +295,12 @@ class Walk:
         *,
         from_user: bool = False,
         defines: bool = False,
+        is_value: bool = False,
     ) -> None:
-        hint = identifier(tensor.short_name)
+        """Makes an expression the value of a tensor; unless it ``is_value`` it has its numbers."""
+        hint, dtype = identifier(tensor.short_name), self.machine_types[tensor]
         emitted = self.provenance.emitted(self.builder, expression, hint)
-        expected = self.machine_types[tensor]
+        expected = held(dtype) if is_value else computed(dtype)
         fit = _fit(emitted, tensor, expected)
         if fit is False:
             message = (
@@ -274,7 +316,7 @@ class Walk:
             if defines:
                 self._define_shape(emitted, tensor, node)
             emitted = self.builder.match_cast(emitted, kind)
-        self.values[tensor] = emitted
+        self.values[tensor] = emitted if is_value else self._bytes(emitted, dtype)
         self._note_symbols(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
@@ -289,12 +331,13 @@ class Walk:
             return
         tables = lookup_tables(formula)
         types = FormulaTypes(
-            {**self.machine_types, **{t: TABLE_TYPES[t.type] for t in tables.values()}},
+            {**self.computed_types, **{t: TABLE_TYPES[t.type] for t in tables.values()}},
             compute_types(operation, self.machine_types),
             tables,
             self._is_finite,
             self.bounds,
             self.checked,
+            self.machine_types,
         )
         results = [fill.tensor for fill in formula.fills]
         call = self._called(formula, types, identifier(operation.operator))
@@ -309,7 +352,7 @@ class Walk:
         """The results of a formula, one tensor or a tuple."""
         found = find_deconvolution(formula)
         if found is not None and types.computes_natively((found.data, found.weights, found.result)):
-            data, weights = self.value(found.data), self.value(found.weights)
+            data, weights = self._number(found.data), self._number(found.weights)
             made = found.lowered(self.builder, data, weights)
             if found.rest is None:
                 return made
@@ -329,7 +372,17 @@ class Walk:
     def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
         if tensor in types.tables.values():
             return compat.constant(_constant(tensor, types.stored[tensor]))
-        return self.value(tensor)
+        return self._number(tensor)
+
+
+def _operand(operand: Operand, take: Callable[[Tensor], RelaxExpression]) -> LoweredOperand:
+    match operand:
+        case None:
+            return None
+        case Tensor():
+            return take(operand)
+        case items:
+            return tuple(map(take, items))
 
 
 def _operands(formula: Formula, tables: Mapping[tuple[Scalar, ...], Tensor]) -> list[Tensor]:
@@ -365,6 +418,8 @@ def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, Relax
 
 
 def _constant(tensor: Tensor, dtype: str) -> Array:
+    if dtype in FORMATS:
+        return rounded(_constant(tensor, computed(dtype)), dtype)
     if isinstance(tensor.value, tuple):
         return np.array(tensor.value, dtype).reshape(tensor.shape)
     return np.full(tensor.shape, tensor.value, dtype)

@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_nnef.graph.coded_arrays import limits, rounded
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
+from tvm_nnef.graph.machine_types import DTYPES
 
 Array: TypeAlias = NDArray[Any]
 
@@ -23,17 +25,16 @@ _KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
 
 def kind_of(dtype: np.dtype[Any]) -> str:
     """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
-    # NumPy takes bfloat16, which is of another package, for no number.
-    return _KINDS.get(dtype.kind) or ("real" if dtype.name == "bfloat16" else "")
+    # NumPy takes bfloat16 and dtypes of few bits, which are of another package, for no numbers.
+    return _KINDS[dtype.kind] if dtype.kind in _KINDS else DTYPES.get(dtype.name, "")
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:
     """A number as an array of rank 0; ints wrap, an infinite int is the extreme of the dtype."""
-    if dtype.kind not in "iu":
-        return np.array(value, dtype)
+    if kind_of(dtype) != "int":
+        return rounded(np.array(value), dtype.name)
     if isinstance(value, float) and math.isinf(value):
-        limits = np.iinfo(dtype)
-        return np.array(limits.max if value > 0 else limits.min, dtype)
+        return np.array(limits(dtype.name)[value > 0], dtype)
     return np.array(int(value) % 2**64, np.uint64).astype(dtype)
 
 
@@ -52,10 +53,10 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "b":
         return np.asarray(array != 0)
     if dtype.kind in "iu" and array.dtype.kind == "f":
-        limits = np.iinfo(dtype)
+        least, most = limits(dtype.name)
         # The upper limit itself is not a floating-point number, its successor is.
-        inside = (array > float(limits.min)) & (array < float(limits.max))
-        extreme = np.where(array > 0, limits.max, np.where(array < 0, limits.min, 0))
+        inside = (array > float(least)) & (array < float(most))
+        extreme = np.where(array > 0, most, np.where(array < 0, least, 0))
         return np.where(inside, np.where(inside, array, 0).astype(dtype), extreme.astype(dtype))
     return array.astype(dtype, copy=False)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, check_known, complaint, extent_check, to_json
+from tvm_nnef.graph.coded_arrays import rounded
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
 from tvm_nnef.graph.nodes import (
@@ -153,7 +154,7 @@ def _outputs(graph: Graph) -> tuple[Tensor, ...]:
 
 def _as(tensor: Tensor, array: Array, context: _Run) -> Array:
     """An array in the dtype of a tensor whose values it becomes."""
-    return array.astype(context.types[tensor], copy=False)
+    return rounded(array, context.types[tensor])
 
 
 def _read(tensor: Tensor, values: Mapping[Tensor, Array], context: _Run) -> Array:

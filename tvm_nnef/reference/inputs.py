@@ -23,6 +23,7 @@ from tvm_nnef.diagnostics import (
     raised_as,
 )
 from tvm_nnef.graph.arrays import converted, shape_hint
+from tvm_nnef.graph.coded_arrays import named
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.reference.arithmetic import Array, kind_of
@@ -186,6 +187,7 @@ def _converted(
         actual = f"({', '.join(str(extent) for extent in array.shape)})"
         hint = shape_hint(array.shape, tensor, attributes)
         raise error(f"{title}: expected shape {text}, got {actual}", tensor.span, hint=hint)
+    array = named(array, dtype)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: expected {tensor.type} ({dtype}), got {array.dtype}"

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, did_you_mean, error
+from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.storage.container import decode_source
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -33,6 +34,7 @@ LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 STORED_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
+    *FORMATS,
 )
 """The dtypes that a tensor may be given."""
 

@@ -3,6 +3,9 @@
 Input and output: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
 says (a width of 5 bits, the range of a quantized type), a :class:`TensorFile` does, so that what
 was read is written again as it was. Nothing here opens files or knows of a model's variables.
+
+The reals of Khronos are those of IEEE. For others the format has the codes of vendors, which other
+readers refuse rather than take for something else; ``VENDOR`` is ours.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.graph.coded_arrays import as_held, format_of, numpy_dtype
 from tvm_nnef.storage.bit_packing import pack_bits, packed_size, unpack_bits
 
 Array: TypeAlias = "NDArray[Any]"
@@ -30,8 +34,12 @@ _MAX_UINT32 = 2**32 - 1
 _NO_PARAMETERS = bytes(32)
 
 
+VENDOR = 0x5456
+"""The upper half of our item types."""
+
+
 class ItemType(enum.IntEnum):
-    """The item types of Khronos (vendor code 0)."""
+    """The item types of Khronos (vendor code 0), and ours, each for one dtype."""
 
     FLOAT = 0
     UINT = 1
@@ -39,6 +47,18 @@ class ItemType(enum.IntEnum):
     QUANTIZED_INT = 3
     INT = 4
     BOOL = 5
+    BFLOAT16 = VENDOR << 16
+    FLOAT8_E4M3FN = VENDOR << 16 | 1
+    FLOAT8_E4M3FNUZ = VENDOR << 16 | 2
+    FLOAT8_E5M2 = VENDOR << 16 | 3
+    FLOAT8_E5M2FNUZ = VENDOR << 16 | 4
+    FLOAT8_E8M0FNU = VENDOR << 16 | 5
+    FLOAT4_E2M1FN = VENDOR << 16 | 6
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether other readers do not know it; its name is then that of its dtype."""
+        return self >= VENDOR << 16
 
 
 _WIDTHS: dict[ItemType, tuple[int, ...]] = {
@@ -48,6 +68,9 @@ _WIDTHS: dict[ItemType, tuple[int, ...]] = {
     ItemType.QUANTIZED_INT: tuple(range(1, 65)),
     ItemType.INT: tuple(range(1, 65)),
     ItemType.BOOL: (1, 8),
+    ItemType.BFLOAT16: (16,),
+    **{each: (8,) for each in ItemType if each.name.startswith("FLOAT8")},
+    ItemType.FLOAT4_E2M1FN: (4,),
 }
 
 _ITEM_TYPE_OF_KIND = {
@@ -84,6 +107,8 @@ class TensorHeader:
         """The NumPy type that holds the items: for odd widths of integers, the next wider one."""
         if self.item_type is ItemType.BOOL:
             return np.dtype(np.bool_)
+        if self.item_type.is_ours:
+            return numpy_dtype(self.item_type.name.lower())
         width = next(width for width in (8, 16, 32, 64) if width >= self.bits)
         kind = "f" if self.item_type is ItemType.FLOAT else "i" if self.signed else "u"
         return np.dtype(f"{kind}{width // 8}")
@@ -187,9 +212,9 @@ def read_tensor(data: bytes | memoryview, file: str) -> TensorFile:
 def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
     """The bytes of a tensor file; ``file`` is its name in messages.
 
-    A plain array of dtype bool, (u)int8 to 64 or float16 to 64 is written with all its bits,
-    bool with one bit per item. Raises :class:`NnefError` if the format has no place for the
-    tensor: another dtype, more than 8 dimensions, values wider than ``bits``, or 4 GiB of data.
+    A plain array of dtype bool, an integer type, float4 to float64 or bfloat16 is written with all
+    its bits, bool with one bit per item. Raises :class:`NnefError` if the format has no place for
+    the tensor: another dtype, more than 8 dimensions, values wider than ``bits``, or 4 GiB of data.
     """
     if not isinstance(tensor, TensorFile):
         tensor = _tensor_of(tensor, file)
@@ -210,15 +235,14 @@ def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
 
 
 def _item_type(code: int, bits: int, file: str) -> ItemType:
-    vendor, kind = code >> 16, code & 0xFFFF
-    if vendor or kind not in set(ItemType):
+    if code not in set(ItemType):
         raise error(
-            f"expected an item type of Khronos, 0 to {max(ItemType):d}; "
-            f"got type {kind} of vendor {vendor}",
+            f"expected an item type of Khronos, 0 to {ItemType.BOOL:d}; "
+            f"got type {code & 0xFFFF} of vendor {code >> 16}",
             hint="float is 0, unsigned 1, quantized 2 and 3, signed 4, bool 5",
             file=file,
         )
-    item_type = ItemType(kind)
+    item_type = ItemType(code)
     if bits not in _WIDTHS[item_type]:
         raise _width_error(item_type, bits, file)
     return item_type
@@ -260,17 +284,24 @@ def _read_items(data: memoryview, header: TensorHeader) -> Array:
         return np.empty(0, dtype)
     if header.item_type is ItemType.BOOL and bits == 8:
         return np.not_equal(np.frombuffer(data, np.uint8), 0)
+    if header.item_type.is_ours and bits == dtype.itemsize * 8:
+        # Without a byte order: NumPy knows these dtypes in that of the machine only.
+        return np.frombuffer(data, f"<u{dtype.itemsize}").astype(f"u{dtype.itemsize}").view(dtype)
     if dtype.kind != "b" and bits == dtype.itemsize * 8:
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False)
     items = unpack_bits(data, count, bits)
     if header.signed:
         shift = 64 - bits
         items = ((items << np.uint64(shift)).view(np.int64) >> np.int64(shift)).view(np.uint64)
+    if header.item_type.is_ours:
+        return items.astype(np.uint8).view(dtype)
     return items.astype(dtype)
 
 
 def _write_items(tensor: TensorFile) -> bytes:
     array, bits = tensor.array.reshape(-1), tensor.bits
+    if tensor.item_type.is_ours:
+        array = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
     if tensor.item_type is ItemType.BOOL and bits == 8:
         return array.astype(np.uint8).tobytes()
     if tensor.item_type is not ItemType.BOOL and bits == array.dtype.itemsize * 8:
@@ -281,12 +312,20 @@ def _write_items(tensor: TensorFile) -> bytes:
 
 
 def _tensor_of(array: Array, file: str) -> TensorFile:
+    few = format_of(array.dtype)
+    if few is not None and few.type == "int":
+        whole = as_held(array)
+        return TensorFile(whole, _ITEM_TYPE_OF_KIND[whole.dtype.kind], few.bits)
+    name = array.dtype.name.upper()
+    if name in ItemType.__members__ and ItemType[name].is_ours:
+        (bits,) = _WIDTHS[ItemType[name]]
+        return TensorFile(array, ItemType[name], bits)
     item_type = _ITEM_TYPE_OF_KIND.get(array.dtype.kind)
     bits = 1 if item_type is ItemType.BOOL else array.dtype.itemsize * 8
     if item_type is None or bits not in _WIDTHS[item_type]:
         raise error(
             f"a tensor file cannot hold items of dtype {array.dtype}",
-            hint="convert the array to bool, an integer type, or float16, float32 or float64",
+            hint="convert the array to bool, an integer type, or a real of at most 64 bits",
             file=file,
         )
     native = array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -18,6 +18,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
+from tvm_nnef.graph.coded_arrays import as_held
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.runtime import Array as Array
 from tvm_nnef.tvm_support.runtime import runtime_tensor as runtime_tensor
@@ -86,7 +87,8 @@ def is_tensor(expression: RelaxExpression) -> bool:
 
 
 def constant(array: Array) -> RelaxExpression:
-    """A Relax constant that holds the array."""
+    """A Relax constant that holds the array; of a dtype of few bits, its bytes."""
+    array = as_held(array)
     return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
 
 

@@ -23,6 +23,7 @@ import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.graph.coded_arrays import as_held, format_of, from_held
 from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -200,8 +201,9 @@ def runtime_tensor(array: Array, device: Any = None) -> Any:
     """A tensor that holds a copy of the array, on the CPU or another device.
 
     It lies in memory of NumPy, which for a large one has large pages: reading it takes up to a
-    third less time.
+    third less time. Of a dtype of few bits it has the bytes.
     """
+    array = as_held(array)
     # NumPy may give an empty array any address.
     held = aligned_bytes(array.nbytes or _ALIGNMENT)
     held[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
@@ -252,15 +254,19 @@ def _on(device: Any, tensor: Any) -> Any:
     return made
 
 
-def array_of(tensor: Any) -> Array:
-    """A copy of a tensor of any device, as a NumPy array."""
-    return copy_to(np.empty(tensor.shape, str(tensor.dtype)), tensor)
+def array_of(tensor: Any, dtype: str | None = None) -> Array:
+    """A copy of a tensor of any device, as a NumPy array.
+
+    Its elements are of ``dtype`` if the tensor has the bytes of one of few bits.
+    """
+    array = copy_to(np.empty(tensor.shape, str(tensor.dtype)), tensor)
+    return array if dtype is None else from_held(array, dtype)
 
 
 def copy_to(array: Array, tensor: Any) -> Array:
     """The array, to which a tensor of the same shape and dtype on any device is copied."""
-    if not array.flags.c_contiguous:
-        array[...] = array_of(tensor)
+    if format_of(array.dtype) or not array.flags.c_contiguous:
+        array[...] = array_of(tensor, array.dtype.name)
         return array
     address = array.ctypes.data_as(ctypes.c_void_p)
     with reported:

@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from tvm_nnef.converters.nnef1.export.emitter import Array
 from tvm_nnef.converters.nnef1.export.model import Exported
 from tvm_nnef.converters.nnef1.reading import QUANTIZATION_FILE
+from tvm_nnef.reference.arithmetic import kind_of
 from tvm_nnef.storage.names import NNEF1_FILE
 from tvm_nnef.storage.tensor_file import write_tensor
 from tvm_nnef.storage.write import write_container
@@ -28,5 +31,10 @@ def write(model: Exported, path: str | os.PathLike[str], *, overwrite: bool = Fa
     write_container(path, files, overwrite=overwrite)
 
 
+_REALS = ("float16", "float32", "float64")
+
+
 def _tensor(array: Array, name: str) -> bytes:
-    return write_tensor(array, name)
+    """The file of a variable; readers of NNEF 1 know no reals but those of IEEE."""
+    is_other = kind_of(array.dtype) == "real" and array.dtype.name not in _REALS
+    return write_tensor(array.astype(np.float32) if is_other else array, name)

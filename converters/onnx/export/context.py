@@ -11,6 +11,7 @@ import onnx
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
+from tvm_nnef.graph.coded_arrays import format_of
 from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.reference.arithmetic import constant
 from tvm_nnef.symbolic import dimensions, trees
@@ -94,7 +95,7 @@ class Context:
             dtype = NUMBER_OF[self.types[tensor]]
             proto = onnx.TensorProto(name=tensor.name, data_type=dtype, dims=tensor.shape)
             self.shared.initializers[tensor.name] = proto
-            self.shared.arrays[tensor.name] = self.variables[tensor]
+            self.shared.arrays[tensor.name] = _packed(self.variables[tensor])
         return tensor.name
 
     def _brought(self, emitter: Emitter, tensor: Tensor) -> str:
@@ -104,6 +105,14 @@ class Context:
         if array.size > _LARGEST_FILLED and not isinstance(tensor.value, tuple):
             return emitter.expand(emitter.constant(array.flat[0], self.types[tensor]), tensor.shape)
         return emitter.constant(array, self.types[tensor])
+
+
+def _packed(array: Array) -> Array:
+    """An array as ONNX has its elements: two of 4 bits in a byte."""
+    few = format_of(array.dtype)
+    if few is None or few.bits == 8:
+        return array
+    return np.frombuffer(onnx.numpy_helper.from_array(array).raw_data, np.uint8)
 
 
 def _array(tensor: Tensor, name: str) -> Array:

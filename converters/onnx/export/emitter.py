@@ -95,7 +95,11 @@ class Emitter:
 
     def cast(self, name: str, source: str, target: str) -> str:
         """A value of one dtype in another."""
-        return name if source == target else self.node("Cast", name, to=NUMBER_OF[target])
+        if source == target:
+            return name
+        # What is too large becomes infinite or NaN, as in the model.
+        saturate = 0 if target.startswith("float8") else None
+        return self.node("Cast", name, to=NUMBER_OF[target], saturate=saturate)
 
     def permute(self, name: str, order: Sequence[int]) -> str:
         """The dimensions in another order."""

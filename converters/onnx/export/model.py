@@ -21,7 +21,7 @@ from tvm_nnef.converters.onnx.export.pruning import pruned
 from tvm_nnef.converters.onnx.export.walk import walk
 from tvm_nnef.converters.onnx.export.writing import Exported
 from tvm_nnef.converters.onnx.reading import PRODUCER
-from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
 from tvm_nnef.reference.inputs import bind_variables
@@ -32,6 +32,9 @@ OPSET = 21
 
 IR_VERSION = 10
 """The version of the file format of that opset."""
+
+_LATER = frozenset(("int2", "uint2", "float4_e2m1fn", "float8_e8m0fnu"))
+"""The dtypes that no operator of that opset takes."""
 
 STATE_KEY = "nnef.state"
 """Metadata of a model with state: JSON, from the name of each input to that of its output."""
@@ -59,6 +62,9 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     reason; and for variables that are missing or do not fit.
     """
     types = graph.machine_types or assign(graph)
+    if late := _LATER.intersection(types.values()):
+        message = f"ONNX has elements of type {', '.join(sorted(late))} only after opset {OPSET}"
+        raise error(message, hint="compose it with wider dtypes for them, as int8")
     state = updated_variables(graph)
     arrays = bind_variables(graph, variables, types)
     context = Context(types, arrays, frozenset(state), graph.bounds)

@@ -13,6 +13,7 @@ from tvm_nnef.converters.onnx.export.formula import written_out
 from tvm_nnef.converters.onnx.export.invocation import Exported, Invocation, Value
 from tvm_nnef.converters.onnx.export.registry import Rule, rules
 from tvm_nnef.converters.onnx.main import LIBRARY
+from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors
@@ -100,13 +101,27 @@ def _by_rule(
     rule: Rule, operation: Operation, emitter: Emitter, context: Context
 ) -> tuple[Exported, dict[ScalarType, str]]:
     """What the table makes of an operation, and the dtypes of that."""
-    dtypes = _moved(operation, context) if rule.moves else compute_types(operation, context.types)
+    moves = rule.moves and _takes_elements(operation, context)
+    dtypes = _moved(operation, context) if moves else compute_types(operation, context.types)
     operands = tuple(
-        _value(operand, name if rule.moves else None, operation, dtypes, emitter, context)
+        _value(operand, name if moves else None, operation, dtypes, emitter, context)
         for operand, name in zip(operation.operands, operation.operand_types, strict=True)
     )
     invocation = Invocation(emitter, operation, operands, dtypes, context.types, context.known)
     return rule.function(invocation), dtypes
+
+
+_OF_ANY_TYPE = frozenset(
+    ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze", "layout.unsqueeze",
+     "layout.transpose", "math.iden")
+)  # fmt: skip
+"""The operators whose nodes take elements of few bits; others move them as numbers."""
+
+
+def _takes_elements(operation: Operation, context: Context) -> bool:
+    """Whether ONNX moves the elements of an operation as they are."""
+    few = any(context.types[each] in FORMATS for each in flatten(operation.results))
+    return not few or operation.standard_operator in _OF_ANY_TYPE
 
 
 def _moved(operation: Operation, context: Context) -> dict[ScalarType, str]:

@@ -24,7 +24,7 @@ from tvm_nnef.converters.common.symbolic import (
     number,
 )
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
-from tvm_nnef.converters.common.types import Type
+from tvm_nnef.converters.common.types import Type, kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
@@ -355,7 +355,7 @@ def _cut(
 
 
 def _zero(dtype: str) -> bool | int | float:
-    return {"b": False, "f": 0.0}.get(np.dtype(dtype).kind, 0)
+    return {"bool": False, "real": 0.0, "int": 0}[kind(dtype)]
 
 
 @operator("Scan", since=8)

@@ -9,8 +9,12 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Argument, Tensor
+from tvm_nnef.converters.common.types import kind
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.registry import operator, table_of
+from tvm_nnef.graph.coded_arrays import largest
+from tvm_nnef.graph.few_bits import FORMATS
 
 _UNARY: Mapping[str, str] = {
     "Abs": "math.abs", "Neg": "math.neg", "Ceil": "math.ceil", "Floor": "math.floor",
@@ -109,26 +113,54 @@ def where(node: Node, builder: Builder) -> Tensor:
 @operator("Cast", since=6)
 def cast(node: Node, builder: Builder) -> Tensor:
     """Elements in another type."""
-    return convert_type(node.input(0), node.dtype(), builder)
+    return _converted(node, node.dtype(), builder)
 
 
 @operator("CastLike", since=15)
 def cast_like(node: Node, builder: Builder) -> Tensor:
     """Elements in the type of the second input."""
-    return convert_type(node.input(0), node.input(1).dtype, builder)
+    return _converted(node, node.input(1).dtype, builder)
 
 
-def convert_type(x: Tensor, dtype: str, builder: Builder) -> Tensor:
-    """A cast as ONNX defines it."""
-    return builder.cast(x, dtype)
+def _converted(node: Node, dtype: str, builder: Builder) -> Tensor:
+    x, saturates = node.input(0), node.flag("saturate", True)
+    if dtype == x.dtype or dtype not in FORMATS or FORMATS[dtype].type != "real":
+        return builder.cast(x, dtype)
+    if x.kind != "real" or dtype == "float8_e8m0fnu":
+        x = builder.cast(x, "float32")  # What is near the limits is beyond those of float16.
+    if dtype == "float8_e8m0fnu":
+        return _power_of_two(x, saturates, node.text("round_mode", "up"), builder)
+    return saturated(x, dtype, builder) if saturates else builder.cast(x, dtype)
+
+
+def saturated(x: Tensor, dtype: str, builder: Builder) -> Tensor:
+    """Reals in a dtype of few bits, those beyond its largest number as that number."""
+    most = largest(dtype)
+    return builder.call("math.clamp", x, -most, most, as_type=dtype)
+
+
+def _power_of_two(x: Tensor, saturates: bool, mode: str, builder: Builder) -> Tensor:
+    """Reals as powers of two, ``up``, ``down`` or to the ``nearest`` one."""
+    if mode not in ("up", "down", "nearest"):
+        hint = "it is 'up', 'down' or 'nearest'"
+        raise Unconvertible(f"its attribute 'round_mode' is '{mode}'", hint)
+    dtype = "float8_e8m0fnu"
+    if saturates:
+        x = builder.call("math.clamp", x, 2.0**-127, largest(dtype))
+    near = builder.cast(x, dtype)
+    if mode == "nearest":
+        return near
+    return builder.call("onnx.power_of_two", x, near, as_type=dtype, up=mode == "up")
 
 
 @operator("BitCast", since=26)
 def bit_cast(node: Node, builder: Builder) -> Tensor:
     """The same bits seen as another type of the same size."""
     x, dtype = node.input(0), node.dtype()
-    if x.kind == "int" and np.dtype(dtype).kind in "iu":
+    if x.kind == kind(dtype) == "int":
         return builder.cast(x, dtype)
+    if few := {x.dtype, dtype}.intersection(FORMATS):
+        raise Unconvertible(f"the bits of {', '.join(sorted(few))} cannot be converted")
     if x.kind == "bool" or dtype == "bool":
         return builder.cast(x, dtype)
     bits = np.dtype(dtype).itemsize * 8

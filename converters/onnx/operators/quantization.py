@@ -9,10 +9,15 @@ import numpy as np
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.elementwise import saturated
 from tvm_nnef.converters.onnx.operators.windows import convolution
 from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.types import DTYPE_OF, type_name
+from tvm_nnef.graph.coded_arrays import limits
+from tvm_nnef.graph.few_bits import FORMATS
 
 
 def _spread(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> tuple[int, int]:
@@ -37,18 +42,33 @@ def _fitted(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> Tensor:
 
 
 def _limits(dtype: str) -> tuple[int, int]:
-    if np.dtype(dtype).kind not in "iu":
+    if kind(dtype) != "int":
         hint = "quantize to an integer type, such as int8 or uint8"
         raise Unconvertible(f"quantizing to {dtype} cannot be converted", hint)
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
+    return limits(dtype)
 
 
-def quantize(x: Tensor, scale: Tensor, zero: Tensor | None, dtype: str, builder: Builder) -> Tensor:
-    """round(x / scale) + zero, saturated; scale and zero broadcast."""
-    low, high = _limits(dtype)
-    wide = builder.cast(x, "float32") if x.kind == "int" else x
+def quantize(
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor | None,
+    dtype: str,
+    builder: Builder,
+    *,
+    precision: str | None = None,
+    saturates: bool = True,
+) -> Tensor:
+    """round(x / scale) + zero, saturated; scale and zero broadcast.
+
+    The quotient has a ``precision``, by default that of x. Reals of few bits round for themselves.
+    """
+    wide = builder.cast(x, precision or ("float32" if x.kind == "int" else x.dtype))
     steps = builder.binary("math.div", wide, builder.cast(scale, wide.dtype))
+    if dtype in FORMATS and kind(dtype) == "real":
+        if zero is not None:
+            steps = builder.binary("math.add", steps, builder.cast(zero, steps.dtype))
+        return saturated(steps, dtype, builder) if saturates else builder.cast(steps, dtype)
+    low, high = _limits(dtype)
     whole = builder.call("extra.round_even", steps)
     if zero is not None:
         whole = builder.binary(
@@ -64,8 +84,29 @@ def quantize_linear(node: Node, builder: Builder) -> Tensor:
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     dtype = zero.dtype if zero is not None else node.dtype()
     fitted = _fitted(node, x, scale, builder)
-    offset = None if zero is None else _fitted(node, x, zero, builder)
-    return quantize(x, fitted, offset, dtype, builder)
+    offset = _offset(node, x, zero, builder)
+    precision, saturates = _precision(node, x, scale), node.flag("saturate", True)
+    return quantize(x, fitted, offset, dtype, builder, precision=precision, saturates=saturates)
+
+
+def _offset(node: Node, x: Tensor, zero: Tensor | None, builder: Builder) -> Tensor | None:
+    """Zero points in a shape that broadcasts against x; None for those of float8, which are 0."""
+    if zero is None or zero.dtype.startswith("float8"):
+        if zero is not None and zero.value is not None and zero.value.astype(np.float32).any():
+            raise Unconvertible(f"its zero point of {zero.dtype} is not 0", "make it 0")
+        return None
+    return _fitted(node, x, zero, builder)
+
+
+def _precision(node: Node, x: Tensor, scale: Tensor) -> str:
+    """The dtype of a quotient: what the node asks for, else the wider one of its operands."""
+    if number := node.integer("precision"):
+        if kind(DTYPE_OF.get(number, "bool")) != "real":
+            message = f"its attribute 'precision' is {type_name(number)}"
+            raise Unconvertible(message, "divide in float, float16 or bfloat16")
+        return DTYPE_OF[number]
+    reals = [each.dtype for each in (x, scale) if each.kind == "real" and each.dtype not in FORMATS]
+    return str(np.result_type(*map(np.dtype, reals))) if reals else "float32"
 
 
 @operator("DequantizeLinear", since=10)
@@ -73,11 +114,11 @@ def dequantize_linear(node: Node, builder: Builder) -> Tensor:
     """The reals that quantized integers stand for."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     fitted = _fitted(node, x, scale, builder)
-    whole = builder.cast(x, "int32")
-    if zero is not None:
-        offset = builder.cast(_fitted(node, x, zero, builder), "int32")
-        whole = builder.binary("math.sub", whole, offset)
-    wide = "float32" if scale.dtype == "float16" else scale.dtype
+    whole = builder.cast(x, "int32" if x.kind == "int" else "float32")
+    offset = _offset(node, x, zero, builder)
+    if offset is not None:
+        whole = builder.binary("math.sub", whole, builder.cast(offset, whole.dtype))
+    wide = scale.dtype if scale.dtype in ("float32", "float64", "bfloat16") else "float32"
     found = builder.binary("math.mul", builder.cast(whole, wide), builder.cast(fitted, wide))
     return builder.cast(found, node.dtype() if node.dtype() != x.dtype else scale.dtype)
 
