@@ -227,34 +227,11 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
         raise Unconvertible("'acc' is not a real datum type", "write 'f32'")
     # tract takes an empty result for one that is not written.
     found, result = terms(equation.removesuffix("->"), operands)
-    for each, term in zip(operands, found, strict=True):
+    for term in found:
         if len(set(term)) < len(term):
             raise Unconvertible(f"'{term}' repeats a dimension", "use each letter once")
-        if len(term) != each.rank:
-            reason = f"'{term}' names {len(term)} dimensions of a tensor of rank {each.rank}"
-            raise Unconvertible(reason, "write a letter for each", mismatch=True)
-    if not set(result) <= set("".join(found)) or len(set(result)) < len(result):
-        raise Unconvertible(f"'{result}' names other dimensions", "use letters of operands once")
-    sizes: dict[str, Size] = {}
-    for each, term in zip(operands, found, strict=True):
-        for name, size in zip(term, each.shape, strict=True):
-            if sizes.get(name, 1) == 1:
-                sizes[name] = size
-            elif size not in (1, sizes[name]):
-                reason = f"dimension '{name}' is {sizes[name]} and {size}"
-                raise Unconvertible(reason, "they must be equal or 1", mismatch=True)
-    pairs = [_without_ones(*each, sizes, builder) for each in zip(operands, found, strict=True)]
-    product = sum_of_products(pairs, result, builder)
+    product = sum_of_products(list(zip(operands, found, strict=True)), result, builder)
     return builder.call("math.iden", product) if product in operands else product
-
-
-def _without_ones(
-    x: Tensor, term: str, sizes: Mapping[str, Size], builder: Builder
-) -> tuple[Tensor, str]:
-    """An operand without the dimensions of 1 that others stretch."""
-    ones = [axis for axis, name in enumerate(term) if x.shape[axis] == 1 != sizes[name]]
-    kept = "".join(name for axis, name in enumerate(term) if axis not in ones)
-    return builder.squeeze(x, ones) if ones else x, kept
 
 
 def _downsample(operation: Operation, builder: Builder) -> Tensor:
