@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import sum_of_products, terms
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.symbolic import Size, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
@@ -185,13 +186,10 @@ def _top_k(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
     x, k = operation.tensor("input"), operation.integer("k")
     axis, largest = operation.axis(x.rank), operation.flag("largest")
     size = x.shape[axis]
-    if k < 1 or (isinstance(size, int) and k > size):
-        hint = "it must be positive, and not exceed the dimension"
+    if k < 0 or (isinstance(size, int) and k > size):
+        hint = "it must not be negative, nor exceed the dimension"
         raise Unconvertible(f"'k' is {k} for a dimension of {size}", hint, mismatch=True)
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
-    builder.add("algo.top_k", (x,), (values, indices), k=k, axis=axis, largest=largest)
-    return values, indices
+    return first_in_order(x, axis, k, builder, largest=largest)
 
 
 def _triangle(operation: Operation, builder: Builder) -> Tensor:
