@@ -217,7 +217,9 @@ def load_model(
         if read is None:
             raise NnefError(each for each in found if each.severity != "warning")
         loaded = read
-    unknown = () if variables is None else unknown_variables(loaded.program, variables)
+    defaults = loaded.metadata.defaults
+    names = (name for name in variables or () if name not in defaults)
+    unknown = unknown_variables(loaded.program, names)
     if unknown:
         raise NnefError(unknown)
     return loaded

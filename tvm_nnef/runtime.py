@@ -192,9 +192,8 @@ class Executable:
 
     def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The tensors of the outputs, after which the state is the new one."""
-        given = ordered_inputs([port.name for port in self.inputs], inputs, named)
         with self._turn:
-            tensors = self._run(self._arguments(given))
+            tensors = self._run(self._arguments(inputs, named))
             end = len(tensors) - len(self.state)
             self.state.tensors = tensors[end:]
         return tensors[:end]
@@ -263,10 +262,13 @@ class Executable:
         """Reset the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
         with self._turn:
-            known = described and self._device is not None
+            defaults = [port.name for port in self._graph.inputs if port.has_default]
+            known = (described or defaults) and self._device is not None
             weights = self._weights_of(INITIAL_STATE) if known else []
             values = list(self._machine[INITIAL_STATE](*weights)) if known else []
-            self.state = State(described, values)
+            self.state = State(described, values[: len(described)])
+            arrays = map(array_of, values[len(described) :])
+            self._defaults = dict(zip(defaults, arrays, strict=False))
 
     @property
     def threads(self) -> int:
@@ -336,8 +338,7 @@ class Executable:
         check_profile(self.metadata)
         made = self.clone()
         made.state.tensors = list(self.state.tensors)
-        names = [port.name for port in self.inputs]
-        run = made.prepared(*ordered_inputs(names, inputs, named))
+        run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -370,8 +371,11 @@ class Executable:
         """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
         return self._graph
 
-    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        given = [numpy_view(value) for value in inputs]
+    def _arguments(
+        self, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
+        given = [numpy_view(value) for value in ordered]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         check_sizes(self.metadata["checks"], sizes, self._passed)
         tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]

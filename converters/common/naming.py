@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.common.emission import is_literal
-from tvm_nnef.converters.common.names import Namer, parts, without_suffix
+from tvm_nnef.converters.common.names import Namer, identifier, parts, without_suffix
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
@@ -37,7 +37,9 @@ def give_names(
     def plain(name: str) -> str:
         return without_suffix(name.removeprefix(scope))
 
-    for tensor in (*graph.inputs, *graph.outputs):
+    ports = (*graph.inputs, *graph.outputs)
+    # What is an identifier stays as it is, so that no name in the source is another one of ours.
+    for tensor in sorted(ports, key=lambda each: identifier(each.source) != each.source):
         tensor.name = namer.name(tensor.source)
     for tensor in graph.inputs:
         for size in tensor.shape:
