@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.common.emission import is_literal
-from tvm_nnef.converters.common.names import Namer, identifier, parts, without_suffix
+from tvm_nnef.converters.common.names import Namer, UniqueNames, identifier, parts, without_suffix
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
@@ -45,8 +45,12 @@ def give_names(
         for size in tensor.shape:
             _name_symbols(size, namer)
     variables = list(_variables(graph))
+    # Each has a file of its name, and some file systems take no difference of case for one.
+    files = UniqueNames(namer.taken, str.lower)
     for number, tensor in enumerate(variables, 1):
-        tensor.name = namer.name(plain(tensor.source or tensor.hint or f"constant_{number}"))
+        wanted = identifier(plain(tensor.source or tensor.hint or f"constant_{number}"))
+        tensor.name = files.name(wanted)
+        namer.avoid(tensor.name)
     for each in _made(graph.steps):
         if each.name is None:
             each.name = namer.name(plain(each.source or each.hint or "t"))
