@@ -84,6 +84,8 @@ def _cycle(
         visited[number] = len(visited)
         number = min(each for each in before[number] if each in waiting)
     cycle = [each for each, position in visited.items() if position >= visited[number]][::-1]
+    first = cycle.index(min(cycle))
+    cycle = [*cycle[first:], *cycle[:first]]
     shown = [_title(nodes[each]) for each in (*cycle[:_MOST_SHOWN], cycle[0])]
     if len(cycle) > _MOST_SHOWN:
         shown.insert(-1, "…")
