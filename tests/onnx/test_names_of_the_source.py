@@ -77,7 +77,7 @@ def test_names_of_the_source_in_options_of_composing(proto: Any) -> None:
 
 def test_mistakes_in_names(proto: Any) -> None:
     executable = tvm_nnef.build(proto, progress=False)
-    with pytest.raises(InputError, match="no input 'input.2'"):
+    with pytest.raises(InputError, match=r"no input 'input\.2'"):
         executable({**NAMED, "input.2": X})
     with pytest.raises(InputError, match="is given twice"):
         executable({**NAMED, "input_1": X})
@@ -108,7 +108,8 @@ def test_long_names_and_names_that_differ_in_case(make_model: Any, tmp_path: Pat
     long = [f"{'layer/' * 60}{each}" for each in ("w", "v", "x", "y")]
     weights = {long[0]: B, long[1]: 2 * B, "Scale": 3 * B, "scale": 5 * B}
     nodes = [node("Add", [long[2], long[0]], ["a"]), node("Add", ["a", long[1]], ["b"]),
-             node("Add", ["b", "Scale"], ["c"]), node("Add", ["c", "scale"], [long[3]])]  # fmt: skip
+             node("Add", ["b", "Scale"], ["c"]),
+             node("Add", ["c", "scale"], [long[3]])]  # fmt: skip
     inputs, outputs = [(long[2], "f4", [2, 3])], [(long[3], "f4", [2, 3])]
     model = tvm_nnef.convert(make_model(nodes, inputs, outputs, weights), tmp_path / "net")
     files = [each.name for each in (tmp_path / "net").glob("*.dat")]

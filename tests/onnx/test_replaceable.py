@@ -52,7 +52,7 @@ def test_by_default_it_is_a_constant(ir_version: int) -> None:
     executable = tvm_nnef.build(model, progress=False)
     for call in (lambda *x: tvm_nnef.evaluate(model, *x), executable):
         np.testing.assert_array_equal(call(X)["y"], X @ W + B)
-        with pytest.raises(InputError, match="replaceable=\\['layer.w'\\]"):
+        with pytest.raises(InputError, match=r"replaceable=\['layer\.w'\]"):
             call({"x": X, "layer.w": NEW})
     with pytest.raises(InputError, match="the source gives it a value"):
         executable(X, **{"layer.w": NEW})
@@ -162,5 +162,5 @@ def test_defaults_in_a_file_are_checked(defaults: str, message: str, tmp_path: P
         tvm_nnef.compose(tmp_path / "net")
     (tmp_path / "net" / "model.json").write_text('{"defaults": ["main.net.layer_w"]}')
     (tmp_path / "net" / "main.net.layer_w.dat").unlink()
-    with pytest.raises(NnefError, match="'main.net.layer_w' has no value"):
+    with pytest.raises(NnefError, match=r"'main\.net\.layer_w' has no value"):
         tvm_nnef.evaluate(tmp_path / "net", X)

@@ -306,6 +306,8 @@ def _direction(
     builder.add("layout.unstack", (gates,), (pack,), axis=0)
     starts = [_start(node, position, number, batch, direction, batch_first, builder)
               for position in kind.states]  # fmt: skip
+    if time == 0:
+        return [builder.full(0.0, (time, batch, direction.hidden), x.dtype), *starts]
     carried = [Tensor(x.dtype, (batch, direction.hidden)) for _ in starts]
     item, index, inner = Tensor(x.dtype, pack.shape), None, Builder(builder)
     for tensor, name in zip((*carried, item), (*"hc"[: len(carried)], "x"), strict=True):
