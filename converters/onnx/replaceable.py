@@ -1,7 +1,7 @@
 """Initializers that are inputs too: constants, or inputs with a default if a user asks for it.
 
 Input: a model that was read, and the names of initializers that calls replace. Output: the model
-in which these are inputs alone, behind the others, and their values.
+in which these are inputs alone, after the others, and their values.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_a_value_that_decides_a_shape_is_not_taken_for_known(make_model: Any) ->
         np.testing.assert_array_equal(found, values.reshape(shape))
 
 
-def test_it_is_exported_as_it_came(tmp_path: Path) -> None:
+def test_an_exported_model_has_its_initializer_again(tmp_path: Path) -> None:
     tvm_nnef.convert(tvm_nnef.convert(network(), **OPTIONS), tmp_path / "again.onnx")
     proto = onnx.load(tmp_path / "again.onnx")
     assert [value.name for value in proto.graph.input] == ["x", "layer_w"]

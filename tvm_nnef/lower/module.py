@@ -22,7 +22,7 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``num_state``: how many parameters are state, if there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
-If there is a state, a function ``initial_state`` returns the values that it starts with; behind
+If there is a state, a function ``initial_state`` returns the values that it starts with; after
 them are the values of the inputs that have a default.
 """
 
