@@ -117,7 +117,8 @@ def evaluate(
         Any model, as for :func:`load_model`, or a Graph from :func:`compose`.
     *inputs
         An array for each input in the order of the graph, a list of arrays for a pack; or one
-        mapping of names to these. They determine the shapes that the model does not fix.
+        mapping of names, of the model or of its source, to these. They determine the shapes that
+        the model does not fix. Inputs with a default may be left out.
     tensors
         Names of intermediate tensors to return as well.
     variables

@@ -83,7 +83,8 @@ class Outputs(tuple[Any, ...]):
             return super().__getitem__(key)
         key = key if key in self.names else self._by_source.get(key, key)
         if key not in self.names:
-            near = did_you_mean(key, self.names) or f"the outputs are {', '.join(self.names)}"
+            known = (*self.names, *self._by_source)
+            near = did_you_mean(key, known) or f"the outputs are {', '.join(self.names)}"
             raise KeyError(f"there is no output '{key}'; {near}")
         return super().__getitem__(self.names.index(key))
 

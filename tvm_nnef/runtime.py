@@ -146,7 +146,8 @@ class Executable:
             A value for each input in the order of the graph, or a single mapping of names to
             values. A value is an array (NumPy, DLPack, or what NumPy makes an array of), for a pack
             a list of arrays. Within a kind of dtype values are converted: float64 to float32, but
-            no int to a real.
+            no int to a real. Names are those of the model or of its source; inputs with a default
+            may be left out.
         out
             Preallocated arrays that receive outputs: one for a single output, a sequence for all,
             or a mapping of names to arrays; these are then returned.
