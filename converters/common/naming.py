@@ -40,13 +40,14 @@ def give_names(
     ports = (*graph.inputs, *graph.outputs)
     # What is an identifier stays as it is, so that no name in the source is another one of ours.
     for tensor in sorted(ports, key=lambda each: identifier(each.source) != each.source):
-        tensor.name = namer.name(tensor.source)
+        has_file = tensor.source in graph.defaults
+        tensor.name = (_file_names(namer) if has_file else namer).name(identifier(tensor.source))
+        namer.avoid(tensor.name)
     for tensor in graph.inputs:
         for size in tensor.shape:
             _name_symbols(size, namer)
     variables = list(_variables(graph))
-    # Each has a file of its name, and some file systems take no difference of case for one.
-    files = UniqueNames(namer.taken, str.lower)
+    files = _file_names(namer)
     for number, tensor in enumerate(variables, 1):
         wanted = identifier(plain(tensor.source or tensor.hint or f"constant_{number}"))
         tensor.name = files.name(wanted)
@@ -60,6 +61,11 @@ def give_names(
         operator.name = namer.name(operator.wanted)
         _name_inside(operator, taken)
     return variables
+
+
+def _file_names(namer: Namer) -> UniqueNames:
+    """Gives names of files, for some file systems take no difference of case for one."""
+    return UniqueNames(namer.taken, str.lower)
 
 
 def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:

@@ -107,6 +107,18 @@ def test_a_value_that_decides_a_shape_is_not_taken_for_known(make_model: Any) ->
         np.testing.assert_array_equal(found, values.reshape(shape))
 
 
+def test_files_of_defaults_differ_in_more_than_case(make_model: Any, tmp_path: Path) -> None:
+    names = ["W", "w", "x"]
+    nodes = [onnx.helper.make_node("Add", ["x", "w"], ["a"]),
+             onnx.helper.make_node("Mul", ["a", "W"], ["y"])]  # fmt: skip
+    inputs, values = [(name, "f4", [3]) for name in names], {"W": B, "w": 5 * B}
+    proto = make_model(nodes, inputs, [("y", "f4", [3])], values)
+    tvm_nnef.convert(proto, tmp_path / "net", replaceable=["W", "w"])
+    assert len({each.name.lower() for each in (tmp_path / "net").glob("*.dat")}) == 2
+    outputs = tvm_nnef.evaluate(tmp_path / "net", {"x": B, "w": B})
+    np.testing.assert_array_equal(outputs["y"], 2 * B * B)
+
+
 def test_an_exported_model_has_its_initializer_again(tmp_path: Path) -> None:
     tvm_nnef.convert(tvm_nnef.convert(network(), **OPTIONS), tmp_path / "again.onnx")
     proto = onnx.load(tmp_path / "again.onnx")
