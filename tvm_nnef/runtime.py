@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,8 @@ from tvm_nnef.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
-from tvm_nnef.tvm_support import runtime
-from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
+from tvm_nnef.tvm_support import device_errors, runtime
+from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ class Executable:
     @functools.cached_property
     def _machine(self) -> Any:
         """The virtual machine, for which all code is generated: only if it is used."""
-        return runtime.virtual_machine(self._module, self._kind)
+        made = runtime.virtual_machine(self._module, self._kind)
+        if self._kind == "cuda" and self._device is not None:
+            weakref.finalize(self, device_errors.keep_if_broken, made)
+        return made
 
     @functools.cached_property
     def _module(self) -> Any:
@@ -246,7 +250,8 @@ class Executable:
         tensors = self._tensors(bound.values())
         use_threads(self._threads)
         with self._turn:
-            prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
+            with device_errors.reported:
+                prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
             made = object.__new__(Executable)
             vars(made).update(vars(self))
         made._prepared, made._entry = prepared, PREPARED
@@ -266,9 +271,10 @@ class Executable:
             defaults = [port.name for port in self._graph.inputs if port.has_default]
             known = (described or defaults) and self._device is not None
             weights = self._weights_of(INITIAL_STATE) if known else []
-            values = list(self._machine[INITIAL_STATE](*weights)) if known else []
-            self.state = State(described, values[: len(described)])
-            arrays = map(array_of, values[len(described) :])
+            with device_errors.reported:
+                values = list(self._machine[INITIAL_STATE](*weights)) if known else []
+                arrays = list(map(array_of, values[len(described) :]))
+            self.state = State(described, values[: len(described)], self._device)
             self._defaults = dict(zip(defaults, arrays, strict=False))
 
     @property
@@ -386,9 +392,18 @@ class Executable:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
             raise missing_device(self.metadata, self._kind)
-        return [runtime_tensor(array, self._device) for array in arrays]
+        return runtime.runtime_tensors(arrays, self._device)
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which has ended."""
+        with device_errors.reported:
+            results = self._started(arguments)
+            if self._kind == "cuda":
+                device_errors.synchronize(self._device)
+        return results
+
+    def _started(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which a GPU may not have computed yet."""
         use_threads(self._threads)
         try:
             with self._turn:
