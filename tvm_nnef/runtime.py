@@ -141,7 +141,7 @@ class Executable:
         sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         return "<Executable ({}) -> ({})>".format(*sides)
 
-    def __call__(self, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
+    def __call__(self, /, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
         """Run the model.
 
         Parameters
@@ -178,7 +178,7 @@ class Executable:
             return buffers.filled(tensors)
         return grouped(self.outputs, list(map(array_of, tensors)), list)
 
-    def tensors(self, *inputs: Any, **named: Any) -> Outputs:
+    def tensors(self, /, *inputs: Any, **named: Any) -> Outputs:
         """Run the model, and return DLPack tensors that share TVM's memory.
 
         ``torch.from_dlpack(executable.tensors(x)["y"])`` copies nothing.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.attributes import check_node
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.folding import fold
+from tvm_nnef.converters.onnx.following import Following, accepts_outputs
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer
@@ -40,6 +41,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
@@ -51,7 +53,7 @@ _SEQUENCES = "keep sequences to operators that make, split and join them, outsid
 
 @dataclass(slots=True)
 class _Context:
-    """What all graphs of a model share."""
+    """What all graphs of a model share; ``following`` is what comes after the current node."""
 
     model: OnnxModel
     table: Table
@@ -59,6 +61,7 @@ class _Context:
     read: frozenset[str]
     symbols: Mapping[str, Symbolic]
     bounds: Bounds
+    following: Following
     problems: list[Diagnostic] = field(default_factory=list)
     mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
@@ -84,12 +87,14 @@ def convert_graph(
     Raises NnefError, which lists everything that cannot be converted.
     """
     graph = model.proto.graph
-    builder = Builder()
+    builder = Builder(stretches=True)
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
-    context = _Context(model, table, {}, frozenset(names_read(graph)), symbols, bounds)
-    context.declared = infer_model(model.proto, inputs)
     scope: Scope = {each.source: each for each in inputs}
-    outputs = _run(context, graph, scope, builder, model.opsets)
+    types = infer_model(model.proto, inputs)
+    following = Following(graph.output, scope, types, model.opsets, lambda _: True)
+    read = frozenset(names_read(graph))
+    context = _Context(model, table, types, read, symbols, bounds, following)
+    outputs = _run(context, graph, scope, builder, model.opsets, following)
     if context.problems:
         raise NnefError(context.problems)
     finished = builder.outputs(outputs, [value.name for value in graph.output])
@@ -102,14 +107,20 @@ def _run(
     scope: Scope,
     builder: Builder,
     opsets: Mapping[str, int],
+    following: Following,
 ) -> list[Tensor]:
-    """The outputs of a graph whose inputs are in scope; () where something was refused."""
+    """The outputs of a graph whose inputs are in scope; () where something was refused.
+
+    ``following`` is what comes after the graph.
+    """
     for tensor in graph.initializer:
         if tensor.name not in scope:
             scope[tensor.name] = _initializer(context, tensor.name, tensor)
     for sparse in graph.sparse_initializer:
         scope[sparse.values.name] = _initializer(context, sparse.values.name, sparse)
-    for node in graph.node:
+    nodes = tuple(graph.node)
+    for position, node in enumerate(nodes):
+        context.following = replace(following, nodes=nodes, position=position)
         _convert(context, node, scope, builder, opsets)
     for value in graph.output:
         if value.name not in scope:
@@ -126,6 +137,8 @@ def _initializer(
     """A tensor of the model; None for one that cannot be read, which is reported at the end."""
     try:
         if isinstance(tensor, onnx.TensorProto):
+            if tensor.data_type == onnx.TensorProto.STRING:
+                return indices_of_texts(tensor, context.model.path)
             array = context.model.array(tensor)
         else:
             array = context.model.dense(tensor)
@@ -260,12 +273,18 @@ def _convert_tensors(
     opsets: Mapping[str, int],
 ) -> None:
     inputs = [scope.get(name) if name else None for name in proto.input]
+    moved = texts_moved(proto, inputs)
     expected = infer(proto, inputs, opsets, context.declared, context.symbols)
     computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
     if computed is not None:
         scope.update(computed)
     else:
         _apply(context, proto, inputs, expected, scope, builder, opsets)
+    if moved:
+        (result,) = proto.output
+        moving = scope[result]
+        assert moving is not None
+        moving.texts = moved
 
 
 def _propagated(
@@ -320,11 +339,15 @@ def _apply(
         for node in expansion.nodes:
             _convert(context, node, scope, builder, expansion.opsets)
         return
-    subgraph = partial(_subgraph, context, scope, opsets)
+    following = context.following
+    subgraph = partial(_subgraph, context, scope, opsets, proto, following)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
-    node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds)
+    accepts = partial(following.accepts, proto.output)
+    node = Node(
+        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, accepts, bounds
+    )
     converted = function(node, builder)
     results = converted_tensors(converted, function)
     for name, result in zip(proto.output, results, strict=False):
@@ -352,11 +375,16 @@ def _subgraph(
     context: _Context,
     scope: Scope,
     opsets: Mapping[str, int],
+    proto: onnx.NodeProto,
+    following: Following,
     graph: onnx.GraphProto,
     arguments: Sequence[Tensor],
     builder: Builder,
 ) -> list[Tensor]:
-    """The outputs of a subgraph for tensors instead of its inputs; it sees what is outside."""
+    """The outputs of a subgraph of a node for tensors instead of its inputs.
+
+    It sees what is outside; ``following`` is what comes after the node.
+    """
     known = {
         value.name: Type(argument.dtype, argument.shape)
         for value, argument in zip(graph.input, arguments, strict=True)
@@ -366,7 +394,9 @@ def _subgraph(
     for value, argument in zip(graph.input, arguments, strict=True):
         inner[value.name] = argument
     before = len(context.problems)
-    outputs = _run(context, graph, inner, builder, opsets)
+    around = accepts_outputs(proto, arguments, following)
+    after = Following(graph.output, inner, context.declared, opsets, around)
+    outputs = _run(context, graph, inner, builder, opsets, after)
     problems = context.problems[before:]
     if problems and all(each in context.mismatches for each in problems):
         # They are reported unless the subgraph is a branch that may never be taken.

@@ -16,14 +16,14 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Shape, Size
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
-"""What a data-dependent dimension is at most, unless the user says otherwise."""
+"""What a data-dependent dimension is at most, unless it is known, or the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -36,6 +36,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
+    ``accepts`` says whether results of these types suit what comes after the node.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
     """
 
@@ -48,6 +49,7 @@ class Node:
     subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
         repr=False
     )
+    accepts: Callable[[Sequence[Type]], bool] = field(repr=False, default=lambda _: True)
     bounds: Sequence[Bound] = ()
 
     @property
@@ -96,14 +98,16 @@ class Node:
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None or expected.shape is None else len(expected.shape)
 
-    def bound(self, axis: int = 0, position: int = 0) -> int:
+    def bound(self, axis: int = 0, position: int = 0, most: Size | None = None) -> int:
         """The bound of a data-dependent dimension of a result.
 
-        A result of which the user says nothing has the bound of the first one that has any.
+        A result of which the user says nothing has the bound of the first one that has any, else
+        ``most``, if it is known that the dimension is not larger.
         """
         own = at_axis(self.bounds[position], axis) if position < len(self.bounds) else 0
         given = (own, *(at_axis(each, axis) for each in self.bounds))
-        return next(filter(None, given), DEFAULT_BOUND)
+        default = DEFAULT_BOUND if most is None else largest(most)
+        return next(filter(None, given), default)
 
     def dtype(self, position: int = 0) -> str:
         """The dtype of a result, as the model declares it or ONNX infers it."""

@@ -77,7 +77,7 @@ def suite() -> Mapping[str, Case]:
 def core_cases() -> Mapping[str, Case]:
     """The core cases by name: float16, 32 and 64, bfloat16, integers and booleans.
 
-    Without training, random numbers, decoded images, sequences, optionals, and ai.onnx.ml.
+    Without training, random numbers, decoded images, texts, sequences and optionals.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -154,8 +154,7 @@ def _light_models() -> Iterator[Case]:
 def _is_core(case: Case) -> bool:
     if "training_dropout" in case.name or case.model is None:
         return False
-    if any("preview.training" in each.domain or each.domain == "ai.onnx.ml"
-           for each in case.model.opset_import):  # fmt: skip
+    if any("preview.training" in each.domain for each in case.model.opset_import):
         return False
     values = (*case.model.graph.input, *case.model.graph.output)
     if any(value.type.WhichOneof("value") != "tensor_type" for value in values):

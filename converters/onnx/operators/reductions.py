@@ -195,7 +195,9 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     elif given is not None:
         (count,) = given
     else:
-        count = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
+        most = x.shape[axis]
+        bound = node.bound(axis, most=most)
+        count = known[axis] if known else size_of(node.input(1), bound, builder, most)
     found = first_in_order(x, axis, count, builder, largest=largest)
     if count == 1 and not isinstance(x.shape[axis], int):
         # SkriptND takes at most as many elements as there are; 0 or 1 would not broadcast.
