@@ -8,6 +8,7 @@ user can read. Nothing is written to disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm_nnef.converters.common import emission
@@ -64,11 +65,21 @@ def assemble_graph(
         name, graph.inputs, variables, graph.outputs, graph.steps, graph.updates,
         list(_quantized(graph, variables)),
     )  # fmt: skip
+    scope = f"{MAIN}.{name}"
+    defaults = {
+        f"{scope}.{each.name}": graph.defaults[each.source]
+        for each in graph.inputs
+        if each.source in graph.defaults
+    }
     return assemble(
         emission.module(imports, [*definitions, *blocks, definition]),
         module_texts(libraries, called),
-        {f"{MAIN}.{name}.{each.name}": each.value for each in variables},
-        _metadata(graph, variables, f"{MAIN}.{name}"),
+        {**{f"{scope}.{each.name}": each.value for each in variables}, **defaults},
+        replace(
+            _metadata(graph, variables, scope),
+            defaults=tuple(defaults),
+            fixed_inputs=graph.fixed_inputs,
+        ),
         path=path,
         header=header,
     )
