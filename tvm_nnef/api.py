@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.argument_kinds import with_checked_arguments
-from tvm_nnef.calls import Outputs, ordered_inputs
+from tvm_nnef.calls import Outputs, by_source, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import ModelError, raised_as
@@ -16,6 +16,7 @@ from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
 from tvm_nnef.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
+from tvm_nnef.source_ports import by_own_names, declared_inputs, with_source
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_names, check_variables, require_mapping
 
@@ -99,8 +100,11 @@ def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Gra
     composing = {name: left.pop(name) for name in names if name in left}
     dtypes = left.pop("dtypes", None)
     load_model(model, **left)  # Raises NnefError for options that are left.
+    declared = declared_inputs(find_graph(model.program, composing.get("graph")), model.metadata)
+    composing["input_shapes"] = by_own_names(composing.get("input_shapes"), declared)
     composed = compose_graph(model.program, **composing, dynamic=dynamic)
-    return with_dtypes(composed, model.machine_types, dtypes)
+    dtypes = by_own_names(dtypes, declared)
+    return with_source(with_dtypes(composed, model.machine_types, dtypes), model.metadata)
 
 
 @with_checked_arguments
@@ -119,7 +123,8 @@ def evaluate(
         Any model, as for :func:`load_model`, or a Graph from :func:`compose`.
     *inputs
         An array for each input in the order of the graph, a list of arrays for a pack; or one
-        mapping of names to these. They determine the shapes that the model does not fix.
+        mapping of names, of the model or of its source, to these. They determine the shapes that
+        the model does not fix. Inputs with a default may be left out.
     tensors
         Names of intermediate tensors to return as well.
     variables
@@ -160,18 +165,22 @@ def evaluate(
     kept, types = Recorder(graph, tensors), graph.machine_types or None
     results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
     names = [port.name for port in graph.outputs]
-    return Outputs([*names, *tensors], [*results, *kept.arrays])
+    return Outputs([*names, *tensors], [*results, *kept.arrays], by_source(graph.outputs))
 
 
 def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
     """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
     from numpy import shape
 
+    from tvm_nnef.reference.inputs import default_values
+
     try:
         return _composed(model, options, dynamic=False)
     except NotGiven:
         definition = find_graph(model.program, options.get("graph"))
-        inputs = ordered_inputs([each.name.name for each in definition.inputs], inputs)
+        declared = declared_inputs(definition, model.metadata)
+        defaults = default_values(declared, model.variables)
+        inputs = ordered_inputs(declared, inputs, defaults=defaults)
         if options.get("input_shapes") or len(inputs) != len(definition.inputs):
             raise
         shapes = {

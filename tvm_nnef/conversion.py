@@ -42,8 +42,8 @@ def convert(
         Replace the model in an existing folder even if it was changed or made by hand; otherwise
         only if this program wrote it and it was not changed since. Other files stay.
     **options
-        Those of the conversion, such as ``input_shapes``, ``dtypes``, ``bounds``, ``converters``
-        and ``outline``; when another format is written, those of :func:`compose`.
+        Those of the conversion, such as ``input_shapes``, ``dtypes``, ``bounds``, ``converters``,
+        ``outline`` and ``replaceable``; when another format is written, those of :func:`compose`.
 
     Returns
     -------

@@ -219,7 +219,8 @@ def load_model(
         if read is None:
             raise NnefError(each for each in found if each.severity != "warning")
         loaded = read
-    unknown = () if variables is None else unknown_variables(loaded.program, variables)
+    names = [name for name in variables or () if name not in loaded.metadata.defaults]
+    unknown = unknown_variables(loaded.program, names) if names else ()
     if unknown:
         raise NnefError(unknown)
     return loaded

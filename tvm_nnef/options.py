@@ -20,6 +20,7 @@ class ConversionOptions(TypedDict, total=False):
     bounds: int | Mapping[str, int | tuple[int | None, ...]]
     converters: Any
     outline: bool
+    replaceable: Sequence[str]
     vendor: str
     function: str
     arguments: Any

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef.calls import Outputs
+from tvm_nnef.calls import Outputs, by_source
 from tvm_nnef.diagnostics import InputError, NnefError, did_you_mean, error, plural
 from tvm_nnef.ports import PackInfo, PortInfo, TensorInfo, dtypes_of
 from tvm_nnef.tvm_support.runtime import Array, array_of, copy_to, numpy_view
@@ -26,7 +26,7 @@ class OutputBuffers:
     def __init__(self, ports: Sequence[PortInfo], given: Buffers) -> None:
         """Raises InputError for arrays that do not fit the outputs."""
         self._ports = ports
-        self._given = _ordered([port.name for port in ports], given)
+        self._given = _ordered(ports, given)
         self._targets = [
             target
             for port, value in zip(ports, self._given, strict=True)
@@ -53,15 +53,17 @@ class OutputBuffers:
             if given is None and isinstance(port, TensorInfo) and port.stacked:
                 items = list(items)
             values.append(items if given is None else given)
-        return Outputs([port.name for port in self._ports], values)
+        return Outputs([port.name for port in self._ports], values, by_source(self._ports))
 
 
-def _ordered(names: Sequence[str], given: Buffers) -> list[Any]:
+def _ordered(ports: Sequence[PortInfo], given: Buffers) -> list[Any]:
     """The preallocated array of each output in order, None for one that has none.
 
     Raises InputError for an unknown name and for too many arrays.
     """
+    names, others = [port.name for port in ports], by_source(ports)
     if isinstance(given, Mapping):
+        given = {name if name in names else others.get(name, name): given[name] for name in given}
         for name in given:
             if name not in names:
                 hint = did_you_mean(str(name), names) or f"the outputs are {', '.join(names)}"

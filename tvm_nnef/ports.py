@@ -17,12 +17,16 @@ class TensorInfo:
 
     A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
     of dynamic length is ``stacked``: a list in Python, whose length is the first dimension.
+    ``source`` is its name in the model that this one was converted from, if that is another one;
+    ``has_default`` says that a call may leave the input out.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
     stacked: bool = False
+    source: str = ""
+    has_default: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -34,6 +38,7 @@ class PackInfo:
 
     name: str
     items: tuple[TensorInfo, ...]
+    source: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}: list of {len(self.items)}"
@@ -52,7 +57,8 @@ def port_info(description: Mapping[str, Any]) -> PortInfo:
     """What the metadata of a library say about an input or output."""
     name = str(description["name"])
     if "items" in description:
-        return PackInfo(name, tuple(map(tensor_info, description["items"])))
+        items = tuple(map(tensor_info, description["items"]))
+        return PackInfo(name, items, str(description.get("source", "")))
     return tensor_info(description)
 
 
@@ -60,7 +66,9 @@ def tensor_info(description: Mapping[str, Any]) -> TensorInfo:
     """What the metadata of a library say about a tensor."""
     shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
-    return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
+    name, dtype = str(description["name"]), str(description["dtype"])
+    source, has_default = str(description.get("source", "")), bool(description.get("default"))
+    return TensorInfo(name, shape, dtype, stacked, source, has_default)
 
 
 def signature(metadata: Mapping[str, Any]) -> Graph:
@@ -78,14 +86,18 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
         return made
 
     inputs = tuple(
-        Port(str(port["name"]), tuple(map(tensor, port["items"])))
+        Port(str(port["name"]), tuple(map(tensor, port["items"])), source=port.get("source", ""))
         if "items" in port
         else Port(
             str(port["name"]),
             tensor(port),
             bool(port.get("stacked")),
             tuple(attributes.get(port["name"], ())),
+            str(port.get("source", "")),
+            bool(port.get("default")),
         )
         for port in metadata["inputs"]
     )
-    return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))
+    fixed = tuple(metadata.get("fixed_inputs", ()))
+    bounds = dict(metadata["bounds"])
+    return Graph("main", inputs, (), (), machine_types=types, bounds=bounds, fixed_inputs=fixed)

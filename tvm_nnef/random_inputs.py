@@ -16,7 +16,7 @@ from tvm_nnef.symbolic import trees
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
-    """A value for each input of a graph: an array, a list of arrays for a pack, None for null.
+    """A value for each input without a default: an array, a list for a pack, None for null.
 
     Reals are normally distributed around 0 with deviation 1; ints are 0 or 1, which are indices
     of most things, and truth values are either. A dynamic dimension has its size estimate, which
@@ -35,7 +35,7 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
             case pack:
                 return [value(tensor) for tensor in pack]
 
-    return [value(port.operand) for port in graph.inputs]
+    return [value(port.operand) for port in graph.inputs if not port.has_default]
 
 
 def random_array(tensor: Tensor, dtype: str, generator: np.random.Generator) -> Any:

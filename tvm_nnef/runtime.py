@@ -156,7 +156,8 @@ class Executable:
             A value for each input in the order of the graph, or a single mapping of names to
             values. A value is an array (NumPy, DLPack, or what NumPy makes an array of), for a pack
             a list of arrays. Within a kind of dtype values are converted: float64 to float32, but
-            no int to a real.
+            no int to a real. Names are those of the model or of its source; inputs with a default
+            may be left out.
         out
             Preallocated arrays that receive outputs: one for a single output, a sequence for all,
             or a mapping of names to arrays; these are then returned.
@@ -203,9 +204,8 @@ class Executable:
 
     def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The tensors of the outputs, after which the state is the new one."""
-        given = ordered_inputs([port.name for port in self.inputs], inputs, named)
         with self._turn:
-            tensors = self._run(self._arguments(given))
+            tensors = self._run(self._arguments(inputs, named))
             end = len(tensors) - len(self.state)
             self.state.tensors = tensors[end:]
         return tensors[:end]
@@ -286,11 +286,14 @@ class Executable:
         """Reset the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
         with self._turn:
-            known = described and self._device is not None
+            defaults = [port.name for port in self._graph.inputs if port.has_default]
+            known = (described or defaults) and self._device is not None
             weights = self._weights_of(INITIAL_STATE) if known else []
             with device_errors.reported:
                 values = list(self._machine[INITIAL_STATE](*weights)) if known else []
-            self.state = State(described, values, self._device)
+                arrays = list(map(array_of, values[len(described) :]))
+            self.state = State(described, values[: len(described)], self._device)
+            self._defaults = dict(zip(defaults, arrays, strict=False))
 
     @property
     def threads(self) -> int:
@@ -362,8 +365,7 @@ class Executable:
         check_profile(self.metadata)
         made = self.clone()
         made.state.tensors = list(self.state.tensors)
-        names = [port.name for port in self.inputs]
-        run = made.prepared(*ordered_inputs(names, inputs, named))
+        run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
     @with_checked_arguments
@@ -397,8 +399,11 @@ class Executable:
         """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
         return self._graph
 
-    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        given = [numpy_view(value) for value in inputs]
+    def _arguments(
+        self, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
+        given = [numpy_view(value) for value in ordered]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         if (key := tuple(sizes.items())) not in self._passed:
             check_sizes(self.metadata["checks"], sizes)

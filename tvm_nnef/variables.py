@@ -118,7 +118,7 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
         raise NnefError([without_files(model, graph)])
     found = _unknown_variables(model, graph) if model.given_variables else []
     unused = set(model.variables).difference(tensor.name for tensor in graph.variables)
-    for tensor in graph.variables:
+    for tensor in (*graph.variables, *graph.defaults):
         if len(found) > MAX_REPORTED:
             break
         if tensor.name in model.variables:
@@ -160,7 +160,7 @@ def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic
 
 def check_names(graph: Graph, variables: Mapping[str, Any]) -> None:
     """Raises an NnefError for names of no variable; those of other graphs may be given."""
-    known = [tensor.name for tensor in graph.variables]
+    known = [tensor.name for tensor in (*graph.variables, *graph.defaults)]
     own, every = f"{graph.name}.", f"{MAIN}."
     strange = (each for each in variables if each.startswith(own) or not each.startswith(every))
     unknown = [name for name in strange if name not in known]
@@ -197,7 +197,7 @@ def _without_value(model: WithVariables, tensor: Tensor, unused: set[str]) -> Di
 def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
     """How the value of a variable differs from its declaration in shape or type, if it does."""
     shape, dtype = _described(model.variables, tensor.name)
-    if shape != tensor.shape:
+    if not tensor.fits(shape):
         declared, found = f"with shape {list(tensor.shape)}", f"shape {list(shape)}"
     elif DTYPES.get(dtype.name, tensor.type) != tensor.type:
         declared, found = f"as {tensor.type}", f"items of {dtype}"
@@ -212,7 +212,7 @@ def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
 
 def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
     """The names given that are not variables; those of the model's other graphs are left out."""
-    known = {tensor.name for tensor in graph.variables}
+    known = {tensor.name for tensor in (*graph.variables, *graph.defaults)}
     others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
     unknown = [
         name for name in model.variables if name not in known and not name.startswith(others)

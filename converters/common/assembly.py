@@ -8,6 +8,7 @@ user can read. Nothing is written to disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm_nnef.converters.common import emission
@@ -68,11 +69,21 @@ def assemble_graph(
     )  # fmt: skip
     if any(map(_is_unlimited, graph.inputs)):
         header = "\n".join(filter(None, (header, _NO_BOUND)))
+    scope = f"{MAIN}.{name}"
+    defaults = {
+        f"{scope}.{each.name}": graph.defaults[each.source]
+        for each in graph.inputs
+        if each.source in graph.defaults
+    }
     return assemble(
         emission.module(imports, [*definitions, *blocks, definition]),
         module_texts(libraries, called),
-        {f"{MAIN}.{name}.{each.name}": each.value for each in variables},
-        _metadata(graph, variables, f"{MAIN}.{name}"),
+        {**{f"{scope}.{each.name}": each.value for each in variables}, **defaults},
+        replace(
+            _metadata(graph, variables, scope),
+            defaults=tuple(defaults),
+            fixed_inputs=graph.fixed_inputs,
+        ),
         path=path,
         header=header,
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
 _IDENTIFIER = re.compile(r"_*[A-Za-z][A-Za-z0-9_]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
+_LONGEST = 112
+"""Characters of an identifier: a file of a variable has the names of its graph and of itself."""
+_DIGEST = 8
 _OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
 
 
@@ -46,6 +50,11 @@ class UniqueNames:
         self._taken = set(map(key, taken))
         self._next: dict[str, int] = {}
 
+    @property
+    def taken(self) -> frozenset[str]:
+        """What names must differ from."""
+        return frozenset(self._taken)
+
     def avoid(self, *names: str) -> None:
         """Take names, whether they are free or not."""
         self._taken.update(map(self._key, names))
@@ -73,8 +82,12 @@ class Namer(UniqueNames):
 
 
 def identifier(text: str) -> str:
-    """A text with everything that no identifier may hold replaced; never empty."""
-    if _IDENTIFIER.fullmatch(text):
-        return text
-    plain = _OTHER.sub("_", text).strip("_")
-    return f"x{plain}" if not plain or plain[0].isdigit() else plain
+    """A text with everything that no identifier may hold replaced; never empty nor too long."""
+    plain = text
+    if not _IDENTIFIER.fullmatch(text):
+        plain = _OTHER.sub("_", text).strip("_")
+        plain = f"x{plain}" if not plain or plain[0].isdigit() else plain
+    if len(plain) <= _LONGEST:
+        return plain
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
+    return f"{plain[: _LONGEST - _DIGEST - 1]}_{digest}"

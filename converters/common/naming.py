@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.common.emission import is_literal
-from tvm_nnef.converters.common.names import Namer, parts, without_suffix
+from tvm_nnef.converters.common.names import Namer, UniqueNames, identifier, parts, without_suffix
 from tvm_nnef.converters.common.steps import reads, results
 from tvm_nnef.converters.common.symbolic import Size, Symbol, Symbolic
 from tvm_nnef.converters.common.tensors import (
@@ -37,14 +37,21 @@ def give_names(
     def plain(name: str) -> str:
         return without_suffix(name.removeprefix(scope))
 
-    for tensor in (*graph.inputs, *graph.outputs):
-        tensor.name = namer.name(tensor.source)
+    ports = (*graph.inputs, *graph.outputs)
+    # What is an identifier stays as it is, so that no name in the source is another one of ours.
+    for tensor in sorted(ports, key=lambda each: identifier(each.source) != each.source):
+        has_file = tensor.source in graph.defaults
+        tensor.name = (_file_names(namer) if has_file else namer).name(identifier(tensor.source))
+        namer.avoid(tensor.name)
     for tensor in graph.inputs:
         for size in tensor.shape:
             _name_symbols(size, namer)
     variables = list(_variables(graph))
+    files = _file_names(namer)
     for number, tensor in enumerate(variables, 1):
-        tensor.name = namer.name(plain(tensor.source or tensor.hint or f"constant_{number}"))
+        wanted = identifier(plain(tensor.source or tensor.hint or f"constant_{number}"))
+        tensor.name = files.name(wanted)
+        namer.avoid(tensor.name)
     for each in _made(graph.steps):
         if each.name is None:
             each.name = namer.name(plain(each.source or each.hint or "t"))
@@ -54,6 +61,11 @@ def give_names(
         operator.name = namer.name(operator.wanted)
         _name_inside(operator, taken)
     return variables
+
+
+def _file_names(namer: Namer) -> UniqueNames:
+    """Gives names of files, for some file systems take no difference of case for one."""
+    return UniqueNames(namer.taken, str.lower)
 
 
 def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:

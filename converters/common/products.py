@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Size
@@ -30,9 +29,14 @@ def sum_of_products(
 ) -> Tensor:
     """The product of tensors with a letter for each dimension, summed over those not in a result.
 
-    The letters of each operand differ from each other.
+    The letters of each operand differ from each other. A dimension of 1 is stretched to the size
+    that its letter has in other operands.
     """
-    (product, term), *others = operands
+    sizes: dict[str, Size] = {}
+    for tensor, names in operands:
+        for name, size in zip(names, tensor.shape, strict=True):
+            sizes[name] = _common_size(name, sizes.get(name, 1), size)
+    (product, term), *others = [_stretched(*each, sizes, builder) for each in operands]
     for position, (tensor, names) in enumerate(others):
         later = {name for _, rest in others[position + 1 :] for name in rest} | set(result)
         product, term = _contracted(product, term, tensor, names, later, builder)
@@ -41,26 +45,56 @@ def sum_of_products(
 
 def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
     """A letter for each dimension of the operands and of the result, dots replaced by letters."""
+    equation = equation.replace(" ", "")
     left, arrow, right = equation.partition("->")
-    free = [letter for letter in string.ascii_letters if letter not in equation]
     terms = left.split(",")
     if len(terms) != len(operands):
         raise Unconvertible(f"'{equation}' does not fit {len(operands)} inputs", "correct it")
+    for term in (*terms, right):
+        letters = term.replace("...", "", 1)
+        if not letters.isascii() or not (letters.isalpha() or not letters):
+            raise Unconvertible(f"'{term}' is not a term of letters", "correct it")
     lengths = [
         tensor.rank - len(term.replace("...", "")) if "..." in term else 0
         for term, tensor in zip(terms, operands, strict=True)
     ]
-    dots = free[: max(lengths, default=0)]
+    # No equation has these letters.
+    dots = [chr(ord("\u0100") + number) for number in range(max(lengths, default=0))]
 
     def spelled(term: str, length: int) -> str:
         return term.replace("...", "".join(dots[len(dots) - length :]))
 
     found = [spelled(term, length) for term, length in zip(terms, lengths, strict=True)]
-    if arrow:
-        return found, spelled(right, len(dots))
+    for each, term in zip(operands, found, strict=True):
+        if len(term) != each.rank:
+            reason = f"'{equation}' names {len(term)} dimensions of a tensor of rank {each.rank}"
+            raise Unconvertible(reason, "write a letter for each", mismatch=True)
     every = "".join(found)
     once = sorted(name for name in set(every) - set(dots) if every.count(name) == 1)
-    return found, "".join((*dots, *once))
+    result = spelled(right, len(dots)) if arrow else "".join((*dots, *once))
+    if not set(result) <= set(every) or len(set(result)) < len(result):
+        reason = f"the result of '{equation}' names other dimensions"
+        raise Unconvertible(reason, "use letters of operands, each once")
+    return found, result
+
+
+def _common_size(name: str, left: Size, right: Size) -> Size:
+    """The size of a dimension that two operands have."""
+    try:
+        return broadcast((left,), (right,))[0]
+    except ValueError as cause:
+        reason = f"dimension '{name}' is {left} and {right}"
+        raise Unconvertible(reason, "they must be equal or 1", mismatch=True) from cause
+
+
+def _stretched(
+    x: Tensor, term: str, sizes: Mapping[str, Size], builder: Builder
+) -> tuple[Tensor, str]:
+    """An operand without the dimensions of 1 that others stretch, the rest of common sizes."""
+    ones = [axis for axis, name in enumerate(term) if x.shape[axis] == 1 != sizes[name]]
+    kept = "".join(name for axis, name in enumerate(term) if axis not in ones)
+    x = builder.squeeze(x, ones) if ones else x
+    return builder.stretched(x, tuple(sizes[name] for name in kept)), kept
 
 
 def _contracted(
@@ -75,7 +109,7 @@ def _contracted(
     columns = [name for name in second if name not in first]
     sizes = {**dict(zip(second, y.shape, strict=True)), **dict(zip(first, x.shape, strict=True))}
     sizes |= {
-        name: broadcast((x.shape[first.index(name)],), (y.shape[second.index(name)],))[0]
+        name: _common_size(name, x.shape[first.index(name)], y.shape[second.index(name)])
         for name in (*batch, *inner)
     }
     volumes = [_volume(names, sizes) for names in (batch, rows, inner, columns)]

@@ -187,7 +187,9 @@ class ConvertedGraph:
     """A graph in steps, all of which are needed.
 
     ``updates`` are variables and their values for the next run. ``quantized`` are tensors and what
-    quantizes them: an operator of one input with its attributes (``@quantize``).
+    quantizes them: an operator of one input with its attributes (``@quantize``). ``defaults`` are
+    the values of inputs that a call may leave out, by their names in the source; ``fixed_inputs``
+    the names of inputs of the source that became constants.
     """
 
     inputs: tuple[Tensor, ...]
@@ -195,6 +197,8 @@ class ConvertedGraph:
     steps: tuple[Step, ...]
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     quantized: tuple[tuple[Tensor, Call], ...] = ()
+    defaults: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    fixed_inputs: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[Tensor, ...]:

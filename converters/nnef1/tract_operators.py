@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import sum_of_products, terms
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.symbolic import Size, maximum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
@@ -185,13 +186,10 @@ def _top_k(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
     x, k = operation.tensor("input"), operation.integer("k")
     axis, largest = operation.axis(x.rank), operation.flag("largest")
     size = x.shape[axis]
-    if k < 1 or (isinstance(size, int) and k > size):
-        hint = "it must be positive, and not exceed the dimension"
+    if k < 0 or (isinstance(size, int) and k > size):
+        hint = "it must not be negative, nor exceed the dimension"
         raise Unconvertible(f"'k' is {k} for a dimension of {size}", hint, mismatch=True)
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
-    builder.add("algo.top_k", (x,), (values, indices), k=k, axis=axis, largest=largest)
-    return values, indices
+    return first_in_order(x, axis, k, builder, largest=largest)
 
 
 def _triangle(operation: Operation, builder: Builder) -> Tensor:
@@ -227,34 +225,11 @@ def _einsum(operation: Operation, builder: Builder) -> Tensor:
         raise Unconvertible("'acc' is not a real datum type", "write 'f32'")
     # tract takes an empty result for one that is not written.
     found, result = terms(equation.removesuffix("->"), operands)
-    for each, term in zip(operands, found, strict=True):
+    for term in found:
         if len(set(term)) < len(term):
             raise Unconvertible(f"'{term}' repeats a dimension", "use each letter once")
-        if len(term) != each.rank:
-            reason = f"'{term}' names {len(term)} dimensions of a tensor of rank {each.rank}"
-            raise Unconvertible(reason, "write a letter for each", mismatch=True)
-    if not set(result) <= set("".join(found)) or len(set(result)) < len(result):
-        raise Unconvertible(f"'{result}' names other dimensions", "use letters of operands once")
-    sizes: dict[str, Size] = {}
-    for each, term in zip(operands, found, strict=True):
-        for name, size in zip(term, each.shape, strict=True):
-            if sizes.get(name, 1) == 1:
-                sizes[name] = size
-            elif size not in (1, sizes[name]):
-                reason = f"dimension '{name}' is {sizes[name]} and {size}"
-                raise Unconvertible(reason, "they must be equal or 1", mismatch=True)
-    pairs = [_without_ones(*each, sizes, builder) for each in zip(operands, found, strict=True)]
-    product = sum_of_products(pairs, result, builder)
+    product = sum_of_products(list(zip(operands, found, strict=True)), result, builder)
     return builder.call("math.iden", product) if product in operands else product
-
-
-def _without_ones(
-    x: Tensor, term: str, sizes: Mapping[str, Size], builder: Builder
-) -> tuple[Tensor, str]:
-    """An operand without the dimensions of 1 that others stretch."""
-    ones = [axis for axis, name in enumerate(term) if x.shape[axis] == 1 != sizes[name]]
-    kept = "".join(name for axis, name in enumerate(term) if axis not in ones)
-    return builder.squeeze(x, ones) if ones else x, kept
 
 
 def _downsample(operation: Operation, builder: Builder) -> Tensor:

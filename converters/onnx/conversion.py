@@ -49,7 +49,6 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
-_ORDER = "correct the model: put nodes after those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
 
 
@@ -221,7 +220,7 @@ def _readable(
             problem = Unconvertible(f"its input '{name}' is a sequence of tensors", _SEQUENCES)
             context.refuse(proto, opsets, problem)
         elif name not in scope:
-            problem = Unconvertible(f"nothing gives its input '{name}' before it", _ORDER)
+            problem = Unconvertible(f"nothing gives its input '{name}'", "correct the model")
             context.refuse(proto, opsets, problem)
     return all(scope.get(name) is not None for name in names)
 

@@ -16,6 +16,7 @@ import onnx
 from tvm_nnef.converters.common.execution import as_numbers
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
+from tvm_nnef.converters.onnx.replaceable import as_inputs
 from tvm_nnef.converters.onnx.types import NUMBER_OF, type_name
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.coded_arrays import as_held, from_held
@@ -65,6 +66,7 @@ def _executed(
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _IR_VERSION)
+    as_inputs(proto, inputs)
     given = {value.name for value in proto.graph.output}
     proto.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in wanted if name not in given

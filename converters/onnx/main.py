@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
+from tvm_nnef.converters.onnx.replaceable import with_replaceable
 from tvm_nnef.converters.onnx.state import State
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
@@ -36,6 +37,7 @@ def convert(
     bounds: Bounds = 0,
     converters: Custom | None = None,
     outline: bool = True,
+    replaceable: Collection[str] = (),
 ) -> Model:
     """An ONNX model (a path, bytes or a ModelProto; opset 7 and up) as a SkriptND model.
 
@@ -45,7 +47,9 @@ def convert(
     by its name, one for all of its dimensions or one for each: ``bounds={"y": (None, 16)}``.
     ``converters`` are a user's own: functions by operator (``"domain::Name"``), or what
     :func:`~tvm_nnef.converters.onnx.operator` marks. Blocks of operations that repeat become
-    operators of the model's own, unless ``outline`` is false. The model keeps names, dtypes
+    operators of the model's own, unless ``outline`` is false. ``replaceable`` are names of
+    initializers that are inputs, too, and become inputs with a default, instead of constants, which
+    come after the others. The model keeps names, dtypes
     and the names of tensors and nodes in the source (``metadata``).
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.
@@ -58,6 +62,7 @@ def convert(
         bounds=bounds,
         converters=converters,
         outline=outline,
+        replaceable=replaceable,
     )
 
 
@@ -70,12 +75,14 @@ def convert_with_state(
     bounds: Bounds,
     converters: Custom | None,
     outline: bool,
+    replaceable: Collection[str] = (),
 ) -> Model:
     """The same, of a model some of whose inputs are state."""
-    model = read(source)
+    model, defaults = with_replaceable(read(source), replaceable)
     table = standard() if converters is None else with_custom(converters)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
-    graph = convert_graph(model, table, shapes, named, bounds, states)
+    converted = convert_graph(model, table, shapes, named, bounds, states)
+    graph = replace(converted, defaults=defaults.values, fixed_inputs=defaults.fixed)
     given = model.proto.graph.name or "G"
     made = assemble_graph(
         graph,

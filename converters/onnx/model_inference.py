@@ -13,7 +13,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.inference import SMALL, UNKNOWN, declared, spelled, type_of
-from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_defined
 from tvm_nnef.converters.onnx.limits import (
     has_few_dimensions,
     is_short,
@@ -101,19 +101,13 @@ def _lend_constants(graph: onnx.GraphProto, around: ChainMap[str, onnx.TensorPro
     The inference of ONNX uses no values of constants outside of the graph that it is in.
     """
     constants = {each.name: each for each in _small_constants(graph)}
-    visible = around.new_child({**dict.fromkeys(_defined(graph)), **constants})
+    visible = around.new_child({**dict.fromkeys(names_defined(graph)), **constants})
     for node in graph.node:
         for inner in inner_graphs(node):
-            read = {name for each in inner.node for name in each.input} - _defined(inner)
+            read = {name for each in inner.node for name in each.input} - names_defined(inner)
             lent = (visible.get(name) for name in sorted(read))
             inner.initializer.extend(each for each in lent if each is not None)
             _lend_constants(inner, visible)
-
-
-def _defined(graph: onnx.GraphProto) -> set[str]:
-    names = {each.name for each in (*graph.input, *graph.initializer)}
-    names |= {each.values.name for each in graph.sparse_initializer}
-    return names | {name for node in graph.node for name in node.output}
 
 
 def _small_constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.node import attributes_of
+from tvm_nnef.converters.onnx.order import is_sorted, sort
 from tvm_nnef.converters.onnx.types import DTYPE_OF, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 
@@ -110,8 +112,9 @@ class OnnxModel:
 def read(source: Source) -> OnnxModel:
     """Reads a model.
 
-    Raises NnefError for a file that is none, for versions that nothing knows, for names that are
-    given twice, and for functions that cannot be inlined.
+    Nodes in another order than a topological one are sorted, with a warning. Raises NnefError for a
+    file that is none, for versions that nothing knows, for names that are given twice, for cycles,
+    and for functions that cannot be inlined.
     """
     path, folder = UNNAMED, None
     if isinstance(source, onnx.ModelProto):
@@ -128,6 +131,10 @@ def read(source: Source) -> OnnxModel:
     problems = [Diagnostic(message, hint=hint, file=path) for message, hint in _wrong(proto.graph)]
     if problems:
         raise NnefError(problems)
+    if not is_sorted(proto.graph):
+        proto = _copied(proto) if proto is source else proto
+        sort(proto.graph, path)
+        warnings.warn(f"{path}: the nodes are not in topological order; sorted", stacklevel=2)
     model = OnnxModel(proto, path, folder)
     for tensor in inner_tensors(proto.graph):
         if is_external(tensor):

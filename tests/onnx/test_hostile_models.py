@@ -138,7 +138,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "input given": (_replaced(node("Neg", ["w"], ["x"]), node("Neg", ["x"], ["y"])),
                     "'x' is an input, and a node gives it again"),
     "a circle": (_replaced(node("Neg", ["b"], ["a"]), node("Neg", ["a"], ["b"]),
-                           node("Neg", ["b"], ["y"])), "nothing gives its input 'b' before it"),
+                           node("Neg", ["b"], ["y"])), "in a cycle: 'a' .Neg. → 'b' .Neg. → 'a'"),
     "missing input": (lambda proto: proto.graph.node[0].input.pop(), "it has 1 inputs, not 2"),
     "attribute of a wrong type": (_replaced(node("Softmax", ["x"], ["y"], axis="one")),
                                   "'axis' is a string, not an int"),

@@ -6,6 +6,7 @@ reals before it are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_a_quantized_operator_agrees(name: str) -> None:
         np.testing.assert_allclose(wide, expected.astype(np.float64), rtol=1e-6, atol=allowed)
 
 
-def quantized_lstm(directions: int, per_column: bool) -> Any:
+def quantized_lstm(directions: int, per_column: bool, **more: Any) -> Any:
     """A DynamicQuantizeLSTM as ``quantize_dynamic`` makes it of an LSTM."""
     random = np.random.default_rng(4)
     given = {"x": None, "w": (directions, 6, 20), "r": (directions, 5, 20)}
@@ -109,7 +110,7 @@ def quantized_lstm(directions: int, per_column: bool) -> Any:
     names = ["x", "w", "r", "b", "", "h", "c", "", "ws", "wz", "rs", "rz"]
     node = onnx.helper.make_node(
         "DynamicQuantizeLSTM", names, ["y", "last_h", "last_c"], domain="com.microsoft",
-        hidden_size=5, direction="bidirectional" if directions == 2 else "forward",
+        hidden_size=5, direction="bidirectional" if directions == 2 else "forward", **more,
     )  # fmt: skip
     state = [directions, "n", 5]
     inputs = [onnx.helper.make_tensor_value_info(name, 1, shape)
@@ -122,9 +123,13 @@ def quantized_lstm(directions: int, per_column: bool) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("directions", "per_column"), [(1, False), (2, True)])
-def test_a_quantized_lstm_agrees(directions: int, per_column: bool) -> None:
-    proto = quantized_lstm(directions, per_column)
+@pytest.mark.parametrize(
+    ("directions", "per_column", "more"), [(1, False, {}), (2, True, {}), (1, True, {"clip": 0.2})]
+)
+def test_a_quantized_lstm_agrees(
+    directions: int, per_column: bool, more: Mapping[str, float]
+) -> None:
+    proto = quantized_lstm(directions, per_column, **more)
     options = runtime.SessionOptions()
     # Each thread of ONNX Runtime quantizes its own part of a batch.
     options.intra_op_num_threads = 1

@@ -115,7 +115,8 @@ def _other(given: str | None, source: OpenedSource) -> OpenedSource | None:
 
 def _session_call(against: OpenedSource, threads: int, inputs: list[Any]) -> Callable[[], Any]:
     """What runs a model of another format on inputs, in order; NnefError if it takes others."""
-    flat = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
+    given = (value for value in inputs if value is not None)
+    flat = [each for value in given for each in (value if isinstance(value, list) else [value])]
     sessions = against.format.load(against.format.session)
     call: Callable[[], Any] = sessions.open_session(Path(against.path), threads).prepared_in_order(
         flat

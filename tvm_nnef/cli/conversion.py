@@ -16,6 +16,7 @@ class Option:
     """An option: the argument of ``convert`` that it gives, and what argparse needs.
 
     ``pair`` reads a name and a value; such an option may be repeated and gives a dictionary.
+    One that is ``several`` may be repeated and gives a list.
     """
 
     flag: str
@@ -23,6 +24,7 @@ class Option:
     metavar: str
     help: str
     pair: Callable[[str], tuple[str, Any]] | None = None
+    several: bool = False
 
 
 OPTIONS = (
@@ -41,6 +43,13 @@ OPTIONS = (
         "the dtype of real, int or bool, of an input, or of a tensor by its full name; of a "
         "converted model: of an input whose dtype the model does not fix",
         words.pair,
+    ),
+    Option(
+        "--replaceable",
+        "replaceable",
+        "NAME",
+        "of an ONNX model: make an initializer that is an input, too, an input with a default",
+        several=True,
     ),
     Option(
         "--vendor",
@@ -70,7 +79,7 @@ OPTIONS = (
 def add_options(parser: argparse._ActionsContainer) -> None:
     """Add the options of conversions, and ``--format``."""
     for each in OPTIONS:
-        if each.pair is None:
+        if each.pair is None and not each.several:
             parser.add_argument(each.flag, metavar=each.metavar, help=each.help)
         else:
             parser.add_argument(
@@ -78,7 +87,7 @@ def add_options(parser: argparse._ActionsContainer) -> None:
                 action="append",
                 default=[],
                 metavar=each.metavar,
-                type=each.pair,
+                type=each.pair or str,
                 help=each.help,
             )
     names = ", ".join(each.name for each in FORMATS if not each.in_memory)

@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from tvm_nnef.calls import by_source
 from tvm_nnef.cli.images import given_images
 from tvm_nnef.diagnostics import did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
@@ -34,44 +35,59 @@ def read_inputs(
     ``images`` is what the model says, by name, of how inputs are made from images.
 
     A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
-    all inputs by name. Raises NnefError for inputs that are missing or unknown, and for a file
-    that cannot be read.
+    all inputs by name, those of the model or of its source. The value of an input that has a
+    default and no file is None. Raises NnefError for inputs that are missing or unknown, and for
+    a file that cannot be read.
     """
     wanted = flat_tensors(graph.inputs)
     images = given_images(images, dict(wanted), options)
     if not options.input:
         return random_inputs(graph, options.seed)
-    files = [_split(each, wanted) for each in options.input]
+    files = [_split(each, graph) for each in options.input]
     if len(files) == 1 and files[0][0] is None and Path(files[0][1]).suffix == ".npz":
-        arrays = _read_npz(files[0][1], wanted)
+        arrays = _read_npz(files[0][1], graph)
     else:
         tensors = dict(wanted)
-        named = _by_name(files, wanted)
+        named = _by_name(files, graph)
         arrays = {
-            name: _read(images.get(name), name, tensors[name], named[name]) for name in tensors
+            name: _read(images.get(name), name, tensors[name], file) for name, file in named.items()
         }
-    values = (arrays[name] for name, _ in wanted)
+    values = (arrays.get(name) for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
 
 
-def _split(given: str, wanted: Sequence[tuple[str, Tensor]]) -> tuple[str | None, str]:
-    """The name of an input, if one is given, and the file; a file's own name may hold '='."""
+def _known(graph: Graph) -> dict[str, str]:
+    """The names of the tensors of inputs, by these names and by those in the source."""
+    return by_source(graph.inputs) | {name: name for name, _ in flat_tensors(graph.inputs)}
+
+
+def _optional(graph: Graph) -> set[str]:
+    """The names of the inputs that have a default."""
+    return {port.name for port in graph.inputs if port.has_default}
+
+
+def _split(given: str, graph: Graph) -> tuple[str | None, str]:
+    """The name of an input, if one is given, and the file; names and files may hold '='."""
+    known = _known(graph)
+    for name in sorted(known, key=len, reverse=True):
+        if given.startswith(f"{name}="):
+            return known[name], given.removeprefix(f"{name}=")
     name, equals, file = given.partition("=")
-    if not equals or (name not in dict(wanted) and _exists(given)):
+    if not equals or _exists(given):
         return None, given
     return name, file
 
 
-def _by_name(
-    files: Sequence[tuple[str | None, str]], wanted: Sequence[tuple[str, Tensor]]
-) -> dict[str, str]:
+def _by_name(files: Sequence[tuple[str | None, str]], graph: Graph) -> dict[str, str]:
     """The file of each input; those without a name are for the inputs that are left, in order."""
-    names = [name for name, _ in wanted]
+    names = [name for name, _ in flat_tensors(graph.inputs)]
     expected = f"the graph has {plural(len(names), 'input')} ({', '.join(names)})"
     named: dict[str, str] = {}
     for name, file in files:
         if name is not None and name not in names:
-            hint = did_you_mean(name, names) or expected
+            hint = did_you_mean(name, _known(graph)) or expected
+            if name in graph.fixed_inputs:
+                hint = f"the source gives it a value; --replaceable {name} makes it an input"
             raise error(f"the graph has no input '{name}'", hint=hint, file=file)
         if name in named:
             raise error(f"input '{name}' is given twice", file=file, hint=f"keep one; {expected}")
@@ -79,25 +95,28 @@ def _by_name(
             named[name] = file
     rest = [name for name in names if name not in named]
     unnamed = [file for name, file in files if name is None]
-    if len(rest) != len(unnamed):
+    needed = [name for name in rest if name not in _optional(graph)]
+    if not len(needed) <= len(unnamed) <= len(rest):
         hint = "give --input once for each, or no --input at all for random values"
         raise error(f"{expected}, got {plural(len(files), 'file')}", hint=hint)
-    return {**named, **dict(zip(rest, unnamed, strict=True))}
+    return {**named, **dict(zip(rest, unnamed, strict=False))}
 
 
-def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
+def _read_npz(file: str, graph: Graph) -> dict[str, Any]:
     """The arrays of a ``.npz`` file, which has one for each input and no other."""
     if not _exists(file):
         raise error(f"{_fault(file)}, given for the inputs", file=file, hint=_NPZ_HINT)
-    names = [name for name, _ in wanted]
+    tensors, known = dict(flat_tensors(graph.inputs)), _known(graph)
     try:
         with np.load(file, allow_pickle=False) as archive:
-            if sorted(archive.files) != sorted(names):
+            members = {known.get(name, name): name for name in archive.files}
+            missing = set(tensors) - set(members) - _optional(graph)
+            if missing or not set(members) <= set(tensors) or len(members) < len(archive.files):
                 found = ", ".join(archive.files) or "none"
-                hint = f"the inputs are {', '.join(names)}"
+                hint = f"the inputs are {', '.join(tensors)}"
                 message = f"the arrays of the file ({found}) are not the inputs of the graph"
                 raise error(message, file=file, hint=hint)
-            return {name: _member(archive, name, tensor) for name, tensor in wanted}
+            return {name: _member(archive, members[name], tensors[name]) for name in members}
     except _UNREADABLE as cause:
         raise error(f"not a readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
 

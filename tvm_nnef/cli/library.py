@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 _OF_MODELS = (
     *("graph", "attr", "type", "shape", "dtype", "bound", "dialect", "search_path", "format"),
-    *("vendor", "argument", "function", "route", "target", "checked", "database", "against"),
+    *(
+        "replaceable",
+        "vendor",
+        "argument",
+        "function",
+        "route",
+        "target",
+        "checked",
+        "database",
+        "against",
+    ),
 )
 """The options that a library, which is built already, does not take."""
 

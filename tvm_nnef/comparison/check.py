@@ -21,7 +21,7 @@ from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten
 from tvm_nnef.model import Model
 from tvm_nnef.reference import evaluate
-from tvm_nnef.reference.inputs import bind_inputs
+from tvm_nnef.reference.inputs import bind_inputs, default_values
 from tvm_nnef.runtime import Executable
 
 _REFERENCE = "reference"
@@ -71,7 +71,8 @@ class ProgramCheck:
         source = None
         if self.against is not None and self.model.metadata.source_names:
             source = source_model(self.model, self.against)
-        bound, _ = bind_inputs(self.graph, self.inputs, self.graph.machine_types)
+        defaults = default_values(self.graph, self.model.variables)
+        bound, _ = bind_inputs(self.graph, self.inputs, self.graph.machine_types, defaults)
         setting = Setting(self.model.variables, {}, self.graph, bound, source, executable)
         routes = (_REFERENCE if source is None else source.route, "mapped")
         try:

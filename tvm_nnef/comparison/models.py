@@ -17,7 +17,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.model import AnyModel, Model, load_to_compose
 from tvm_nnef.progress import progress_reported
 from tvm_nnef.random_inputs import random_inputs
-from tvm_nnef.reference.inputs import bind_inputs
+from tvm_nnef.reference.inputs import bind_inputs, default_values
 from tvm_nnef.variables import check_variables
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ def compare(
     judge = _judge(model, loaded, against)
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
-    bound, _ = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
+    given = inputs or random_inputs(graph, seed)
+    defaults = default_values(graph, loaded.variables)
+    bound, _ = bind_inputs(graph, given, graph.machine_types, defaults)
     route = judge.format.route if judge is not None else ""
     chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None

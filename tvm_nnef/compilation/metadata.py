@@ -8,6 +8,9 @@ library call it. Its members:
   length is a tensor with ``"stacked": true``, its items along the first dimension; a dimension is a
   number, or a symbol or expression known only at run time (``docs/metadata.md``); a tensor of few
   bits also has ``"held"``, the dtype of its bytes;
+  ``source`` is its name in the model that this one was converted from, if that is another one, and
+  ``"default": true`` says that ``initial_state`` returns a value for the input, after the state;
+- ``fixed_inputs``: inputs of the source that the conversion made constants; left out if none;
 - ``attributes``: by the name of an input, for each dimension the graph attribute that is its size,
   or null; left out if there are none;
 - ``parameters``: how many of the inputs, the last ones, are weights;
@@ -114,6 +117,7 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
         **({"attributes": attributes} if attributes else {}),
+        **({"fixed_inputs": ports["fixed_inputs"]} if "fixed_inputs" in ports else {}),
         "parameters": max(0, compat.parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
@@ -179,12 +183,12 @@ def _grouped(
     found: list[dict[str, Any]] = []
     for port in ports:
         name, count = port["name"], port["items"]
+        more = {key: port[key] for key in ("stacked", "source", "default") if key in port}
         dtypes = port.get("dtypes") or [None] * (1 if count is None else count)
         members = [_declared(next(rest), dtype) for dtype in dtypes]
         if count is None:
-            stacked = {"stacked": True} if port.get("stacked") else {}
-            found.append({**members[0], "name": name, **stacked})
+            found.append({**members[0], "name": name, **more})
         else:
             items = [{**each, "name": f"{name}_{n}"} for n, each in enumerate(members)]
-            found.append({"name": name, "items": items})
+            found.append({"name": name, "items": items, **more})
     return [*found, *rest]

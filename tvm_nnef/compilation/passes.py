@@ -60,6 +60,7 @@ from tvm_nnef.tvm_support.compat import (
     prim_functions,
     update_functions,
 )
+from tvm_nnef.tvm_support.empty_constants import with_readable_constants
 from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.interrupts import deferring
 from tvm_nnef.tvm_support.lowering import (
@@ -167,6 +168,7 @@ def passes(
             ("remove_unused_calls", optimize.DeadCodeElimination()),
             ("number_loops", sites.number),
             ("make_reshapes_views", optimize.RewriteDataflowReshape()),
+            ("make_empty_constants_views", with_readable_constants),
             ("describe_calls", lambda mod: with_members(mod, sites.described(mod))),
             ("leave_dataflow", optimize.ToNonDataflow()),
             ("remove_purity_checks", optimize.RemovePurityChecking()),

@@ -65,13 +65,13 @@ def shape_hint(
         are = "are graph attributes" if len(changed) > 1 else "is a graph attribute"
         options = " ".join(f"--attr {name}={size}" for name, size in changed.items())
         return f"{names} {are}: build the model with attributes={changed} ({options})"
-    if found[:1] == (1,) and _fits(found[1:], wanted):
+    if found[:1] == (1,) and tensor.fits(found[1:]):
         return "remove its first dimension: x[0]"
-    if _fits((1, *found), wanted):
+    if tensor.fits((1, *found)):
         return "add a first dimension: x[None]"
     if len(found) == len(wanted) <= _MOST_ORDERED:
         for order in itertools.permutations(range(len(found))):
-            if _fits(tuple(found[axis] for axis in order), wanted):
+            if tensor.fits(tuple(found[axis] for axis in order)):
                 return f"order its dimensions otherwise: x.transpose{order}"
     sizes = [extent for extent in wanted if isinstance(extent, int)]
     if len(sizes) == len(wanted) and math.prod(sizes) == math.prod(found):
@@ -99,13 +99,6 @@ def _attributes_to_change(
         if not fits and (name is None or changed.setdefault(name, size) != size):
             return {}
     return changed
-
-
-def _fits(found: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
-    return len(found) == len(wanted) and all(
-        size == extent or not isinstance(extent, int)
-        for size, extent in zip(found, wanted, strict=True)
-    )
 
 
 _MOST_ORDERED = 5

@@ -33,13 +33,18 @@ class Port:
 
     ``stacked``: it is a pack of dynamic length, whose items are stacked along the first dimension
     of one tensor. ``attributes`` has, for each dimension of an input, the name of the graph
-    attribute that is its size, or None; it is empty if there is no such attribute.
+    attribute that is its size, or None; it is empty if there is no such attribute. ``source`` is
+    its name in the model that this one was converted from, if that is another one. ``has_default``:
+    a call may leave the input out, and the value is then the one of the input's full name among
+    the variables of the model.
     """
 
     name: str
     operand: Operand
     stacked: bool = False
     attributes: tuple[str | None, ...] = ()
+    source: str = ""
+    has_default: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,6 +224,7 @@ class Graph:
     own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
     name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
     its symbols are known: those of composites are in the graph, branch or loop body around them.
+    ``fixed_inputs`` are the names of inputs of the source that its conversion made constants.
     """
 
     name: str
@@ -232,6 +238,12 @@ class Graph:
     machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    fixed_inputs: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> tuple[Tensor, ...]:
+        """The inputs with a default, which is the value of their name among the variables."""
+        return flatten(tuple(port.operand for port in self.inputs if port.has_default))
 
     @property
     def limits(self) -> Mapping[str, int]:

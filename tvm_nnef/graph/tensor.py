@@ -37,6 +37,13 @@ class Tensor:
         """The name without its scope."""
         return self.name.rpartition(".")[2]
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a shape is that of the tensor, whose dynamic dimensions may have any size."""
+        return len(shape) == self.rank and all(
+            size == own or not isinstance(own, int)
+            for size, own in zip(shape, self.shape, strict=True)
+        )
+
     def described(self, dtype: str | None = None) -> str:
         """The type with the shape, as ``float32[1, 8]``: the dtype if it is known."""
         return f"{dtype or self.type}[{', '.join(map(trees.text, self.shape))}]"

@@ -23,7 +23,8 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``num_state``: how many parameters are state, if there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
-If there is a state, a function ``initial_state`` returns the values that it starts with.
+If there is a state, a function ``initial_state`` returns the values that it starts with; after
+them are the values of the inputs that have a default.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def lower(
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
     """
     weights = _weights(graph, variables, machine_types)
+    defaults = [weights.pop(tensor) for tensor in graph.defaults]
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
     defined = own_symbols(tensor for _, tensor in inputs)
@@ -116,9 +118,9 @@ def lower(
             results += map(walk.new_value, state)
             output = emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
-    if state:
+    if given := [*state.values(), *defaults]:
         with builder.function(INITIAL_STATE, []):
-            builder.emit_func_output(relax.Tuple([*map(compat.constant, state.values())]))
+            builder.emit_func_output(relax.Tuple([*map(compat.constant, given)]))
     mod = builder.get()
     return separated(mod, size_estimates(graph)) if graph.bounds else mod
 
@@ -138,16 +140,16 @@ def _closed(builder: compat.BlockBuilder) -> Iterator[None]:
 def _weights(
     graph: Graph, variables: Mapping[str, Array], machine_types: Mapping[Tensor, str]
 ) -> dict[Tensor, Array]:
-    """The arrays of a graph's variables in their dtypes, all problems found at once."""
+    """The arrays of variables and of defaults in their dtypes, all problems found at once."""
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []
-    for tensor in graph.variables:
+    for tensor in (*graph.variables, *graph.defaults):
         array = variables.get(tensor.name)
         if array is None:
             hint = f"give the model a file '{tensor.name}.dat', or pass it in 'variables'"
             message = f"variable '{tensor.name}' has no value"
             problems.append(Diagnostic(message, tensor.span, hint))
-        elif array.shape != tensor.shape:
+        elif not tensor.fits(array.shape):
             message = f"variable '{tensor.name}' has shape {tensor.shape}, its value {array.shape}"
             hint = shape_hint(array.shape, tensor)
             problems.append(Diagnostic(message, tensor.span, hint))
@@ -183,6 +185,8 @@ def _describe(graph: Graph, machine_types: Mapping[Tensor, str]) -> str:
                 **({"stacked": True} if port.stacked else {}),
                 **({"attributes": port.attributes} if port.attributes else {}),
                 **few_bits(tensors(port.operand)),
+                **({"source": port.source} if port.source else {}),
+                **({"default": True} if port.has_default else {}),
             }
             for port in ports
             if port.operand is not None
@@ -195,8 +199,14 @@ def _describe(graph: Graph, machine_types: Mapping[Tensor, str]) -> str:
     state = [
         {"name": variable.name, "items": None, **few_bits([variable])} for variable in _state(graph)
     ]
-    ports = {"inputs": described(graph.inputs), "outputs": described(graph.outputs)}
-    return json.dumps({**ports, "state": state} if state else ports)
+    return json.dumps(
+        {
+            "inputs": described(graph.inputs),
+            "outputs": described(graph.outputs),
+            **({"state": state} if state else {}),
+            **({"fixed_inputs": graph.fixed_inputs} if graph.fixed_inputs else {}),
+        }
+    )
 
 
 def _symbols(graph: Graph, defined: frozenset[str]) -> str:

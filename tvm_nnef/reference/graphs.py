@@ -34,7 +34,7 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.reference.arithmetic import Array, constant
 from tvm_nnef.reference.formulas import run
-from tvm_nnef.reference.inputs import bind_inputs, bind_variables
+from tvm_nnef.reference.inputs import bind_inputs, bind_variables, default_values
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
 from tvm_nnef.symbolic import dimensions, trees
@@ -85,7 +85,7 @@ def evaluate(
     interrupted.
     """
     types = machine_types or graph.machine_types or assign(graph)
-    arrays, sizes = bind_inputs(graph, inputs, types)
+    arrays, sizes = bind_inputs(graph, inputs, types, default_values(graph, variables))
     context = _Run(
         types,
         bind_variables(graph, variables, types),

@@ -8,6 +8,7 @@ bounds (section 2.6); the dimensions of a graph may be trees here. No operation 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,19 @@ from tvm_nnef.symbolic import trees
 
 @raised_as(InputError)
 def bind_inputs(
-    graph: Graph, given: Sequence[Any], types: Mapping[Tensor, str]
+    graph: Graph,
+    given: Sequence[Any],
+    types: Mapping[Tensor, str],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[dict[Tensor, Array], dict[str, int]]:
     """The arrays of the input tensors of a graph, and the values of the symbols of their shapes.
 
     ``given`` has an item for each input: an array (or number, or nested list of numbers, whose
     ints do as reals), for a pack a list of these, and None for null; or its single item maps names
-    to these. Raises InputError, which lists every input that is wrong.
+    to these. Inputs that are left out have their values in ``defaults``. Raises InputError, which
+    lists every input that is wrong.
     """
-    given = ordered_inputs([port.name for port in graph.inputs], given)
+    given = ordered_inputs(graph, given, defaults=defaults)
     if len(given) != len(graph.inputs):
         names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
         count = plural(len(graph.inputs), "input")
@@ -97,6 +102,12 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
             hint = f"make it {expected}, or change the inputs that give the others"
             raise error(f"{title}: dimension {meant}, got {actual}", hint=hint)
     return values
+
+
+def default_values(graph: Graph, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of inputs that a call may leave out, by the name of the input."""
+    names = {port.name: f"{graph.name}.{port.name}" for port in graph.inputs if port.has_default}
+    return {name: variables[full] for name, full in names.items() if full in variables}
 
 
 @raised_as(InputError)

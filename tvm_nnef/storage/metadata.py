@@ -64,7 +64,9 @@ class Metadata:
     ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
     of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
     dtype, and to its name in the model it was converted from; ``source_operations`` to the
-    operation there that computes it.
+    operation there that computes it. ``defaults`` are the full names of inputs that a call may
+    leave out, whose values are in files as those of variables are; ``fixed_inputs`` the names of
+    inputs of the source that the conversion made constants.
     """
 
     labels: tuple[str, ...] = ()
@@ -72,6 +74,8 @@ class Metadata:
     machine_types: Mapping[str, str] = field(default_factory=_empty)
     source_names: Mapping[str, str] = field(default_factory=_empty)
     source_operations: Mapping[str, str] = field(default_factory=_empty)
+    defaults: tuple[str, ...] = ()
+    fixed_inputs: tuple[str, ...] = ()
     source: Source | None = field(default=None, compare=False, repr=False)
     """The text that it was read from."""
 
@@ -106,6 +110,9 @@ def write_metadata(metadata: Metadata) -> bytes:
     for key in ("source_names", "source_operations"):
         if names := getattr(metadata, key):
             content[key] = dict(sorted(names.items()))
+    for key in ("defaults", "fixed_inputs"):
+        if listed := getattr(metadata, key):
+            content[key] = list(listed)
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -157,6 +164,8 @@ def _metadata(location: _Location) -> Metadata:
         "machine_types": partial(_table, read=_dtype),
         "source_names": partial(_table, read=_text),
         "source_operations": partial(_table, read=_text),
+        "defaults": partial(_items, read=_text),
+        "fixed_inputs": partial(_items, read=_text),
     }
     members = _known_members(location, tuple(readers))
     values = _each(members.items(), lambda key, member: readers[key](member))

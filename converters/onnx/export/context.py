@@ -92,11 +92,15 @@ class Context:
     def variable(self, tensor: Tensor) -> str:
         """The initializer of a variable, by its full name; its elements are kept apart."""
         if tensor.name not in self.shared.initializers:
-            dtype = NUMBER_OF[self.types[tensor]]
-            proto = onnx.TensorProto(name=tensor.name, data_type=dtype, dims=tensor.shape)
-            self.shared.initializers[tensor.name] = proto
-            self.shared.arrays[tensor.name] = _packed(self.variables[tensor])
+            self.store(tensor.name, tensor, self.variables[tensor])
         return tensor.name
+
+    def store(self, name: str, tensor: Tensor, array: Array) -> None:
+        """Add an initializer for a tensor."""
+        dtype = NUMBER_OF[self.types[tensor]]
+        proto = onnx.TensorProto(name=name, data_type=dtype, dims=array.shape)
+        self.shared.initializers[name] = proto
+        self.shared.arrays[name] = _packed(array)
 
     def _brought(self, emitter: Emitter, tensor: Tensor) -> str:
         if tensor.role == "variable":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import onnx
@@ -55,7 +56,8 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     Values have the dtypes of the graph; what is computed in a wider type (float16, int8 …,
     design law 11) is cast and cast back. A variable that the graph updates is an input with the
     old value, which has the initial one as a default, and its new value is a further output with
-    ``.updated`` after the name; ``metadata_props`` pairs them. Checks of dimensions, which ONNX
+    ``.updated`` after the name; ``metadata_props`` pairs them. An input with a default is an
+    initializer, too. Checks of dimensions, which ONNX
     cannot say, are left out.
 
     Raises NnefError, which lists every operation that cannot be exported, with its location and the
@@ -66,7 +68,8 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
         message = f"ONNX has elements of type {', '.join(sorted(late))} only after opset {OPSET}"
         raise error(message, hint="compose it with wider dtypes for them, as int8")
     state = updated_variables(graph)
-    arrays = bind_variables(graph, variables, types)
+    stored = (*graph.variables, *graph.defaults)
+    arrays = bind_variables(replace(graph, variables=stored), variables, types)
     context = Context(types, arrays, frozenset(state), graph.bounds)
     emitter = Emitter(context.shared)
     context.shared.names.avoid(*(tensor.name for tensor in graph.variables))
@@ -75,6 +78,8 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
         for port in graph.inputs
         for tensor, name in _named(port)
     ]
+    for tensor in graph.defaults:
+        context.store(emitter.values[tensor], tensor, arrays[tensor])
     inputs += [value_info(context.variable(each), types[each], each.shape) for each in state]
     wanted = [
         (tensor, context.shared.names.name(name))
@@ -132,7 +137,7 @@ def _model(
     updates: Mapping[str, str],
 ) -> Exported:
     nodes, read = pruned(emitter.nodes, {output.name for output in outputs})
-    kept = read | set(updates) | {output.name for output in outputs}
+    kept = read | {port.name for port in (*inputs, *outputs)}
     initializers = [each for each in emitter.shared.initializers.values() if each.name in kept]
     graph = onnx.helper.make_graph(nodes, name, inputs, outputs, initializers)
     model = onnx.helper.make_model(

@@ -8,7 +8,8 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided
-from tvm_nnef.converters.common.symbolic import Size, minimum
+from tvm_nnef.converters.common.ranking import first_in_order
+from tvm_nnef.converters.common.symbolic import Size, maximum, minimum
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid
@@ -149,7 +150,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     else:
         order = [axis, *(position for position in range(x.rank) if position != axis)]
         turned = builder.transpose(x, order)
-        rows = builder.reshape(turned, (x.shape[axis], x.size // max(x.shape[axis], 1)))
+        rows = builder.reshape(turned, (x.shape[axis], x.size // maximum(x.shape[axis], 1)))
     if rows.shape[1] == 1:
         numbers = builder.reshape(rows, rows.shape[:1])
         values, *others = _distinct(numbers, node.flag("sorted", True), builder)
@@ -178,8 +179,7 @@ def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
     """
     (number,) = x.shape
     sortable = builder.cast(x, "int32") if x.kind == "bool" else x
-    values, order = Tensor(sortable.dtype, (number,)), Tensor("int64", (number,))
-    builder.add("algo.top_k", (sortable,), (values, order), k=number, axis=0, largest=False)
+    values, order = first_in_order(sortable, 0, number, builder, largest=False)
     begins = builder.call("onnx.first_of_equal", values, as_type="int64")
     runs, starts = _numbered(begins, builder)
     inverse = builder.call("onnx.at_positions", runs, order)

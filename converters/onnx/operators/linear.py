@@ -6,6 +6,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product, sum_of_products, terms
 from tvm_nnef.converters.common.symbolic import number
 from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Invalid
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -63,7 +64,7 @@ def determinant(node: Node, builder: Builder) -> Tensor:
 def einsum(node: Node, builder: Builder) -> Tensor:
     """Sums of products over named dimensions, an operand at a time."""
     operands = list(node.present)
-    found, result = terms(node.text("equation").replace(" ", ""), operands)
+    found, result = terms(node.text("equation"), operands)
     pairs = [_diagonal(each, term, builder) for each, term in zip(operands, found, strict=True)]
     return sum_of_products(pairs, result, builder)
 
@@ -73,6 +74,11 @@ def _diagonal(x: Tensor, term: str, builder: Builder) -> tuple[Tensor, str]:
     for name in dict.fromkeys(term):
         while term.count(name) > 1:
             first, second = term.index(name), term.index(name, term.index(name) + 1)
+            sizes = {x.shape[first], x.shape[second]}
+            if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):
+                shown = " and ".join(map(str, sizes))
+                reason = f"dimension '{name}' of one input is {shown}"
+                raise Invalid(reason, "they must be equal", mismatch=True)
             shape = [size for position, size in enumerate(x.shape) if position != second]
             x = builder.call("onnx.diagonal", x, as_shape=shape, first=first, second=second)
             term = term[:second] + term[second + 1 :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -208,6 +209,8 @@ _KINDS = {
     "LSTM": _Kind(_lstm_cell, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6)),
 }
 _QUANTIZED = "DynamicQuantizeLSTM"
+_GATE_ACTIVATIONS = 2
+"""Activations of gates come first; an LSTM has a third, of the cell state."""
 
 
 def _recurrent(node: Node, builder: Builder) -> Sequence[Tensor]:
@@ -261,22 +264,25 @@ def _weights(node: Node, kind: _Kind, number: int, builder: Builder) -> Directio
     return Direction(
         hidden, weight, recurrent, own, other,
         row(7) if kind.gates == 4 else None,
-        tuple(_clipped(node, each) for each in _activations(node, kind.defaults, number)),
+        _clipped(node, _activations(node, kind.defaults, number)),
         node.flag("input_forget"), node.flag("linear_before_reset"),
     )  # fmt: skip
 
 
-def _clipped(node: Node, activation: Activation) -> Activation:
-    """An activation after the limits that ``clip`` puts on its input."""
+def _clipped(node: Node, activations: tuple[Activation, ...]) -> tuple[Activation, ...]:
+    """The activations of gates after the limits of ``clip``; that of a cell state has none."""
     if not node.has("clip"):
-        return activation
+        return activations
     limit = node.real("clip")
+    if not limit >= 0.0:
+        raise Invalid(f"its 'clip' is {limit}", "give a limit that is at least 0, or leave it out")
 
-    def limited(x: Tensor, builder: Builder) -> Tensor:
+    def limited(activation: Activation, x: Tensor, builder: Builder) -> Tensor:
         low = builder.binary("math.max", x, -limit)
         return activation(builder.binary("math.min", low, limit), builder)
 
-    return limited
+    gates = (partial(limited, each) for each in activations[:_GATE_ACTIVATIONS])
+    return (*gates, *activations[_GATE_ACTIVATIONS:])
 
 
 def _direction(
@@ -300,6 +306,8 @@ def _direction(
     builder.add("layout.unstack", (gates,), (pack,), axis=0)
     starts = [_start(node, position, number, batch, direction, batch_first, builder)
               for position in kind.states]  # fmt: skip
+    if time == 0:
+        return [builder.full(0.0, (time, batch, direction.hidden), x.dtype), *starts]
     carried = [Tensor(x.dtype, (batch, direction.hidden)) for _ in starts]
     item, index, inner = Tensor(x.dtype, pack.shape), None, Builder(builder)
     for tensor, name in zip((*carried, item), (*"hc"[: len(carried)], "x"), strict=True):

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.symbolic import Size, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Node
@@ -197,15 +198,11 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
         most = x.shape[axis]
         bound = node.bound(axis, most=most)
         count = known[axis] if known else size_of(node.input(1), bound, builder, most)
-    # If their number is known only at run time, all are sorted, and the first ones taken.
-    taken = count if isinstance(count, int) else x.shape[axis]
-    shape = tuple(taken if position == axis else size for position, size in enumerate(x.shape))
-    values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
-    builder.add("algo.top_k", (x,), (values, indices), k=taken, axis=axis, largest=largest)
+    found = first_in_order(x, axis, count, builder, largest=largest)
     if count == 1 and not isinstance(x.shape[axis], int):
         # SkriptND takes at most as many elements as there are; 0 or 1 would not broadcast.
-        return tuple(builder.one_slice(found, axis, 0) for found in (values, indices))
-    return tuple(builder.slice(found, axis, 0, count) for found in (values, indices))
+        return tuple(builder.one_slice(each, axis, 0) for each in found)
+    return found
 
 
 def _softmax_axes(node: Node, x: Tensor) -> list[int]:
@@ -240,7 +237,7 @@ def hardmax(node: Node, builder: Builder) -> Tensor:
         rows = number(product(wanted[:start]))
         flat = builder.reshape(x, (rows, x.size // max(rows, 1)))
         return builder.reshape(builder.call("onnx.hardmax", flat, axis=1), wanted)
-    return builder.call("onnx.hardmax", x, axis=axes[0])
+    return x if x.shape[axes[0]] == 0 else builder.call("onnx.hardmax", x, axis=axes[0])
 
 
 def _cumulative_sum(node: Node, builder: Builder) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.symbolic import decided_by_data, minimum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Node
@@ -30,8 +31,7 @@ def non_max_suppression(node: Node, builder: Builder) -> Tensor:
     overlap = builder.call(
         "onnx.box_overlap", boxes, as_shape=(batch, count, count), centered=centered
     )
-    ordered, order = Tensor(scores.dtype, scores.shape), Tensor("int32", scores.shape)
-    builder.add("algo.top_k", (scores,), (ordered, order), k=count, axis=2)
+    _, order = first_in_order(scores, 2, count, builder, dtype="int32")
     kept = builder.call(
         "onnx.suppress", overlap, scores, order, limit, *thresholds,
         as_type="bool", as_shape=(batch, classes, count),

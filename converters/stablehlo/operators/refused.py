@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation
@@ -67,9 +68,7 @@ def custom_call(each: Operation, builder: Builder) -> Sequence[Tensor]:
     if target in ("mhlo.topk", "TopK") and len(each.op.results) == 2:
         x = each.inputs[0]
         k = each.op.results[0].type.get_dim_size(x.rank - 1)
-        results = Tensor(x.dtype, (*x.shape[:-1], k)), Tensor("int32", (*x.shape[:-1], k))
-        builder.add("algo.top_k", (x,), results, k=k, axis=x.rank - 1)
-        return results
+        return first_in_order(x, x.rank - 1, k, builder, dtype="int32")
     hint = f"give a function that converts it: converters={{'{target}': function}}"
     raise Unconvertible(f"it calls '{target}', of which nothing is known here", hint)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.ranking import first_in_order
 from tvm_nnef.converters.common.symbolic import number
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation, word
@@ -30,11 +31,9 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
     if key is None:
         return _ranked(each, tensors, axis, builder)
     keys = _ranks(tensors[key.operand], builder, key)
-    values, places = Tensor(keys.dtype, keys.shape), Tensor("int32", keys.shape)
-    builder.add(
-        "algo.top_k", (keys,), (values, places),
-        k=keys.shape[axis], axis=axis, largest=key.largest,
-    )  # fmt: skip
+    values, places = first_in_order(
+        keys, axis, keys.shape[axis], builder, largest=key.largest, dtype="int32"
+    )
     return [values if one is keys else _taken(one, places, axis, builder) for one in tensors]
 
 
@@ -143,10 +142,6 @@ def _ranked(
 def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """The largest elements along the last dimension, and their positions."""
     x, k = each.inputs[0], each.integer("k")
-    shape = (*x.shape[:-1], k)
-    if k == 0:
-        return [builder.slice(x, x.rank - 1, 0, 0, 1), builder.full(0, shape, each.dtype(1))]
     keys = _ranks(x, builder, _Key(0, largest=True, is_total=True, zeros_differ=True))
-    values, places = Tensor(keys.dtype, shape), Tensor(each.dtype(1), shape)
-    builder.add("algo.top_k", (keys,), (values, places), k=k, axis=x.rank - 1)
+    values, places = first_in_order(keys, x.rank - 1, k, builder, dtype=each.dtype(1))
     return [values if keys is x else _taken(x, places, x.rank - 1, builder), places]
