@@ -109,7 +109,9 @@ def test_large_folders_are_not_searched(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().err.startswith("/: error: ")
 
 
-@pytest.mark.parametrize("given", [b"abc", None, 3, [1], io.BytesIO()], ids=repr)
+@pytest.mark.parametrize(
+    "given", [b"abc", None, 3, [1], io.BytesIO()], ids=lambda each: type(each).__name__
+)
 def test_objects(given: object) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.load_model(given)
