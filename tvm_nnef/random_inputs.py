@@ -5,24 +5,29 @@ Input: a Graph with dtypes, and a seed. Output: arrays, the same ones for the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tvm_nnef.graph.input_ranges import input_ranges
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.symbolic import trees
 
 
-def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
+def random_inputs(graph: Graph, seed: int = 0, known: Mapping[str, int] | None = None
+) -> list[Any]:
     """A value for each input without a default: an array, a list for a pack, None for null.
 
-    Reals are normally distributed around 0 with deviation 1; ints are 0 or 1, which are indices
-    of most things, and truth values are either. A dynamic dimension has its size estimate, which
-    is its bound if it has one.
+    Reals are normally distributed around 0 with deviation 1, and truth values are either. Ints are
+    indices of what they index, or the number that they are compared with, where the graph shows
+    that; else 0 or 1, which are indices of most things. A dynamic dimension has its ``known`` size,
+    or its size estimate, which is its bound if it has one.
     """
-    generator, sizes = np.random.default_rng(seed), size_estimates(graph)
+    generator, sizes = np.random.default_rng(seed), {**size_estimates(graph), **(known or {})}
+    ranges = input_ranges(graph, sizes)
 
     def value(operand: Operand) -> Any:
         match operand:
@@ -30,6 +35,9 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
                 return None
             case Tensor():
                 shape = tuple(trees.evaluate(e, sizes) for e in operand.shape)
+                if operand in ranges:
+                    found = generator.choice(np.asarray(ranges[operand]), shape)
+                    return np.asarray(found).astype(graph.machine_types[operand])
                 largest = replace(operand, shape=shape)
                 return random_array(largest, graph.machine_types[operand], generator)
             case pack:
