@@ -162,7 +162,7 @@ def _convert(
         else:
             _convert_tensors(context, proto, scope, builder, opsets)
     except NnefError as problem:
-        context.problems += problem.diagnostics
+        context.problems += [each for each in problem.diagnostics if each not in context.problems]
         scope.update(dict.fromkeys(filter(None, proto.output)))
         _check_inner(context, proto, opsets)
     except Exception as problem:
@@ -369,10 +369,10 @@ def _subgraph(
     before = len(context.problems)
     outputs = _run(context, graph, inner, builder, opsets)
     problems = context.problems[before:]
+    # They are reported with the node, unless it can do without this conversion of the subgraph.
+    del context.problems[before:]
     if problems and all(each in context.mismatches for each in problems):
-        # They are reported unless the subgraph is a branch that may never be taken.
-        del context.problems[before:]
         raise Mismatch(problems)
     if problems or len(outputs) < len(graph.output):
-        raise NnefError([])  # what is wrong inside has been reported
+        raise NnefError(problems)
     return outputs

@@ -97,13 +97,17 @@ class Node:
         return None if expected is None or expected.shape is None else len(expected.shape)
 
     def bound(self, axis: int = 0, position: int = 0) -> int:
-        """The bound of a data-dependent dimension of a result.
+        """The bound of a data-dependent dimension of a result."""
+        return self.given_bound(axis, position) or DEFAULT_BOUND
+
+    def given_bound(self, axis: int, position: int) -> int:
+        """The bound that the user gives for a dimension of a result, 0 if there is none.
 
         A result of which the user says nothing has the bound of the first one that has any.
         """
         own = at_axis(self.bounds[position], axis) if position < len(self.bounds) else 0
         given = (own, *(at_axis(each, axis) for each in self.bounds))
-        return next(filter(None, given), DEFAULT_BOUND)
+        return next(filter(None, given), 0)
 
     def dtype(self, position: int = 0) -> str:
         """The dtype of a result, as the model declares it or ONNX infers it."""
