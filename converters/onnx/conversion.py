@@ -30,7 +30,7 @@ from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_read, names_read_by
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
-from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_tensors
+from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_values
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.registry import Table, find, standard
@@ -41,13 +41,16 @@ from tvm_nnef.converters.onnx.sequences import (
     is_sequence_operator,
 )
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
+from tvm_nnef.converters.onnx.values import Stacked, Unfilled, Value, is_sequence
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
 _ORDER = "correct the model: put nodes after those whose results they read"
-_SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
+_SEQUENCES = "keep sequences to operators that make, split and join them, and to loops"
+_MOST_NODES = 1 << 17
+"""Nodes of subgraphs that are converted, each as often as it takes to know the shapes in a loop."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ class _Context:
     problems: list[Diagnostic] = field(default_factory=list)
     mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
+    nodes_in_subgraphs: int = 0
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
         """Keeps a diagnostic of a node, once."""
@@ -93,7 +97,25 @@ def convert_graph(
     outputs = _run(context, graph, scope, builder, model.opsets)
     if context.problems:
         raise NnefError(context.problems)
-    finished = builder.outputs(outputs, [value.name for value in graph.output])
+    tensors = [each for each in outputs if isinstance(each, Tensor)]
+    if len(tensors) < len(outputs):
+        names = ", ".join(
+            f"'{v.name}'"
+            for v, each in zip(graph.output, outputs, strict=True)
+            if is_sequence(each)
+        )
+        hint = "join it to one tensor: ConcatFromSequence"
+        raise NnefError(
+            [
+                Diagnostic(
+                    f"the output {names} is a sequence of tensors",
+                    hint=hint,
+                    file=model.path,
+                    is_unsupported=True,
+                )
+            ]
+        )
+    finished = builder.outputs(tensors, [value.name for value in graph.output])
     return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
 
 
@@ -103,7 +125,7 @@ def _run(
     scope: Scope,
     builder: Builder,
     opsets: Mapping[str, int],
-) -> list[Tensor]:
+) -> list[Value]:
     """The outputs of a graph whose inputs are in scope; () where something was refused."""
     for tensor in graph.initializer:
         if tensor.name not in scope:
@@ -113,11 +135,12 @@ def _run(
     for node in graph.node:
         _convert(context, node, scope, builder, opsets)
     for value in graph.output:
-        if value.name not in scope:
+        if value.name not in scope and value.name not in context.sequences:
             message = f"nothing gives the output '{value.name}'"
             file = context.model.path
             context.problems.append(Diagnostic(message, hint="correct the model", file=file))
-    found = [scope.get(value.name) for value in graph.output]
+    names = [value.name for value in graph.output]
+    found = [context.sequences.get(name, scope.get(name)) for name in names]
     return [each for each in found if each is not None]
 
 
@@ -152,15 +175,10 @@ def _convert(
     start = len(builder.steps)
     try:
         if is_about_sequences(proto, context.sequences):
-            found, is_sequence = convert_sequence(proto, scope, context.sequences, builder)
-            if isinstance(found, Tensor) and not is_sequence:
-                scope[proto.output[0]] = found
-            else:
-                context.sequences[proto.output[0]] = found
-        elif _carries_sequences(context, proto):
-            _convert_gathering(context, proto, scope, builder, opsets)
-        else:
-            _convert_tensors(context, proto, scope, builder, opsets)
+            found = convert_sequence(proto, scope, context.sequences, builder)
+            _keep(context, scope, proto.output[0], found)
+        elif not _convert_gathering(context, proto, scope, builder, opsets):
+            _convert_others(context, proto, scope, builder, opsets)
     except NnefError as problem:
         context.problems += [each for each in problem.diagnostics if each not in context.problems]
         scope.update(dict.fromkeys(filter(None, proto.output)))
@@ -191,7 +209,7 @@ def _readable(
 ) -> bool:
     """Whether all inputs of a node were converted; refuses one that nothing gives."""
     about_sequences = is_about_sequences(proto, context.sequences)
-    about_sequences = about_sequences or _carries_sequences(context, proto)
+    about_sequences = about_sequences or proto.op_type in ("Loop", "SequenceMap")
     names = [
         name for name in proto.input
         if name and not (about_sequences and name in context.sequences)
@@ -231,29 +249,41 @@ def _check_inner(context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, 
             _check_inner(context, node, opsets)
 
 
-def _carries_sequences(context: _Context, proto: onnx.NodeProto) -> bool:
-    return proto.op_type == "Loop" and any(name in context.sequences for name in proto.input)
-
-
 def _convert_gathering(
     context: _Context,
     proto: onnx.NodeProto,
     scope: Scope,
     builder: Builder,
     opsets: Mapping[str, int],
-) -> None:
-    """A loop that appends to sequences, as one with scan outputs."""
-    empty = {name for name, items in context.sequences.items() if items == ()}
-    loop, gathered = with_scan_outputs(proto, context.sequences, empty)
-    context.read |= frozenset(gathered.values())
-    _convert_tensors(context, loop, scope, builder, opsets)
+) -> bool:
+    """Converts a loop that only appends to empty sequences as one with scan outputs, if it is one.
+
+    Returns whether it was.
+    """
+    if proto.op_type != "Loop" or not any(name in context.sequences for name in proto.input):
+        return False
+    empty = {
+        name
+        for name, items in context.sequences.items()
+        if items == () and not isinstance(items, Unfilled)
+    }
+    before = len(context.problems)
+    try:
+        loop, gathered = with_scan_outputs(proto, context.sequences, empty)
+        context.read |= frozenset(gathered.values())
+        _convert_others(context, loop, scope, builder, opsets)
+    except (NnefError, Unconvertible):
+        # Another kind of loop, or the items have different shapes.
+        del context.problems[before:]
+        return False
     for name, items in gathered.items():
         stacked = scope[items]
         assert stacked is not None
-        context.sequences[name] = stacked
+        context.sequences[name] = Stacked(stacked)
+    return True
 
 
-def _convert_tensors(
+def _convert_others(
     context: _Context,
     proto: onnx.NodeProto,
     scope: Scope,
@@ -267,6 +297,14 @@ def _convert_tensors(
         scope.update(computed)
     else:
         _apply(context, proto, inputs, expected, scope, builder, opsets)
+
+
+def _keep(context: _Context, scope: Scope, name: str, value: Value) -> None:
+    """Puts a result into the scope, or to the sequences."""
+    if isinstance(value, Tensor):
+        scope[name] = value
+    else:
+        context.sequences[name] = value
 
 
 def _propagated(
@@ -313,7 +351,7 @@ def _apply(
     function = find(context.table, domain, proto.op_type, version)
     if function is None:
         prefix = f"{next(filter(None, proto.output), proto.op_type)}/{proto.op_type}"
-        expansion = expand(proto, inputs, opsets, prefix)
+        expansion = expand(proto, inputs, opsets, prefix, context.sequences)
         if expansion is None:
             raise without_converter(proto, context.table)
         context.read |= frozenset(names_read_by(expansion.nodes))
@@ -325,15 +363,24 @@ def _apply(
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
-    node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds)
+    sequences = {
+        position: context.sequences[name]
+        for position, name in enumerate(proto.input)
+        if name in context.sequences
+    }
+    node = Node(
+        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds, sequences
+    )
     converted = function(node, builder)
-    results = converted_tensors(converted, function)
+    results = converted_values(converted, function)
     for name, result in zip(proto.output, results, strict=False):
         if name and result is not None:
-            scope[name] = result
-            result.source = result.source or name
+            if isinstance(result, Tensor):
+                result.source = result.source or name
+            _keep(context, scope, name, result)
     for name in proto.output:
-        if name and name not in scope and name in context.read:
+        known = name in scope or name in context.sequences
+        if name and not known and name in context.read:
             hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
 
@@ -354,18 +401,21 @@ def _subgraph(
     scope: Scope,
     opsets: Mapping[str, int],
     graph: onnx.GraphProto,
-    arguments: Sequence[Tensor],
+    arguments: Sequence[Value],
     builder: Builder,
-) -> list[Tensor]:
-    """The outputs of a subgraph for tensors instead of its inputs; it sees what is outside."""
-    known = {
-        value.name: Type(argument.dtype, argument.shape)
-        for value, argument in zip(graph.input, arguments, strict=True)
-    }
-    context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
+) -> list[Value]:
+    """The outputs of a subgraph for values instead of its inputs; it sees what is outside."""
+    context.nodes_in_subgraphs += len(graph.node)
+    if context.nodes_in_subgraphs > _MOST_NODES:
+        reason = f"its subgraphs become more than {_MOST_NODES} nodes with those of others"
+        raise Unconvertible(reason, "use fewer loops inside of loops")
     inner: Scope = ChainMap({}, scope)
+    known: dict[str, Type] = {}
     for value, argument in zip(graph.input, arguments, strict=True):
-        inner[value.name] = argument
+        _keep(context, inner, value.name, argument)
+        if isinstance(argument, Tensor):
+            known[value.name] = Type(argument.dtype, argument.shape)
+    context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
     before = len(context.problems)
     outputs = _run(context, graph, inner, builder, opsets)
     problems = context.problems[before:]

@@ -8,6 +8,7 @@ Loop node and the tensors before it in, its body in steps out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -25,6 +26,14 @@ from tvm_nnef.converters.common.symbolic import (
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import DEFAULT_BOUND, Node
+from tvm_nnef.converters.onnx.values import (
+    Stacked,
+    Unfilled,
+    Value,
+    as_tensors,
+    empty_like,
+    is_sequence,
+)
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.symbolic import dimensions
 
@@ -45,14 +54,23 @@ _BOUND = "give the maximum of the dimension, by the name of the result: convert(
 class Repetition:
     """A Loop node to convert, with the carried tensors before it, and the condition in its body.
 
-    ``steps`` is the number of steps if it is known, ``most`` an upper bound if one is known.
+    ``sequences`` are the positions of sequences among the tensors, with the items stacked. ``steps``
+    is the number of steps if it is known, ``most`` an upper bound if one is known.
     """
 
     node: Node = field(repr=False)
     state: Sequence[Tensor]
+    sequences: frozenset[int]
     condition: Tensor
     steps: Size | None
     most: int | None
+
+    def values(self, tensors: Iterable[Tensor]) -> list[Value]:
+        """Carried tensors as the subgraph has them."""
+        return [
+            Stacked(each) if position in self.sequences else each
+            for position, each in enumerate(tensors)
+        ]
 
     def start(self, place: Place) -> Size:
         """A dimension before the loop."""
@@ -68,6 +86,42 @@ class Repetition:
             reason = f"the bound of '{name}' is {found}, and it starts with {start} elements"
             raise Unconvertible(reason, "give a larger bound")
         return found
+
+
+def repetition(
+    node: Node,
+    state: Sequence[Value],
+    condition: Tensor,
+    steps: Size | None,
+    most: int | None,
+    builder: Builder,
+) -> Repetition:
+    """A Loop node with its state as tensors."""
+    sequences = frozenset(position for position, each in enumerate(state) if is_sequence(each))
+    if any(each == () for each in state):
+        state = _with_items(node, state, condition, builder)
+    return Repetition(node, as_tensors(state, builder), sequences, condition, steps, most)
+
+
+def _with_items(
+    node: Node, state: Sequence[Value], condition: Tensor, builder: Builder
+) -> list[Value]:
+    """The state with the shapes of items in empty sequences: those of what the body inserts."""
+    unfilled = {position: Unfilled() for position, each in enumerate(state) if each == ()}
+    body = node.attributes["body"]
+    given = [unfilled.get(position, each) for position, each in enumerate(state)]
+    index = Tensor("int64", (), body.input[0].name)
+    with suppress(NnefError, Unconvertible):
+        node.subgraph(body, [index, condition, *given], Builder(builder))
+    found = list(state)
+    for position, each in unfilled.items():
+        if each.item is None:
+            reason = f"what is inserted into the empty sequence '{body.input[2 + position].name}' is not known"
+            raise Unconvertible(reason, "begin with an item")
+        found[position] = empty_like(each.item, builder)
+        if isinstance(outer := state[position], Unfilled):
+            outer.item = outer.item or each.item
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +199,23 @@ class Body:
             id(size.symbols[name].tensor) in made for name in dimensions.symbols(size.dimension)
         )
 
-    def after(self, finals: Sequence[Tensor], steps: Size, builder: Builder) -> list[Tensor]:
-        """The carried tensors after the loop; ``finals`` are those of ``inside``."""
+    def after(self, finals: Sequence[Tensor], steps: Size, builder: Builder) -> list[Value]:
+        """What is carried, after the loop; ``finals`` are the tensors of ``inside``."""
         count = len(self.seen)
         lengths = _lengths(self.growth, finals[count:], builder)
-        return [
+        return self.loop.values(
             _front(final, self.growth.shape(start, position, steps, lengths), builder)
             for position, (start, final) in enumerate(zip(self.loop.state, finals, strict=False))
-        ]
+        )
 
 
-def unchanged_body(loop: Repetition, builder: Builder) -> Body | None:
-    """The body of a loop that keeps the shapes and dtypes of what it carries; None for others."""
+def unchanged_body(
+    node: Node, state: Sequence[Value], condition: Tensor, steps: int, builder: Builder
+) -> Body | None:
+    """The body of a loop that keeps the shapes and dtypes of tensors that it carries, else None."""
+    if any(map(is_sequence, state)):
+        return None
+    loop = repetition(node, state, condition, steps, None, builder)
     try:
         body = _attempt(loop, Growth(_most_steps(loop, {})), builder)
     except (NnefError, Unconvertible):
@@ -206,7 +265,8 @@ def _attempt(loop: Repetition, growth: Growth, builder: Builder) -> Body:
     for position, (start, value) in enumerate(zip(loop.state, graph.input[2:], strict=True)):
         buffers.append(Tensor(start.dtype, _room(loop, growth, position), value.name))
         seen.append(_front(buffers[-1], growth.shape(start, position, step, lengths), inner))
-    outputs = loop.node.subgraph(graph, [known, loop.condition, *seen], inner)
+    values = loop.node.subgraph(graph, [known, loop.condition, *loop.values(seen)], inner)
+    outputs = as_tensors(values, inner)
     new = outputs[1 : 1 + len(seen)]
     for before, after in zip(seen, new, strict=True):
         _check_kind(before, after)

@@ -21,11 +21,12 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
+from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
 DEFAULT_BOUND = 1024
 """What a data-dependent dimension is at most, unless the user says otherwise."""
 
-Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
+Converted: TypeAlias = "Tensor | Sequence[Value | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
 
 
@@ -37,6 +38,7 @@ class Node:
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
+    ``sequences`` are the inputs that are sequences, by position.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -45,10 +47,9 @@ class Node:
     outputs: tuple[Type | None, ...]
     wanted: tuple[bool, ...]
     attributes: Mapping[str, Any] = field(repr=False)
-    subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
-        repr=False
-    )
+    subgraph: Callable[[onnx.GraphProto, Sequence[Value], Builder], list[Value]] = field(repr=False)
     bounds: Sequence[Bound] = ()
+    sequences: Mapping[int, Items | Stacked] = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
@@ -193,10 +194,11 @@ class Node:
         return axis % rank if rank else 0
 
 
-def converted_tensors(converted: object, function: object) -> list[Tensor | None]:
-    """What an operator function gave as a list; rejects values that are not tensors."""
+def converted_values(converted: object, function: object) -> list[Value | None]:
+    """What an operator function gave as a list; rejects what are neither tensors nor sequences."""
     found = [converted] if isinstance(converted, Tensor) else converted
-    if isinstance(found, Sequence) and all(isinstance(each, Tensor | None) for each in found):
+    kinds = (Tensor, tuple, Stacked, type(None))
+    if isinstance(found, Sequence) and all(isinstance(each, kinds) for each in found):
         return list(found)
     name = getattr(function, "__qualname__", repr(function))
     shown = (

@@ -19,18 +19,20 @@ from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.growing import (
     MOST_STEPS,
-    Repetition,
+    Body,
     converted_body,
+    repetition,
     unchanged_body,
 )
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.unsupported import Mismatch
+from tvm_nnef.converters.onnx.values import Value, as_tensors
 from tvm_nnef.diagnostics import Diagnostic
 
 
 @operator("If")
-def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
+def branch(node: Node, builder: Builder) -> Sequence[Value]:
     """One of two subgraphs.
 
     One whose shapes do not fit together is an error in the run if it is taken.
@@ -106,7 +108,7 @@ def _common(then: Tensor, otherwise: Tensor) -> Shape:
 
 def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> tuple[Builder, list[Tensor]]:
     inner = Builder(builder)
-    outputs = node.subgraph(body, (), inner)
+    outputs = as_tensors(node.subgraph(body, (), inner), inner)
     return inner, [own(each, inner) for each in outputs]
 
 
@@ -123,13 +125,18 @@ _MOST_UNROLLED = 1 << 13
 
 
 @operator("Loop")
-def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
+def loop(node: Node, builder: Builder) -> Sequence[Value | None]:
     """A subgraph run again and again, as a count and a condition say."""
     count, go_on = node.optional(0), node.optional(1)
     if count is not None and count.value is not None and int(count.value.reshape(())) > ENDLESS:
         # What exporters write where only the condition ends a loop.
         count = None
-    state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
+    state = [
+        node.sequences[position]
+        if position in node.sequences
+        else builder.computed(node.input(position))
+        for position in range(2, len(node.inputs))
+    ]
     body = node.attributes["body"]
     steps = None if count is None else node.sizes(0)
     if steps:
@@ -156,19 +163,18 @@ def _always_true(body: onnx.GraphProto, first: str) -> bool:
     return False
 
 
-def _counted(
-    node: Node, steps: Size, state: Sequence[Tensor], builder: Builder
-) -> Sequence[Tensor]:
+def _counted(node: Node, steps: Size, state: Sequence[Value], builder: Builder) -> Sequence[Value]:
     """A loop of known length; a short one that changes the shapes that it carries is unrolled."""
     if steps == 0:
         return _no_steps(node, state, builder)
-    repetition = Repetition(node, state, builder.constant(True), steps, None)
+    true = builder.constant(True)
+    body: Body | None
     if isinstance(steps, int) and _unrolled_nodes(node, steps) <= _MOST_UNROLLED:
-        body = unchanged_body(repetition, builder)
+        body = unchanged_body(node, state, true, steps, builder)
         if body is None:
             return _unrolled(node, steps, state, builder)
     else:
-        body = converted_body(repetition, builder)
+        body = converted_body(repetition(node, state, true, steps, None, builder), builder)
     inner = body.builder
     yields = tuple(own(each, inner) for each in (*body.yields, *body.scanned))
     finals = tuple(Tensor(each.dtype, each.shape) for each in body.inside)
@@ -186,21 +192,22 @@ def _stacked(pack: Pack, axis: int, builder: Builder) -> Tensor:
     return builder.call("layout.stack", pack, as_type=pack.dtype, as_shape=shape, axis=axis)
 
 
-def _no_steps(node: Node, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+def _no_steps(node: Node, state: Sequence[Value], builder: Builder) -> list[Value]:
     found = list(state)
     for position in range(len(state), len(node.proto.output)):
         found.append(builder.constant(np.zeros(node.shape(position)), node.dtype(position)))
     return found
 
 
-def _unrolled(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+def _unrolled(node: Node, steps: int, state: Sequence[Value], builder: Builder) -> list[Value]:
     """The steps one after the other in the graph itself."""
     carried, rows = list(state), []
     for step in range(steps):
         index, true = builder.constant(np.array(step, np.int64)), builder.constant(True)
         outputs = node.subgraph(node.attributes["body"], [index, true, *carried], builder)[1:]
         carried = outputs[: len(state)]
-        rows.append([builder.unsqueeze(each, [0]) for each in outputs[len(state) :]])
+        items = as_tensors(outputs[len(state) :], builder)
+        rows.append([builder.unsqueeze(each, [0]) for each in items])
     return [*carried, *(builder.concat(column, 0) for column in zip(*rows, strict=True))]
 
 
@@ -213,15 +220,15 @@ def _open(
     node: Node,
     count: Tensor | None,
     go_on: Tensor | None,
-    state: Sequence[Tensor],
+    state: Sequence[Value],
     builder: Builder,
-) -> list[Tensor]:
+) -> list[Value]:
     """A loop of data-dependent length; its results of each step are gathered in a tensor.
 
     How long that is the model declares, or the steps are counted, up to a bound.
     """
     condition = Tensor("bool", (), node.attributes["body"].input[1].name)
-    body = converted_body(Repetition(node, state, condition, None, _most(node)), builder)
+    body = converted_body(repetition(node, state, condition, None, _most(node), builder), builder)
     inner, index, scanned = body.builder, body.index, body.scanned
     most, first = body.growth.steps, len(state)
     buffers = [
@@ -323,7 +330,7 @@ def _scan(
         for each, value in zip(state, body.input, strict=False)
     ]
     inner = Builder(builder)
-    outputs = node.subgraph(body, [*carried, *items], inner)
+    outputs = as_tensors(node.subgraph(body, [*carried, *items], inner), inner)
     for old, new in zip(carried, outputs, strict=False):
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             shapes = f"{list(map(str, old.shape))} and gives {list(map(str, new.shape))}"
