@@ -373,16 +373,31 @@ def _apply(
     )
     converted = function(node, builder)
     results = converted_values(converted, function)
+    sequences_of_branches = _sequences_of_branches(context, proto)
     for name, result in zip(proto.output, results, strict=False):
         if name and result is not None:
             if isinstance(result, Tensor):
                 result.source = result.source or name
+            if isinstance(result, Tensor) and name in sequences_of_branches:
+                result = Stacked(result)
             _keep(context, scope, name, result)
     for name in proto.output:
         known = name in scope or name in context.sequences
         if name and not known and name in context.read:
             hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
+
+
+def _sequences_of_branches(context: _Context, proto: onnx.NodeProto) -> set[str]:
+    """The results of an If that are sequences, which its converter has as tensors."""
+    if proto.op_type != "If":
+        return set()
+    return {
+        name
+        for graph in inner_graphs(proto)
+        for name, value in zip(proto.output, graph.output, strict=False)
+        if value.name in context.sequences
+    }
 
 
 def _with_values(

@@ -54,8 +54,8 @@ _BOUND = "give the maximum of the dimension, by the name of the result: convert(
 class Repetition:
     """A Loop node to convert, with the carried tensors before it, and the condition in its body.
 
-    ``sequences`` are the positions of sequences among the tensors, with the items stacked. ``steps``
-    is the number of steps if it is known, ``most`` an upper bound if one is known.
+    ``sequences`` are the positions of sequences among the tensors, with the items stacked.
+    ``steps`` is the number of steps if it is known, ``most`` an upper bound if one is known.
     """
 
     node: Node = field(repr=False)
@@ -116,7 +116,8 @@ def _with_items(
     found = list(state)
     for position, each in unfilled.items():
         if each.item is None:
-            reason = f"what is inserted into the empty sequence '{body.input[2 + position].name}' is not known"
+            name = body.input[2 + position].name
+            reason = f"the shape of the items in the empty sequence '{name}' is not known"
             raise Unconvertible(reason, "begin with an item")
         found[position] = empty_like(each.item, builder)
         if isinstance(outer := state[position], Unfilled):

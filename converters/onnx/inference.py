@@ -100,6 +100,8 @@ def _by_schema(
         schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
     except onnx.defs.SchemaError:
         return {}
+    if any(name and each is None for name, each in zip(proto.input, inputs, strict=False)):
+        return {}  # of sequences only the conversion knows the types
     given = [
         (name, each) for name, each in zip(proto.input, inputs, strict=False) if each is not None
     ]

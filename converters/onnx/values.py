@@ -57,11 +57,11 @@ def as_tensor(value: Value, builder: Builder) -> Tensor:
 
 
 def unlike(items: Sequence[Tensor]) -> Unconvertible:
-    """That a sequence which only a run knows the length of would hold such items."""
-    kinds = " and ".join(f"{each.dtype}[{', '.join(map(str, each.shape))}]" for each in items)
+    """That items cannot be stacked, as those of a sequence of dynamic length must be."""
+    kinds = dict.fromkeys(f"{each.dtype}[{', '.join(map(str, each.shape))}]" for each in items)
     return Unconvertible(
-        f"a sequence whose length is known only at run time holds {kinds or 'nothing'}",
-        "give it items of one dtype and shape, from the first one on",
+        f"it puts together {' and '.join(kinds) or 'no items'} in a number known only at run time",
+        "give it items of one dtype and shape",
     )
 
 

@@ -27,7 +27,7 @@ from tvm_nnef.converters.onnx.growing import (
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.unsupported import Mismatch
-from tvm_nnef.converters.onnx.values import Value, as_tensors
+from tvm_nnef.converters.onnx.values import Value, as_tensor, as_tensors
 from tvm_nnef.diagnostics import Diagnostic
 
 
@@ -206,9 +206,8 @@ def _unrolled(node: Node, steps: int, state: Sequence[Value], builder: Builder) 
         index, true = builder.constant(np.array(step, np.int64)), builder.constant(True)
         outputs = node.subgraph(node.attributes["body"], [index, true, *carried], builder)[1:]
         carried = outputs[: len(state)]
-        items = as_tensors(outputs[len(state) :], builder)
-        rows.append([builder.unsqueeze(each, [0]) for each in items])
-    return [*carried, *(builder.concat(column, 0) for column in zip(*rows, strict=True))]
+        rows.append(as_tensors(outputs[len(state) :], builder))
+    return [*carried, *(as_tensor(column, builder) for column in zip(*rows, strict=True))]
 
 
 def _unrolled_nodes(node: Node, steps: int) -> int:
