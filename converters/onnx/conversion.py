@@ -49,8 +49,10 @@ Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 
 _ORDER = "correct the model: put nodes after those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, and to loops"
-_MOST_NODES = 1 << 17
+_MOST_NODES = 1 << 16
 """Nodes of subgraphs that are converted, each as often as it takes to know the shapes in a loop."""
+_SUBGRAPH = 8
+"""The work for a subgraph itself, in nodes."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class _Context:
     problems: list[Diagnostic] = field(default_factory=list)
     mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
+    memory: dict[tuple[str, ...], object] = field(default_factory=dict)
     nodes_in_subgraphs: int = 0
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
@@ -369,8 +372,9 @@ def _apply(
         if name in context.sequences
     }
     node = Node(
-        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds, sequences
-    )
+        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds, sequences,
+        context.memory,
+    )  # fmt: skip
     converted = function(node, builder)
     results = converted_values(converted, function)
     sequences_of_branches = _sequences_of_branches(context, proto)
@@ -420,7 +424,7 @@ def _subgraph(
     builder: Builder,
 ) -> list[Value]:
     """The outputs of a subgraph for values instead of its inputs; it sees what is outside."""
-    context.nodes_in_subgraphs += len(graph.node)
+    context.nodes_in_subgraphs += _SUBGRAPH + len(graph.node)
     if context.nodes_in_subgraphs > _MOST_NODES:
         reason = f"its subgraphs become more than {_MOST_NODES} nodes with those of others"
         raise Unconvertible(reason, "use fewer loops inside of loops")

@@ -142,6 +142,11 @@ class Growth:
     tried: frozenset[Place] = frozenset()
     measured: bool = False
 
+    @property
+    def decisions(self) -> tuple[object, ...]:
+        """What the body is converted for."""
+        return (self.steps, dict(self.steady), self.free, self.bounds)
+
     def shape(self, start: Tensor, position: int, steps: Size, lengths: Sequence[Size]) -> Shape:
         """The shape of a carried tensor after some steps; ``lengths`` are those of the groups."""
         free = {
@@ -221,7 +226,7 @@ def unchanged_body(
         body = _attempt(loop, Growth(_most_steps(loop, {})), builder)
     except (NnefError, Unconvertible):
         return None
-    return body if _refined(body) == body.growth else None
+    return body if _refined(body).decisions == body.growth.decisions else None
 
 
 def converted_body(loop: Repetition, builder: Builder) -> Body:
@@ -229,7 +234,7 @@ def converted_body(loop: Repetition, builder: Builder) -> Body:
 
     Raises Unconvertible if dtypes or ranks change.
     """
-    growth = Growth(_most_steps(loop, {}))
+    growth = _remembered(loop) or Growth(_most_steps(loop, {}))
     for _ in range(_MOST_ROUNDS):
         try:
             body = _attempt(loop, growth, builder)
@@ -242,10 +247,22 @@ def converted_body(loop: Repetition, builder: Builder) -> Body:
             growth = replace(growth, free=free, bounds=_default_bounds(loop, free))
             continue
         following = _refined(body)
-        if following == growth:
+        if following.decisions == growth.decisions:
+            loop.node.memory[tuple(loop.node.proto.output)] = growth
             return body
         growth = following
     raise Unconvertible("it is not known which dimensions of what it carries change", FREEZE)
+
+
+def _remembered(loop: Repetition) -> Growth | None:
+    """What was found when the same node was converted for other shapes, as part of another loop."""
+    found = loop.node.memory.get(tuple(loop.node.proto.output))
+    if not isinstance(found, Growth) or not all(
+        isinstance(change, int) for change in found.steady.values()
+    ):
+        return None
+    bounds, steps = _default_bounds(loop, found.free), _most_steps(loop, found.steady)
+    return replace(found, steps=steps, bounds=bounds, tried=frozenset(), measured=False)
 
 
 def _attempt(loop: Repetition, growth: Growth, builder: Builder) -> Body:
@@ -357,8 +374,9 @@ def _measured(body: Body, group: Sequence[Place], bound: int) -> int:
     """The bound of free dimensions, from what a step adds to them at most."""
     loop = body.loop
     added = max(0, *(largest(body.following(place)) - bound for place in group))
-    # A dimension that is doubled, say, has no other bound than the default.
-    if any(map(loop.bound, group)) or added > DEFAULT_BOUND:
+    # A dimension that is doubled, say, or in any number of steps, has no other bound.
+    counted = loop.steps is not None or loop.most is not None
+    if any(map(loop.bound, group)) or added > DEFAULT_BOUND or (added and not counted):
         return bound
     return _most(loop, group) + added * largest(body.growth.steps)
 

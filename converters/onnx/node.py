@@ -6,7 +6,7 @@ reason and a hint, and the conversion goes on to report the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -38,7 +38,8 @@ class Node:
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
-    ``sequences`` are the inputs that are sequences, by position.
+    ``sequences`` are the inputs that are sequences, by position. ``memory`` has what functions kept
+    of nodes, by the names of their results: a node inside a loop may be converted several times.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -50,6 +51,7 @@ class Node:
     subgraph: Callable[[onnx.GraphProto, Sequence[Value], Builder], list[Value]] = field(repr=False)
     bounds: Sequence[Bound] = ()
     sequences: Mapping[int, Items | Stacked] = field(default_factory=dict)
+    memory: MutableMapping[tuple[str, ...], object] = field(default_factory=dict, repr=False)
 
     @property
     def operator(self) -> str:
