@@ -100,26 +100,27 @@ def convert_graph(
     outputs = _run(context, graph, scope, builder, model.opsets)
     if context.problems:
         raise NnefError(context.problems)
-    tensors = [each for each in outputs if isinstance(each, Tensor)]
-    if len(tensors) < len(outputs):
-        names = ", ".join(
-            f"'{v.name}'"
-            for v, each in zip(graph.output, outputs, strict=True)
-            if is_sequence(each)
-        )
-        hint = "join it to one tensor: ConcatFromSequence"
-        raise NnefError(
-            [
-                Diagnostic(
-                    f"the output {names} is a sequence of tensors",
-                    hint=hint,
-                    file=model.path,
-                    is_unsupported=True,
-                )
-            ]
-        )
+    tensors = _tensors(context, outputs)
     finished = builder.outputs(tensors, [value.name for value in graph.output])
     return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
+
+
+def _tensors(context: _Context, outputs: Sequence[Value]) -> list[Tensor]:
+    """The outputs of the main graph. Raises NnefError if there are sequences among them."""
+    names = (value.name for value in context.model.proto.graph.output)
+    problems = [
+        Diagnostic(
+            f"the output '{name}' is a sequence of tensors",
+            hint="join it to one tensor, by ConcatFromSequence",
+            file=context.model.path,
+            is_unsupported=True,
+        )
+        for name, each in zip(names, outputs, strict=True)
+        if is_sequence(each)
+    ]
+    if problems:
+        raise NnefError(problems)
+    return [each for each in outputs if isinstance(each, Tensor)]
 
 
 def _run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.converters.onnx.operators import control_flow
 from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
@@ -148,11 +151,6 @@ GROWING: Mapping[str, Model] = {
                     l = ReduceMax <keepdims = 1> (v, at0) r = Add (row, l)
                     w = Concat <axis = 0> (v, r) q = ReduceSum <keepdims = 0> (v)""")),
         lambda random: [(normal(random, k, 3),) for k in (1, 2, 5)], {"k": 8}),
-    "more steps than are written out": (
-        text("int64[1] x", "int64[m] y", "n = Constant <value = int64 {3000}> () " + loop(
-            "y", "n, true, x", "int64[a] v", "int64[b] w",
-            "p = Reshape (i, flat) q = Add (p, x) w = Concat <axis = 0> (q, v)")),
-        lambda random: [(np.array([k]),) for k in (1, 2)], {}),
     "from nothing": (
         text("float[4] x, int64 n", "float[m] y",
              "start = Constant <value = float[0] {}> () " + loop(
@@ -322,7 +320,7 @@ MODELS = {**GROWING, **{f"sequence: {name}": each for name, each in SEQUENCES.it
 
 def proto_of(name: str) -> Any:
     """The model of a name."""
-    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {MODELS[name][0]}')
+    return parsed(MODELS[name][0])
 
 
 def feeds_of(name: str) -> list[list[np.ndarray]]:
@@ -331,19 +329,30 @@ def feeds_of(name: str) -> list[list[np.ndarray]]:
     return [[np.asarray(each) for each in feed] for feed in MODELS[name][1](random)]
 
 
-def check(run: Callable[..., Sequence[Any]], name: str) -> None:
-    """Compares runs of a model with those of ONNX Runtime."""
+def session_of(proto: Any) -> Any:
+    """A model in ONNX Runtime."""
     options = runtime.SessionOptions()
     options.log_severity_level = 3
-    session = runtime.InferenceSession(proto_of(name).SerializeToString(), options)
+    return runtime.InferenceSession(proto.SerializeToString(), options)
+
+
+def compare(run: Callable[..., Sequence[Any]], session: Any, feed: Sequence[np.ndarray]) -> None:
+    """Compares a run of a model with that of ONNX Runtime."""
     names = [each.name for each in session.get_inputs()]
+    expected = session.run(None, dict(zip(names, feed, strict=True)))
+    for ours, theirs in zip(map(np.asarray, run(*feed)), expected, strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def check(run: Callable[..., Sequence[Any]], name: str) -> None:
+    """Compares runs of a model with those of ONNX Runtime."""
+    session = session_of(proto_of(name))
     for feed in feeds_of(name):
-        expected = session.run(None, dict(zip(names, feed, strict=True)))
-        for ours, theirs in zip(map(np.asarray, run(*feed)), expected, strict=True):
-            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        compare(run, session, feed)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_evaluated_as_by_onnx_runtime(name: str) -> None:
     model = tvm_nnef.convert(proto_of(name), bounds=MODELS[name][2])
@@ -356,3 +365,175 @@ def test_evaluated_as_by_onnx_runtime(name: str) -> None:
 def test_compiled_as_by_onnx_runtime(name: str, route: Any) -> None:
     model = tvm_nnef.convert(proto_of(name), bounds=MODELS[name][2])
     check(tvm_nnef.build(model, progress=False, route=route), name)
+
+
+def test_more_steps_than_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_flow, "_MOST_UNROLLED", 8)
+    nodes = "n = Constant <value = int64 {5}> () " + loop(
+        "y", "n, true, x", "int64[a] v", "int64[b] w",
+        "p = Reshape (i, flat) q = Add (p, x) w = Concat <axis = 0> (q, v)",
+    )  # fmt: skip
+    model = tvm_nnef.convert(parsed(text("int64[1] x", "int64[m] y", nodes)))
+    (found,) = tvm_nnef.evaluate(model, np.array([7]))
+    np.testing.assert_array_equal(found, [11, 10, 9, 8, 7, 7])
+
+
+GROWS = text("int64 n", "int64[m] y", loop(
+    "y", "n, true, at1", "int64[a] v", "int64[b] w",
+    "p = Reshape (i, flat) w = Concat <axis = 0> (v, p)",
+))  # fmt: skip
+EXCEEDED: Mapping[str, tuple[str, Any, Sequence[Any], str]] = {
+    "a bound of the result": (GROWS, {"y": 4}, [4], r"grows to \[5\], beyond its bounds \[4\]"),
+    "one bound for all": (GROWS, 4, [9], "beyond its bounds"),
+    "two items in each step": (
+        SEQUENCES["two in each step"][0], 8, [np.ones((5, 4)), 5], "beyond its bounds"),
+    "the default": (GROWS, 0, [1025], r"beyond its bounds \[1025\]"),
+    "an item after the last one": (
+        SEQUENCES["of a branch"][0], 0, [np.ones((2, 4)), True, 3], "beyond"),
+    "an item before the first one": (
+        SEQUENCES["of a branch"][0], 0, [np.ones((2, 4)), True, -4], "beyond"),
+    "an item that is not there yet": (
+        SEQUENCES["one read at the index"][0].replace("(s, i)", "(s, one)"), 8,
+        [np.ones((5, 4)), 1], "must be 1"),
+    "an item of nothing": (SEQUENCES["read after the loop"][0], 8, [np.ones((5, 4)), 0], "no el"),
+}  # fmt: skip
+
+
+def parsed(source: str) -> Any:
+    """A model from its text."""
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {source}')
+
+
+@pytest.mark.parametrize("name", [name for name in EXCEEDED if name != "the default"])
+def test_what_exceeds_a_bound_is_an_error_of_the_run(name: str) -> None:
+    source, bounds, feed, message = EXCEEDED[name]
+    model = tvm_nnef.convert(parsed(source), bounds=bounds)
+    with pytest.raises(NnefError, match=message):
+        tvm_nnef.evaluate(model, *prepared(feed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXCEEDED)
+def test_what_exceeds_a_bound_is_an_error_of_the_compiled_run(name: str) -> None:
+    source, bounds, feed, message = EXCEEDED[name]
+    run = tvm_nnef.build(tvm_nnef.convert(parsed(source), bounds=bounds), progress=False)
+    with pytest.raises(NnefError, match=message):
+        run(*prepared(feed))
+
+
+def prepared(feed: Sequence[Any]) -> list[np.ndarray]:
+    """Inputs as arrays; reals are float32."""
+    arrays = map(np.asarray, feed)
+    return [each.astype(np.float32) if each.dtype.kind == "f" else each for each in arrays]
+
+
+REFUSED: Mapping[str, tuple[str, Any, str]] = {
+    "a bound below the start": (
+        GROWS.replace("at1)", "three)").replace(
+            "y =", "three = Constant <value = int64[3] {1, 2, 3}> () y =", 1),
+        {"y": 2}, "the bound of 'y' is 2, and it starts with 3 elements"),
+    "a rank that changes": (
+        text("float[1] x, int64 n", "float y", loop(
+            "y", "n, true, x", "float[a] v", "float[a] w", "w = Unsqueeze (v, at0)")),
+        0, "it carries 'v' as float32"),
+    "a scan output that changes": (
+        text("float[1] x, int64 n", "float y", loop(
+            "z, y", "n, true, x", "float[a] v", "float[b] w, float[b] u",
+            "w = Concat <axis = 0> (v, x) u = Neg (v)")),
+        0, "its scan output 'u' may change its shape"),
+    "a state of a Scan that changes": (
+        text("float[1] x, float[3, 1] z", "float y",
+             """y = Scan <num_scan_inputs = 1, body = body (float[a] v, float[1] r)
+                => (float[b] w) { w = Concat <axis = 0> (v, r) }> (x, z)"""),
+        0, "it carries 'v' as"),
+    "items of different shapes": (
+        appending("u = SequenceInsert (s, f) r = Concat <axis = 0> (f, f) "
+                  "t = SequenceInsert (u, r)", STACK), 8, "it puts together"),
+    "a sequence as an output": (
+        appending("t = SequenceInsert (s, f)", " y = Identity (all)", output="seq(float[4]) y"), 8,
+        "the output 'y' is a sequence of tensors"),
+    "a large buffer": (
+        text("float[1024, 1024] x, int64 n", "float y", loop(
+            "y", "n, true, x", "float[a, b] v", "float[c, b] w", "w = Concat <axis = 0> (v, x)")),
+        0, "the buffer for 'y' would have 1074790400 elements"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    source, bounds, message = REFUSED[name]
+    with pytest.raises(NnefError, match=message) as caught:
+        tvm_nnef.convert(parsed(source), bounds=bounds)
+    assert all(each.hint for each in caught.value.diagnostics)
+
+
+def random_loop(random: np.random.Generator) -> tuple[str, int]:
+    """A loop that carries up to three tensors, each of which changes in its way, as text.
+
+    Returns the number of rows that they have in the end too, at most.
+    """
+    names, carried, made, nodes = [], [], [], []
+    for position in range(int(random.integers(1, 4))):
+        old, new, piece = f"v{position}", f"w{position}", f"p{position}"
+        names.append(f"x{position}")
+        rows = (
+            "3"
+            if (kind := random.choice(["front", "back", "both", "cut", "same"])) == "same"
+            else "?"
+        )
+        carried.append(f"float[{rows}, 2] {old}")
+        made.append(f"float[{rows}, 2] {new}")
+        change = random.choice(["Sin", "Neg", "Abs"])
+        reduce = random.choice(["ReduceMean", "ReduceMax", "ReduceSum"])
+        axis_free = f"{piece} = {reduce} <keepdims = 1> ({old}, at0)"
+        nodes.append({
+            "front": f"{axis_free} {new} = Concat <axis = 0> ({piece}, {old})",
+            "back": f"{axis_free} q{position} = {change} ({piece}) "
+                    f"{new} = Concat <axis = -2> ({old}, q{position})",
+            "both": f"{axis_free} {new} = Concat <axis = 0> ({piece}, {old}, {piece})",
+            "cut": f"{new} = Slice ({old}, at1, far, at0)",
+            "same": f"{piece} = {change} ({old}) {new} = Add ({piece}, fraction)",
+        }[kind])  # fmt: skip
+    nodes.append("f = Cast <to = 1> (i) u = ReduceSum <keepdims = 0> (w0) e = Add (u, f)")
+    count = len(names)
+    results = ", ".join([*(f"y{position}" for position in range(count)), "each"])
+    body = loop(
+        results, ", ".join(["n", "true", *names]), ", ".join(carried),
+        ", ".join([*made, "float e"]), " ".join(nodes),
+    )  # fmt: skip
+    inputs = ", ".join(["int64 n", *(f"float[3, 2] {name}" for name in names)])
+    outputs = ", ".join(
+        [*(f"float[?, 2] y{position}" for position in range(count)), "float[?] each"]
+    )
+    fraction = "fraction = Constant <value = float {0.25}> () "
+    return text(inputs, outputs, fraction + body), count
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(24))
+def test_random_loops(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    source, count = random_loop(random)
+    model, session = tvm_nnef.convert(parsed(source), bounds=16), session_of(parsed(source))
+    runs: list[Callable[..., Sequence[Any]]] = [lambda *feed: tvm_nnef.evaluate(model, *feed)]
+    if seed % 8 == 7:
+        runs.append(tvm_nnef.build(model, progress=False))
+    feeds = [
+        [np.asarray(n), *(normal(random, 3, 2) for _ in range(count))] for n in (0, 1, 2, 3, 5)
+    ]
+    for run, feed in itertools.product(runs, feeds):
+        compare(run, session, feed)
+
+
+def test_loops_inside_of_loops_are_converted_a_few_times() -> None:
+    nodes = "w0 = Concat <axis = 0> (v0, v0)"
+    for depth in range(12):
+        nodes = (
+            f"w{depth + 1} = Loop (n, true, v{depth + 1}) <body = b{depth} (int64 i{depth}, "
+            f"bool g{depth}, float[c{depth}] v{depth}) => (bool h{depth}, float[d{depth}] w{depth})"
+            f" {{ h{depth} = Identity (g{depth}) {nodes} }}>"
+        )
+    source = text("float[2] v12, int64 n", "float[m] w12", nodes)
+    begin = time.process_time()
+    tvm_nnef.convert(parsed(source), bounds=64)
+    assert time.process_time() - begin < 10
