@@ -363,7 +363,8 @@ def _apply(
         for node in expansion.nodes:
             _convert(context, node, scope, builder, expansion.opsets)
         return
-    subgraph = partial(_subgraph, context, scope, opsets)
+    given: set[int] = set()
+    subgraph = partial(_subgraph, context, scope, opsets, given)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
@@ -378,12 +379,11 @@ def _apply(
     )  # fmt: skip
     converted = function(node, builder)
     results = converted_values(converted, function)
-    sequences_of_branches = _sequences_of_branches(context, proto)
-    for name, result in zip(proto.output, results, strict=False):
+    for position, (name, result) in enumerate(zip(proto.output, results, strict=False)):
         if name and result is not None:
             if isinstance(result, Tensor):
                 result.source = result.source or name
-            if isinstance(result, Tensor) and name in sequences_of_branches:
+            if isinstance(result, Tensor) and proto.op_type == "If" and position in given:
                 result = Stacked(result)
             _keep(context, scope, name, result)
     for name in proto.output:
@@ -391,18 +391,6 @@ def _apply(
         if name and not known and name in context.read:
             hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
-
-
-def _sequences_of_branches(context: _Context, proto: onnx.NodeProto) -> set[str]:
-    """The results of an If that are sequences, which its converter has as tensors."""
-    if proto.op_type != "If":
-        return set()
-    return {
-        name
-        for graph in inner_graphs(proto)
-        for name, value in zip(proto.output, graph.output, strict=False)
-        if value.name in context.sequences
-    }
 
 
 def _with_values(
@@ -420,16 +408,21 @@ def _subgraph(
     context: _Context,
     scope: Scope,
     opsets: Mapping[str, int],
+    given: set[int],
     graph: onnx.GraphProto,
     arguments: Sequence[Value],
     builder: Builder,
 ) -> list[Value]:
-    """The outputs of a subgraph for values instead of its inputs; it sees what is outside."""
+    """The outputs of a subgraph for values instead of its inputs; it sees what is outside.
+
+    The positions of sequences among them are added to ``given``.
+    """
     context.nodes_in_subgraphs += _SUBGRAPH + len(graph.node)
     if context.nodes_in_subgraphs > _MOST_NODES:
         reason = f"its subgraphs become more than {_MOST_NODES} nodes with those of others"
         raise Unconvertible(reason, "use fewer loops inside of loops")
     inner: Scope = ChainMap({}, scope)
+    outside, context.sequences = context.sequences, ChainMap({}, context.sequences)
     known: dict[str, Type] = {}
     for value, argument in zip(graph.input, arguments, strict=True):
         _keep(context, inner, value.name, argument)
@@ -437,7 +430,11 @@ def _subgraph(
             known[value.name] = Type(argument.dtype, argument.shape)
     context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
     before = len(context.problems)
-    outputs = _run(context, graph, inner, builder, opsets)
+    try:
+        outputs = _run(context, graph, inner, builder, opsets)
+    finally:
+        context.sequences = outside
+    given.update(position for position, each in enumerate(outputs) if is_sequence(each))
     problems = context.problems[before:]
     # They are reported with the node, unless it can do without this conversion of the subgraph.
     del context.problems[before:]
