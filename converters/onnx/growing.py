@@ -273,8 +273,8 @@ def _attempt(loop: Repetition, growth: Growth, builder: Builder) -> Body:
     graph, inner = loop.node.attributes["body"], Builder(builder)
     carried = [Tensor("int64", ()) for _ in growth.free]
     lengths = _lengths(growth, carried, inner)
-    index, step = Tensor("int64", (), graph.input[0].name), 0
-    known = index
+    index = known = Tensor("int64", (), graph.input[0].name)
+    step: Size = 0
     if growth.steady:
         step = size_of(index, largest(growth.steps), inner)
         # With the dimension instead of the tensor, what the body makes of it fits the buffers.
