@@ -45,7 +45,7 @@ NOTES: Mapping[str, str] = {
                      "Bernoulli", "Multinomial"), "the same numbers in each run, from its seed"),
     **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
                      "SequenceInsert", "SequenceLength", "SplitToSequence"),
-                    "items of one shape, where only a run knows the number of items"),
+                    "items of one shape, if their number is known only at run time"),
     **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu",
                      "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSoftmax"),
                     "not with `channels_last`"),

@@ -1,7 +1,7 @@
 """Sequences of tensors: they come apart while a model is converted, and add no step.
 
 A sequence is a tuple of tensors here, from which nodes take and put together what they say, or one
-tensor with the items along its first dimension, if only a run knows their number.
+tensor with the items along its first dimension, if their number is known only at run time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a value of an ONNX model may be: a tensor, or a sequence of tensors in one of two forms.
 
-A sequence of a known number of items is a tuple of tensors. One of which only a run knows the
-number is one tensor with the items along its first dimension; they have one shape then.
+A sequence of a known number of items is a tuple of tensors. If the number is known only at run
+time, it is one tensor with the items along its first dimension; they have one shape then.
 """
 
 from __future__ import annotations
