@@ -151,6 +151,13 @@ GROWING: Mapping[str, Model] = {
                     l = ReduceMax <keepdims = 1> (v, at0) r = Add (row, l)
                     w = Concat <axis = 0> (v, r) q = ReduceSum <keepdims = 0> (v)""")),
         lambda random: [(normal(random, k, 3),) for k in (1, 2, 5)], {"k": 8}),
+    "fewer steps than rows": (
+        text("float[k] x", "float[m] y, float[s] z",
+             """two = Constant <value = int64 {2}> () shape = Shape (x) rows = Gather (shape, zero)
+                n = Sub (rows, two) """ + loop(
+                    "y, z", "n, true, x", "float[a] v", "float[b] w, float q",
+                    "w = Concat <axis = 0> (v, x) q = ReduceSum <keepdims = 0> (v)")),
+        lambda random: [(normal(random, k),) for k in (1, 2, 5)], {"k": 8}),
     "from nothing": (
         text("float[4] x, int64 n", "float[m] y",
              "start = Constant <value = float[0] {}> () " + loop(

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided, size_of
-from tvm_nnef.converters.common.symbolic import Shape, Size, largest, number
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest, maximum, number
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.growing import (
@@ -142,7 +142,7 @@ def loop(node: Node, builder: Builder) -> Sequence[Value | None]:
     if steps:
         always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
         if always and _always_true(body, node.proto.input[1]):
-            return _counted(node, steps[0], state, builder)
+            return _counted(node, maximum(steps[0], 0), state, builder)
     return _open(node, count, go_on, state, builder)
 
 
