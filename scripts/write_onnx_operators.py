@@ -27,6 +27,9 @@ from tvm_nnef.converters.onnx.sequences import is_sequence_operator
 PAGE = DOCS / "onnx-operators.md"
 SCRIPT = "write_onnx_operators.py"
 
+CLASSICAL = "ai.onnx.ml"
+"""The domain of classical machine learning."""
+
 OWN, BODY, NONE = "own converter", "ONNX's definition", "not converted"
 """How an operator is converted."""
 
@@ -41,6 +44,16 @@ NOTES: Mapping[str, str] = {
     "StringNormalizer": TEXTS,
     "StringSplit": TEXTS,
     "TfIdfVectorizer": "integers only",
+    "CastMap": "dictionaries are not supported",
+    "CategoryMapper": "texts as results only, by their indices",
+    "DictVectorizer": "dictionaries are not supported",
+    "LabelEncoder": "texts as results only, by their indices",
+    "OneHotEncoder": "integers and reals only",
+    "SVMClassifier": "not of two classes without support vectors",
+    "ZipMap": "the scores as a tensor, in the order of the labels",
+    "SVMRegressor": "without a transform of the score",
+    **dict.fromkeys(("LinearRegressor", "TreeEnsemble", "TreeEnsembleRegressor"),
+                    "no transform of a single score but PROBIT"),
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
                      "Bernoulli", "Multinomial"), "the same numbers in each run, from its seed"),
     **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
@@ -72,19 +85,20 @@ def always_raises(function: Any) -> bool:
 
 
 def entries() -> list[Entry]:
-    """The operators of ONNX's standard domain, and those of others that are converted."""
-    found = {
-        key: min(each.since for each in converters)
-        for key, converters in registry.standard().items()
-        if not all(always_raises(each.function) for each in converters)
-    }
+    """The operators of ONNX's domains, and those of others that are converted."""
+    found = {}
+    for key, converters in registry.standard().items():
+        opsets = [each.since for each in converters if not always_raises(each.function)]
+        found |= {key: min(opsets)} if opsets else {}
     versions = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
-        if not schema.domain:
-            versions[schema.name].append(schema)
-    standard = [_entry(schemas, found.get(("", name))) for name, schemas in versions.items()]
+        if schema.domain in ("", CLASSICAL):
+            versions[schema.domain, schema.name].append(schema)
+    standard = [_entry(schemas, found.get(key)) for key, schemas in versions.items()]
     others = [
-        Entry(name, domain, [since], OWN) for (domain, name), since in found.items() if domain
+        Entry(name, domain, [since], OWN)
+        for (domain, name), since in found.items()
+        if (domain, name) not in versions
     ]
     return sorted([*standard, *others], key=lambda each: (each.domain, each.name))
 
@@ -92,15 +106,15 @@ def entries() -> list[Entry]:
 def _entry(schemas: Sequence[Any], since: int | None) -> Entry:
     """The entry of an operator, by its versions and the first opset of its converter."""
     newest = max(schemas, key=lambda each: each.since_version)
-    node = onnx.helper.make_node(newest.name, [], [])
+    node = onnx.helper.make_node(newest.name, [], [], domain=newest.domain)
     if since is not None or is_shape_arithmetic(node) or is_sequence_operator(node):
         kind, converted = OWN, schemas
     elif _has_body(newest):
         kind, converted = BODY, [each for each in schemas if _has_body(each)]
     else:
         kind, converted = NONE, []
-    opsets = sorted(each.since_version for each in converted)
-    return Entry(newest.name, "", [each for each in opsets if each >= (since or 1)], kind)
+    opsets = [each.since_version for each in converted if each.since_version >= (since or 1)]
+    return Entry(newest.name, newest.domain, sorted(opsets), kind)
 
 
 def _has_body(schema: Any) -> bool:
@@ -118,6 +132,9 @@ def table() -> Iterator[str]:
 
 
 def _linked(entry: Entry) -> str:
+    if entry.domain == CLASSICAL:
+        page = f"https://onnx.ai/onnx/operators/onnx_aionnxml_{entry.name}.html"
+        return f"[`{entry.domain}.{entry.name}`]({page})"
     if entry.domain:
         return f"`{entry.domain}.{entry.name}`"
     return f"[`{entry.name}`](https://onnx.ai/onnx/operators/onnx__{entry.name}.html)"

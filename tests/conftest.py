@@ -107,6 +107,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(tvm_nnef.__file__).parent.parent)}
 
 
+@pytest.fixture(scope="session")
+def simulation() -> Any:
+    """The module that counts launches of schedules for GPUs, and runs them on the CPU."""
+    return import_file(Path(__file__).parent / "schedules" / "gpu" / "simulation.py")
+
+
+@pytest.fixture
+def simulated_gpu(simulation: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """After a call, builds for this CPU have the schedules of a GPU, as serial loops."""
+    return functools.partial(simulation.simulate, monkeypatch)
+
+
 @pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tvm_nnef.build`` builds for CUDA."""

@@ -98,6 +98,21 @@ CASES: dict[str, tuple[str, str, Callable[[int, bool], Any]]] = {
     "loop with a branch": ("y = collatz(p);", "int", lambda p, c: collatz(p)),
     "branch with a loop": ("y = if c then { s = with a = x do..(p) math.add(a, x); yield s; }"
         " else x;", "real", lambda p, c: XS[2] * (p + 1) if c else XS[2]),
+    "branches of different sizes": ("y = if c then x else"
+        " layout.slice{axes=[0], begin=[0], end=[1]}(x);", "real",
+        lambda p, c: XS[2] if c else XS[2][:1]),
+    "an empty branch": ("a = if c then layout.slice{axes=[0], begin=[0], end=[0]}(x) else x;"
+        " y = math.add(a, 1.0);", "real", lambda p, c: XS[2][:0] if c else XS[2] + 1),
+    "branches of data-dependent sizes": ("t = layout.cast<real>(p); d = math.lt(x, t);"
+        " e = math.gt(x, 2.5); y = if c then layout.nonzero(d) else layout.nonzero(e);", "int",
+        lambda p, c: np.array(np.nonzero(XS[2] < p if c else XS[2] > 2.5), np.int32)),
+    "sizes of a branch in a branch": ("three = math.eq(p, 3); y = if c then x elif three then"
+        " layout.slice{axes=[0], begin=[1], end=[2]}(x) else layout.concat{axis=0}(xs);", "real",
+        lambda p, c: XS[2] if c else XS[2][1:2] if p == 3 else np.concatenate(XS)),
+    "branches of different sizes in a loop": ("y = with a = 0.0 do..(i -> p) { d = math.gt(i, 0);"
+        " b = if d then x else layout.slice{axes=[0], begin=[0], end=[1]}(x);"
+        " s = math.sum_reduce{axes=[0], squeeze=true}(b); t = math.add(a, s); yield t; };", "real",
+        lambda p, c: F(2 + (p - 1) * 9 if p else 0)),
     "nested loops": ("y = with s = 0 do..(i -> p) { t = with u = s do..(j -> 3) math.add(u, j);"
         " yield t; };", "int", lambda p, c: 3 * p),
 }  # fmt: skip
@@ -109,7 +124,7 @@ CASES: dict[str, tuple[str, str, Callable[[int, bool], Any]]] = {
 def test_control_flow(name: str, route: str) -> None:
     components, kind, expected = CASES[name]
     text = (
-        f"import math, linalg;\n{OPERATORS}\ngraph G {{ @input {{ {INPUTS} }} "
+        f"import math, linalg, layout;\n{OPERATORS}\ngraph G {{ @input {{ {INPUTS} }} "
         f"@output {{ y: {kind}; }} @compose {{ {components} }} }}"
     )
     graph = compose(text)
@@ -121,6 +136,7 @@ def test_control_flow(name: str, route: str) -> None:
             (y,) = tvm_nnef.evaluate(graph, *inputs)
         else:
             (y,) = executable(*inputs)
+        assert np.shape(y) == np.shape(expected(p, c))
         np.testing.assert_allclose(y, expected(p, c), rtol=1e-6, err_msg=f"p={p}, c={c}")
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.comparison.ranges import widths_of_ranges
+from tvm_nnef.display.counts import multiply_adds
 
 X = np.array([1, 2, 3], np.float32)
 MAIN = """{head}import {imports};
@@ -27,6 +29,22 @@ NONZERO = """operator nonzero { @input { x: real[n]; } @output { y: real[n]; }
 RELU = """import layout;
 operator relu { @input { x: real[s..]; } @output { y: real[s..]; }
     @lower { y[i..] = -x[i..], i < s; } }
+"""
+
+
+SOFTMAX = """operator softmax { @attrib { axes: int.. = [0]; } @input { x: real[s..]; }
+    @output { y: real[s..]; } @lower { y[i..] = x[i..] * 1e6, i < s; } }
+operator l2_norm { @input { x: real[s..]; } @output { y: real[s..]; }
+    @lower { y[i..] = x[i..] * 1e6, i < s; } }
+operator avg_pool { @input { x: real[s..]; } @output { y: real[s..]; }
+    @lower { y[i..] = x[i..] * 1e6, i < s; } }
+operator deconv { @input { x: real[n]; w: real[m]; } @output { y: real[n]; }
+    @lower { y[i,] += x[i,] * w[j,], i < n, j < m; } }
+operator relu { @input { x: real[s..]; } @output { y: real[s..]; }
+    @lower { y[i..] = -x[i..], i < s; } }
+"""
+SLICE = """operator slice { @attrib { end: int; } @input { x: real[n]; } @output { y: real[n]; }
+    @lower { y[i,] = x[i,] + real(end), i < n; } }
 """
 
 
@@ -59,6 +77,38 @@ def test_in_the_tools_dialect_it_replaces(
         else tvm_nnef.build(model, route=route, progress=False)(X)
     )
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["softmax", "l2_norm", "avg_pool"])
+def test_a_replacement_has_its_own_range(tmp_path: Path, name: str) -> None:
+    """By that of the standard operator, `compare` would take results apart for equal."""
+    head, text = "# dialect: tools\n", f"t = math.sin(x); y = nn.{name}(t);"
+    graph = tvm_nnef.compose(written(tmp_path, "math, nn", text, head, nn=SOFTMAX))
+    (output,) = (port.operand for port in graph.outputs)
+    assert widths_of_ranges(graph).get(output) is None  # type: ignore[call-overload]
+
+
+def test_the_work_of_a_replacement(tmp_path: Path) -> None:
+    head, text = "# dialect: tools\n", "w = math.neg(x); y = nn.deconv(x, w);"
+    graph = tvm_nnef.compose(written(tmp_path, "math, nn", text, head, nn=SOFTMAX))
+    assert [multiply_adds(node) for node in graph.operations] == [0, 9]
+
+
+def test_a_replacement_declares_what_is_dynamic(tmp_path: Path) -> None:
+    """The end of the standard slice is dynamic, and that of another one is not."""
+    head, text = "# dialect: tools\n", "y = layout.slice{end=x.shape[0]}(x);"
+    (found,) = tvm_nnef.check(written(tmp_path, "layout", text, head, layout=SLICE))
+    assert "attribute 'end' of 'slice' must be known" in found.message
+
+
+def test_a_folder_that_is_called_as_the_library_is_in_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "<stdlib>").mkdir()
+    written(tmp_path / "<stdlib>", "nn", "y = nn.relu(x);", "# dialect: tools\n", nn=SOFTMAX)
+    monkeypatch.chdir(tmp_path)
+    for found in (tvm_nnef.evaluate("<stdlib>", X), tvm_nnef.build("<stdlib>", progress=False)(X)):
+        np.testing.assert_array_equal(found[0], -X)
 
 
 def test_an_operator_that_the_replacement_lacks(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
 from tvm_nnef.graph.checks import complaint
 from tvm_nnef.library_metadata import mismatch
 from tvm_nnef.tvm_support import runtime
+from tvm_nnef.tvm_support.device_errors import OUT_OF_MEMORY
 
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 """Symbols and their values."""
@@ -50,11 +51,7 @@ def check_sizes(
 def run_error(problem: Exception) -> NnefError | None:
     """The error for an exception of TVM in a run; None for one that is not known."""
     if "std::bad_alloc" in str(problem):
-        hint = (
-            "give smaller inputs, or build with smaller bounds: memory is planned for "
-            "the bounds of dynamic dimensions"
-        )
-        return error("not enough memory for the tensors of the model", hint=hint)
+        return error("not enough memory for the tensors of the model", hint=OUT_OF_MEMORY)
     failure = CheckFailure.of(problem)
     if failure is None:
         return None

@@ -38,8 +38,8 @@ def _wrong_inputs(graph: Graph, metadata: Metadata) -> Iterator[Diagnostic]:
 def _wrong_labels(graph: Graph, metadata: Metadata) -> Iterator[Diagnostic]:
     labels = metadata.labels
     output = graph.outputs[0].operand if graph.outputs else None
-    if not labels or not isinstance(output, Tensor):
-        return
+    if not labels or not isinstance(output, Tensor) or output.type == "int":
+        return  # integers are scores, or indices of classes
     classes = output.shape[-1] if output.shape else 1
     if isinstance(classes, int) and classes != len(labels):
         yield Diagnostic(

@@ -342,11 +342,17 @@ def _metadata(container: Container) -> Metadata:
     return read_metadata(container.read_text(METADATA_FILE), container.location(METADATA_FILE))
 
 
+def _own(source: Source) -> Source:
+    """A text of a model, under a path that is not taken for one of the standard library."""
+    is_odd = source.path.startswith(STDLIB_PREFIX)
+    return replace(source, path=f"./{source.path}") if is_odd else source
+
+
 def _check_container(
     container: Container, dialect: str, search_path: Sequence[str | os.PathLike[str]]
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
-    main = container.read_source(container.main)
+    main = _own(container.read_source(container.main))
     if isinstance(search_path, str):
         raise error("search_path is a list of folders, not a text", hint=f"write [{search_path!r}]")
     folders = [search_folder(folder) for folder in search_path]
@@ -355,10 +361,10 @@ def _check_container(
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
         if container.exists(file):
-            return container.read_source(file)
+            return _own(container.read_source(file))
         for folder in folders:
             if folder.exists(file):
-                return folder.read_source(file)
+                return _own(folder.read_source(file))
         return (standard_module(parts[0], chosen_dialect) if len(parts) == 1 else ()) or None
 
     return check_program(main, load, dialect=chosen_dialect, ambiguities=ambiguities)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,8 @@ from tvm_nnef.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.state import State
-from tvm_nnef.tvm_support import runtime
-from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
+from tvm_nnef.tvm_support import device_errors, runtime
+from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ class Executable:
     @functools.cached_property
     def _machine(self) -> Any:
         """The virtual machine, for which all code is generated: only if it is used."""
-        return runtime.virtual_machine(self._module, self._kind)
+        made = runtime.virtual_machine(self._module, self._kind)
+        if self._kind == "cuda" and self._device is not None:
+            weakref.finalize(self, device_errors.keep_if_broken, made)
+        return made
 
     @functools.cached_property
     def _module(self) -> Any:
@@ -137,7 +141,7 @@ class Executable:
         sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         return "<Executable ({}) -> ({})>".format(*sides)
 
-    def __call__(self, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
+    def __call__(self, /, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
         """Run the model.
 
         Parameters
@@ -173,7 +177,7 @@ class Executable:
             return buffers.filled(tensors)
         return grouped(self.outputs, list(map(array_of, tensors)), list)
 
-    def tensors(self, *inputs: Any, **named: Any) -> Outputs:
+    def tensors(self, /, *inputs: Any, **named: Any) -> Outputs:
         """Run the model, and return DLPack tensors that share TVM's memory.
 
         ``torch.from_dlpack(executable.tensors(x)["y"])`` copies nothing.
@@ -246,7 +250,8 @@ class Executable:
         tensors = self._tensors(bound.values())
         use_threads(self._threads)
         with self._turn:
-            prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
+            with device_errors.reported:
+                prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
             made = object.__new__(Executable)
             vars(made).update(vars(self))
         made._prepared, made._entry = prepared, PREPARED
@@ -265,8 +270,9 @@ class Executable:
         with self._turn:
             known = described and self._device is not None
             weights = self._weights_of(INITIAL_STATE) if known else []
-            values = list(self._machine[INITIAL_STATE](*weights)) if known else []
-            self.state = State(described, values)
+            with device_errors.reported:
+                values = list(self._machine[INITIAL_STATE](*weights)) if known else []
+            self.state = State(described, values, self._device)
 
     @property
     def threads(self) -> int:
@@ -381,9 +387,18 @@ class Executable:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
             raise missing_device(self.metadata, self._kind)
-        return [runtime_tensor(array, self._device) for array in arrays]
+        return runtime.runtime_tensors(arrays, self._device)
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which has ended."""
+        with device_errors.reported:
+            results = self._started(arguments)
+            if self._kind == "cuda":
+                device_errors.synchronize(self._device)
+        return results
+
+    def _started(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which a GPU may not have computed yet."""
         use_threads(self._threads)
         try:
             with self._turn:

@@ -13,7 +13,7 @@ from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.ports import TensorInfo
 from tvm_nnef.reference.inputs import bind_variables
-from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
+from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensors
 
 
 class State(Mapping[str, Array]):
@@ -23,11 +23,12 @@ class State(Mapping[str, Array]):
     an array of another shape or kind of dtype; within a kind values are converted.
     """
 
-    def __init__(self, infos: Sequence[TensorInfo], tensors: Sequence[Any]) -> None:
-        """Takes the descriptions of the variables, and their values as tensors of TVM."""
+    def __init__(self, infos: Sequence[TensorInfo], tensors: Sequence[Any], device: Any) -> None:
+        """Takes the descriptions of the variables, and their values as tensors on a device."""
         self._infos = list(infos)
         self._places = {info.name: location for location, info in enumerate(infos)}
         self.tensors = list(tensors)
+        self._device = device
 
     def __getitem__(self, name: str) -> Array:
         return array_of(self.tensors[self._place(name)])
@@ -39,7 +40,7 @@ class State(Mapping[str, Array]):
         variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: numpy_view(value)}, {variable: info.dtype})
-        self.tensors[location] = runtime_tensor(bound[variable])
+        (self.tensors[location],) = runtime_tensors([bound[variable]], self._device)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

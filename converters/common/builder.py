@@ -7,13 +7,21 @@ here, and no text is written.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from tvm_nnef.converters.common.steps import results
-from tvm_nnef.converters.common.symbolic import Shape, Size, array, largest, product
+from tvm_nnef.converters.common.symbolic import (
+    Shape,
+    Size,
+    Symbolic,
+    array,
+    largest,
+    may_stretch,
+    product,
+)
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -26,12 +34,16 @@ MAX_STEPS = 1 << 15
 class Builder:
     """Collects the steps of one graph, branch or loop body.
 
-    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph.
+    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph. In a
+    format that ``stretches``, one of two dynamic dimensions that broadcast may be 1 in a call. What
+    was stretched is remembered, as a mask is in every layer.
     """
 
-    def __init__(self, outer: Builder | None = None) -> None:
+    def __init__(self, outer: Builder | None = None, *, stretches: bool = False) -> None:
         self.steps: list[Step] = []
+        self._stretches: bool = stretches if outer is None else outer._stretches
         self.numbers: Iterator[int] = itertools.count() if outer is None else outer.numbers
+        self._stretched: dict[tuple[Tensor, tuple[str, ...]], Tensor] = {}
 
     def call(
         self,
@@ -132,20 +144,34 @@ class Builder:
     def broadcastable(self, *operands: Argument) -> tuple[list[Argument], Shape]:
         """Operands that broadcast as SkriptND defines it, and the shape of the result.
 
-        There only a static dimension is stretched; one that is at most 1 is expanded before.
+        There only a static dimension is stretched; one that may be 1 in a call is stretched before,
+        if the format has that.
         """
-        shape = broadcast(*(each.shape for each in operands if isinstance(each, Tensor)))
+        shape = self.broadcast(*(each.shape for each in operands if isinstance(each, Tensor)))
         return [
             self.stretched(each, shape) if isinstance(each, Tensor) else each for each in operands
         ], shape
 
+    def broadcast(self, *shapes: Sequence[Size]) -> Shape:
+        """The shape that several broadcast to, aligned from the right; ValueError if none."""
+        return broadcast(*shapes, stretched=self._stretches)
+
     def stretched(self, x: Tensor, shape: Shape) -> Tensor:
-        """The tensor with its dynamic dimensions of at most 1 as large as those of a shape."""
-        pairs = zip(x.shape, shape[len(shape) - x.rank :], strict=True)
-        return self.expand(x, [
-            own if isinstance(own, int) or own == wanted or largest(own) > 1 else wanted
-            for own, wanted in pairs
-        ])  # fmt: skip
+        """The tensor with its dynamic dimensions that are 1 as large as those of a shape.
+
+        One that is at most 1 always is. Whether others are 1 is known in a run.
+        """
+        wanted = shape[len(shape) - x.rank :]
+        x = self.expand(x, _replaced(x.shape, wanted, lambda own, _: largest(own) <= 1))
+        if not self._stretches:
+            return x
+        found = _replaced(x.shape, wanted, may_stretch)
+        if found == x.shape:
+            return x
+        key = (x, tuple(map(str, found)))
+        if key not in self._stretched:
+            self._stretched[key] = self.call("extra.stretch", x, as_shape=found, shape=found)
+        return self._stretched[key]
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """The elements in another dtype; real to int drops the fraction."""
@@ -254,10 +280,18 @@ class Builder:
         made = {id(each) for step in self.steps for each in results(step)}
         for tensor, name in zip(tensors, names, strict=True):
             if id(tensor) not in made or tensor in found or tensor.value is not None:
+                texts = tensor.texts
                 tensor = self.call("math.iden", tensor)
+                tensor.texts = texts
             tensor.source = name
             found.append(tensor)
         return found
+
+
+def _replaced(shape: Shape, others: Shape, where: Callable[[Size, Size], bool]) -> Shape:
+    """A shape with other dimensions instead of the dynamic ones for which something holds."""
+    pairs = zip(shape, others, strict=True)
+    return tuple(b if isinstance(a, Symbolic) and where(a, b) else a for a, b in pairs)
 
 
 def _known(sizes: Sequence[Size]) -> bool:

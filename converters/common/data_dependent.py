@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size, decided_by_data
+from tvm_nnef.converters.common.symbolic import Size, decided_by_data, largest
 from tvm_nnef.converters.common.tensors import Tensor
 
 
@@ -21,18 +21,35 @@ def decided(
     return result
 
 
-def sizes_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Size, ...]:
-    """The elements of a vector known only at run time as dimensions, each up to its bound."""
+_LARGER = (
+    "convert the model again with a larger bound of this result: 'bounds' in Python, "
+    "'--bound' on the command line"
+)
+_NO_LARGER = "the shape of the input allows no more"
+
+
+def sizes_of(
+    vector: Tensor, bounds: Sequence[int], builder: Builder, most: Sequence[Size] | None = None
+) -> tuple[Size, ...]:
+    """The elements of a vector known only at run time as dimensions, each up to its bound.
+
+    ``most`` are the largest that can be valid, if they are known.
+    """
     return tuple(
         size_of(
-            builder.squeeze(builder.slice(vector, 0, position, position + 1), [0]), bound, builder
+            builder.squeeze(builder.slice(vector, 0, position, position + 1), [0]), bound, builder,
+            None if most is None else most[position],
         )
         for position, bound in enumerate(bounds)
-    )
+    )  # fmt: skip
 
 
-def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
-    """A tensor of one integer (or a whole real) as a dimension up to a bound."""
+def size_of(scalar: Tensor, bound: int, builder: Builder, most: Size | None = None) -> Size:
+    """A tensor of one integer (or a whole real) as a dimension up to a bound.
+
+    ``most`` is the largest that can be valid, if it is known.
+    """
+    advice = _LARGER if most is None or bound < largest(most) else _NO_LARGER
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
     # One position more than the bound, so that what lies beyond is found out.
     below = builder.call(
@@ -41,5 +58,5 @@ def size_of(scalar: Tensor, bound: int, builder: Builder) -> Size:
     positions = decided(
         builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound, builder
     )
-    checked = builder.call("extra.within_bound", positions, bound=bound)
+    checked = builder.call("extra.within_bound", positions, bound=bound, advice=advice)
     return decided(checked, (1,), 1, bound, builder).shape[1]

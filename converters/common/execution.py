@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from tvm_nnef.converters.common.types import Array
 
@@ -28,4 +30,15 @@ class Execution(Protocol):
         """By the name of each value: the name and the operator of its operation."""
 
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """The values that are wanted, by name; raises NnefError if the library fails."""
+        """The values that are wanted and are numbers, by name.
+
+        Raises NnefError if the library fails.
+        """
+
+
+def as_numbers(value: Any) -> Array | None:
+    """What a library returns as an array: scores of classes by name as rows; None for texts."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return np.asarray([list(row.values()) for row in value], np.float32)
+    array = np.asarray(value)
+    return None if array.dtype.kind in "OSU" else array

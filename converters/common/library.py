@@ -8,11 +8,13 @@ may have its own module, a file ``NAME.sknd`` in its package, which may invoke `
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.nodes import Graph, Operation, operations
 from tvm_nnef.syntax import nodes, parse_cached
 
 
@@ -34,8 +36,40 @@ EXTRA = Library("extra", "tvm_nnef.converters.common", "Operators that the stand
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """``text`` is the definition with the comment above it, ``words`` what counts of it."""
+
     text: str
+    words: str
     invoked: frozenset[str]
+
+
+def known_operator(operation: Operation, libraries: Sequence[Library]) -> str:
+    """The name of a standard operator, or of one that a converter has written beside the model.
+
+    Empty for any other, whatever its name: the text of a definition decides, and that of the
+    definitions of what its body invokes.
+    """
+    body = operation.body
+    inner = operations(body) if isinstance(body, Graph) else ()
+    parts = (each for each in (operation, *inner) if isinstance(each, Operation))
+    if operation.standard or all(_is_unchanged(each, libraries) for each in parts):
+        return operation.operator
+    return ""
+
+
+def _is_unchanged(operation: Operation, libraries: Sequence[Library]) -> bool:
+    """Whether the definition of an operator is the standard one, or that of a library."""
+    if operation.standard or operation.definition is None:
+        return operation.standard
+    module, _, name = operation.operator.rpartition(".")
+    library = next((each for each in libraries if each.name == module), None)
+    entry = None if library is None else _entries(library).get(name)
+    return entry is not None and entry.words == _words(operation.definition.text)
+
+
+def _words(text: str) -> str:
+    """The text of a definition without comments and blanks."""
+    return re.sub(r"#.*|\s+", "", text)
 
 
 def module_texts(libraries: Sequence[Library], operators: Iterable[str]) -> dict[str, str]:
@@ -77,7 +111,9 @@ def _entries(library: Library) -> Mapping[str, _Entry]:
             message = f"operator '{definition.name.name}' is defined twice"
             raise error(message, definition.span, hint="rename one of them")
         comment = _comment_above(text, definition.span.start)
-        found[definition.name.name] = _Entry(comment + body, frozenset(invoked(definition)))
+        found[definition.name.name] = _Entry(
+            comment + body, _words(body), frozenset(invoked(definition))
+        )
     return found
 
 

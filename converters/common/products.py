@@ -16,7 +16,7 @@ def matrix_product(x: Tensor, y: Tensor, builder: Builder, dtype: str | None = N
     """The product as NumPy's ``matmul`` has it; integers in the type given."""
     a = builder.unsqueeze(x, [0]) if x.rank == 1 else x
     b = builder.unsqueeze(y, [-1]) if y.rank == 1 else y
-    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    batch = builder.broadcast(a.shape[:-2], b.shape[:-2])
     a, b = (builder.stretched(each, (*batch, *each.shape[-2:])) for each in (a, b))
     shape = (*batch, a.shape[-2], b.shape[-1])
     name = "linalg.matmul" if a.kind == "real" else "extra.matmul"

@@ -7,8 +7,8 @@ needs a number if there is none refuses its node with a reason that a user under
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, NoReturn, Protocol, TypeAlias
 
@@ -43,12 +43,14 @@ class Symbol:
 class Symbolic:
     """A dimension with symbols in it; ``symbols`` are those that may occur, by name.
 
-    ``factors`` are what a product is made of, empty for what is none.
+    ``factors`` are what a product is made of, empty for what is none; ``broadcast`` are the
+    dimensions that it is the result of by broadcasting.
     """
 
     dimension: dimensions.Dimension
     symbols: Mapping[str, Symbol] = field(repr=False)
     factors: tuple[Size, ...] = field(default=(), repr=False)
+    broadcast: tuple[Size, ...] = field(default=(), repr=False)
 
     def __add__(self, other: Size) -> Size:
         return _combined("add", self, other)
@@ -136,6 +138,11 @@ def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbo
     return Symbolic(dimensions.symbol(name), {name: origin})
 
 
+def is_made_of(size: Size, tensors: Container[object]) -> bool:
+    """Whether data-dependent dimensions of some of these tensors occur in a dimension."""
+    return any(origin.tensor in tensors for origin in _symbols(size).values())
+
+
 def minimum(left: Size, right: Size) -> Size:
     """The smaller one, which bounds may decide."""
     return _combined("min", left, right) if (less := _order(left, right)) is None else less[0]
@@ -149,6 +156,64 @@ def maximum(left: Size, right: Size) -> Size:
 def equal(left: Size, right: Size) -> bool:
     """Whether two dimensions are equal; refuses the node if that is known only at run time."""
     return _decided("eq", left, right)
+
+
+def broadcast_dimension(sizes: Sequence[Size]) -> Size:
+    """What dynamic dimensions broadcast to: the first that is not 1 in a call.
+
+    The same dimensions give the same result, whatever their order and grouping.
+    """
+    found: list[Size] = []
+    for size in sizes:
+        parts = size.broadcast if isinstance(size, Symbolic) and size.broadcast else (size,)
+        found += [part for part in parts if part not in found]
+    found.sort(key=lambda size: (len(str(size)), str(size)))
+    found = [
+        each for position, each in enumerate(found)
+        if not any(_agree(each, other) for other in found[:position])
+    ]  # fmt: skip
+    fixed = [each for each in found if _known("ne", each, 1) is True]
+    if fixed:
+        return fixed[0]
+    *others, result = found
+    for other in reversed(others):
+        result = _select(other, result)
+    return replace(result, broadcast=tuple(found)) if isinstance(result, Symbolic) else result
+
+
+def _select(size: Size, if_one: Size) -> Size:
+    """A dimension, or another one if it is 1."""
+    is_one = dimensions.compare("eq", _plain(size), 1)
+    found = dimensions.select(is_one, _plain(if_one), _plain(size))
+    return found if isinstance(found, int) else Symbolic(found, _symbols(size, if_one))
+
+
+def _agree(left: Size, right: Size) -> bool:
+    """Whether two dimensions must be equal to broadcast: none is stretched to the other."""
+    return not (may_stretch(left, right) or may_stretch(right, left))
+
+
+def may_stretch(size: Size, wanted: Size) -> bool:
+    """Whether a dimension may be 1 in a call, and another one larger then."""
+    plain, other = _plain(size), _plain(wanted)
+    bounds = _bounds(size, wanted)
+    if dimensions.equal(plain, other) or dimensions.limits(other, bounds)[1] <= 1:
+        return False
+    if dimensions.decide(dimensions.compare("eq", plain, 1), bounds) is False:
+        return False
+    symbols = dimensions.symbols(plain)
+    if len(symbols) > 1 or not _is_one_at_one(plain, symbols[0], bounds):
+        return True
+    one = {symbols[0]: 1}
+    return dimensions.limits(other, {**bounds, **one}, one)[1] > 1
+
+
+def _is_one_at_one(dimension: dimensions.Dimension, symbol: str, bounds: Mapping[str, int]) -> bool:
+    """Whether a dimension of one symbol can only be 1 where the symbol is."""
+    least, most = dimensions.limits(dimension, {symbol: 0})
+    if least <= 1 <= most:
+        return False
+    return bounds[symbol] < 2 or dimensions.limits(dimension, bounds, {symbol: 2})[0] > 1
 
 
 def truncated_quotient(left: Size, right: Size) -> Size:
@@ -220,8 +285,7 @@ def largest(size: Size) -> int:
     """The largest value that a dimension may have."""
     if isinstance(size, int):
         return size
-    bounds = {name: origin.bound for name, origin in size.symbols.items()}
-    return dimensions.limits(size.dimension, bounds)[1]
+    return dimensions.limits(size.dimension, _bounds(size))[1]
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
@@ -243,16 +307,21 @@ def _combined(function: str, left: Size, right: Size) -> Size:
     if not isinstance(right, (int, np.integer, Symbolic)):
         return NotImplemented
     found = dimensions.FUNCTIONS[function](_plain(left), _plain(right))
-    symbols = {
-        name: origin
-        for each in (left, right)
-        if isinstance(each, Symbolic)
-        for name, origin in each.symbols.items()
-    }
     if isinstance(found, int):
         return found
     product_ = (*factors(left), *factors(right)) if function == "mul" else ()
-    return Symbolic(found, symbols, product_)
+    return Symbolic(found, _symbols(left, right), product_)
+
+
+def _symbols(*sizes: Size) -> dict[str, Symbol]:
+    """The symbols of dimensions, by name."""
+    symbolic = (each for each in sizes if isinstance(each, Symbolic))
+    return {name: origin for each in symbolic for name, origin in each.symbols.items()}
+
+
+def _bounds(*sizes: Size) -> dict[str, int]:
+    """The largest values of the symbols of dimensions, by name."""
+    return {name: origin.bound for name, origin in _symbols(*sizes).items()}
 
 
 def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
@@ -267,13 +336,7 @@ def _known(function: str, left: Size, right: Size) -> bool | None:
     condition = dimensions.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):
         return condition
-    bounds = {
-        name: origin.bound
-        for each in (left, right)
-        if isinstance(each, Symbolic)
-        for name, origin in each.symbols.items()
-    }
-    return dimensions.decide(condition, bounds)
+    return dimensions.decide(condition, _bounds(left, right))
 
 
 def _decided(function: str, left: Size, right: Size) -> bool:

@@ -26,7 +26,8 @@ class Tensor:
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
     ``sizes`` are its elements where they are computed from shapes known only at run time.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
-    where the source has no name. Compared by identity.
+    where the source has no name. Elements of ``texts``, if there are any, are what the source has
+    instead of the elements, which are indices of them. Compared by identity.
     """
 
     dtype: str
@@ -36,6 +37,7 @@ class Tensor:
     name: str | None = None
     hint: str = ""
     sizes: NDArray[np.object_] | None = field(default=None, repr=False)
+    texts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, largest
+from tvm_nnef.converters.common.symbolic import Shape, Size, Symbolic, broadcast_dimension, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
@@ -49,8 +49,12 @@ def is_default(dtype: str) -> bool:
     return dtype in DEFAULTS.values()
 
 
-def broadcast(*shapes: Sequence[Size]) -> Shape:
-    """The shape that several broadcast to, aligned from the right; raises ValueError if none."""
+def broadcast(*shapes: Sequence[Size], stretched: bool = False) -> Shape:
+    """The shape that several broadcast to, aligned from the right; raises ValueError if none.
+
+    Dynamic dimensions that may be above 1 must be equal at run time, which is checked then, unless
+    they may be ``stretched`` where they are 1.
+    """
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     result: list[Size] = []
@@ -59,7 +63,7 @@ def broadcast(*shapes: Sequence[Size]) -> Shape:
         numbers = {size for size in sizes if isinstance(size, int)}
         if len(numbers) > 1:
             raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
-        above = (size for size in sizes if len(sizes) == 1 or largest(size) > 1)
-        result.append(numbers.pop() if numbers else next(above, sizes[0]) if sizes else 1)
+        above = [size for size in sizes if largest(size) > 1] or sizes or [1]
+        dynamic = broadcast_dimension(above) if stretched else above[0]
+        result.append(numbers.pop() if numbers else dynamic)
     return tuple(result)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.attributes import check_node
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.folding import fold
+from tvm_nnef.converters.onnx.following import Following, accepts_outputs
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer
@@ -40,6 +41,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
+from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.converters.onnx.values import Stacked, Unfilled, Value, is_sequence
 from tvm_nnef.diagnostics import Diagnostic, NnefError
@@ -57,7 +59,7 @@ _SUBGRAPH = 8
 
 @dataclass(slots=True)
 class _Context:
-    """What all graphs of a model share."""
+    """What all graphs of a model share; ``following`` is what comes after the current node."""
 
     model: OnnxModel
     table: Table
@@ -65,6 +67,7 @@ class _Context:
     read: frozenset[str]
     symbols: Mapping[str, Symbolic]
     bounds: Bounds
+    following: Following
     problems: list[Diagnostic] = field(default_factory=list)
     mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
@@ -92,12 +95,14 @@ def convert_graph(
     Raises NnefError, which lists everything that cannot be converted.
     """
     graph = model.proto.graph
-    builder = Builder()
+    builder = Builder(stretches=True)
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
-    context = _Context(model, table, {}, frozenset(names_read(graph)), symbols, bounds)
-    context.declared = infer_model(model.proto, inputs)
     scope: Scope = {each.source: each for each in inputs}
-    outputs = _run(context, graph, scope, builder, model.opsets)
+    types = infer_model(model.proto, inputs)
+    following = Following(graph.output, scope, types, model.opsets, lambda _: True)
+    read = frozenset(names_read(graph))
+    context = _Context(model, table, types, read, symbols, bounds, following)
+    outputs = _run(context, graph, scope, builder, model.opsets, following)
     if context.problems:
         raise NnefError(context.problems)
     tensors = _tensors(context, outputs)
@@ -129,14 +134,20 @@ def _run(
     scope: Scope,
     builder: Builder,
     opsets: Mapping[str, int],
+    following: Following,
 ) -> list[Value]:
-    """The outputs of a graph whose inputs are in scope; () where something was refused."""
+    """The outputs of a graph whose inputs are in scope; () where something was refused.
+
+    ``following`` is what comes after the graph.
+    """
     for tensor in graph.initializer:
         if tensor.name not in scope:
             scope[tensor.name] = _initializer(context, tensor.name, tensor)
     for sparse in graph.sparse_initializer:
         scope[sparse.values.name] = _initializer(context, sparse.values.name, sparse)
-    for node in graph.node:
+    nodes = tuple(graph.node)
+    for position, node in enumerate(nodes):
+        context.following = replace(following, nodes=nodes, position=position)
         _convert(context, node, scope, builder, opsets)
     for value in graph.output:
         if value.name not in scope and value.name not in context.sequences:
@@ -154,6 +165,8 @@ def _initializer(
     """A tensor of the model; None for one that cannot be read, which is reported at the end."""
     try:
         if isinstance(tensor, onnx.TensorProto):
+            if tensor.data_type == onnx.TensorProto.STRING:
+                return indices_of_texts(tensor, context.model.path)
             array = context.model.array(tensor)
         else:
             array = context.model.dense(tensor)
@@ -295,12 +308,18 @@ def _convert_others(
     opsets: Mapping[str, int],
 ) -> None:
     inputs = [scope.get(name) if name else None for name in proto.input]
+    moved = texts_moved(proto, inputs)
     expected = infer(proto, inputs, opsets, context.declared, context.symbols)
     computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
     if computed is not None:
         scope.update(computed)
     else:
         _apply(context, proto, inputs, expected, scope, builder, opsets)
+    if moved:
+        (result,) = proto.output
+        moving = scope[result]
+        assert moving is not None
+        moving.texts = moved
 
 
 def _keep(context: _Context, scope: Scope, name: str, value: Value) -> None:
@@ -363,8 +382,8 @@ def _apply(
         for node in expansion.nodes:
             _convert(context, node, scope, builder, expansion.opsets)
         return
-    given: set[int] = set()
-    subgraph = partial(_subgraph, context, scope, opsets, given)
+    following, given = context.following, set[int]()
+    subgraph = partial(_subgraph, context, scope, opsets, given, proto, following)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
@@ -373,9 +392,10 @@ def _apply(
         for position, name in enumerate(proto.input)
         if name in context.sequences
     }
+    accepts = partial(following.accepts, proto.output)
     node = Node(
-        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds, sequences,
-        context.memory,
+        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, accepts, bounds,
+        sequences, context.memory,
     )  # fmt: skip
     converted = function(node, builder)
     results = converted_values(converted, function)
@@ -409,13 +429,16 @@ def _subgraph(
     scope: Scope,
     opsets: Mapping[str, int],
     given: set[int],
+    proto: onnx.NodeProto,
+    following: Following,
     graph: onnx.GraphProto,
     arguments: Sequence[Value],
     builder: Builder,
 ) -> list[Value]:
-    """The outputs of a subgraph for values instead of its inputs; it sees what is outside.
+    """The outputs of a subgraph of a node for values instead of its inputs.
 
-    The positions of sequences among them are added to ``given``.
+    It sees what is outside; ``following`` is what comes after the node. The positions of sequences
+    among the outputs are added to ``given``.
     """
     context.nodes_in_subgraphs += _SUBGRAPH + len(graph.node)
     if context.nodes_in_subgraphs > _MOST_NODES:
@@ -430,8 +453,10 @@ def _subgraph(
             known[value.name] = Type(argument.dtype, argument.shape)
     context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
     before = len(context.problems)
+    around = accepts_outputs(proto, arguments, following)
+    after = Following(graph.output, inner, context.declared, opsets, around)
     try:
-        outputs = _run(context, graph, inner, builder, opsets)
+        outputs = _run(context, graph, inner, builder, opsets, after)
     finally:
         context.sequences = outside
     given.update(position for position, each in enumerate(outputs) if is_sequence(each))

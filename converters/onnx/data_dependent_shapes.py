@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import sizes_of
 from tvm_nnef.converters.common.symbolic import Size
@@ -11,12 +13,16 @@ from tvm_nnef.converters.onnx.node import Node
 
 
 def decided_shape(
-    node: Node, vector: Tensor, builder: Builder, position: int = 0
+    node: Node, vector: Tensor, builder: Builder, most: Sequence[Size] | None = None
 ) -> tuple[Size, ...]:
-    """The shape of a result of a node: the elements of a vector, each up to its bound."""
-    vector = counted(vector, node.rank(position), builder)
-    bounds = [node.bound(axis, position) for axis in range(int(vector.size))]
-    return sizes_of(vector, bounds, builder)
+    """The shape of the first result of a node: the elements of a vector, each up to its bound.
+
+    ``most`` are the largest that can be valid, if they are known.
+    """
+    vector = counted(vector, node.rank(), builder)
+    axes = range(int(vector.size))
+    bounds = [node.bound(axis, most=None if most is None else most[axis]) for axis in axes]
+    return sizes_of(vector, bounds, builder, most)
 
 
 def counted(vector: Tensor, count: int | None, builder: Builder) -> Tensor:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
+from tvm_nnef.converters.common.execution import as_numbers
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.diagnostics import error
@@ -43,8 +43,9 @@ class OnnxExecution:
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
         """The values that are wanted, by name, as ONNX Runtime computes them node by node.
 
-        It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
-        NnefError if ONNX Runtime is not installed, refuses the model, or fails to run it.
+        Dictionaries of scores are rows of them; values that are texts are left out. It does not
+        optimize, so that each is what its node alone makes of the node's inputs. Raises NnefError
+        if ONNX Runtime is not installed, refuses the model, or fails to run it.
         """
         return _executed(self.model, inputs, list(dict.fromkeys(wanted)))
 
@@ -78,7 +79,8 @@ def _executed(
         text = str(cause).strip().splitlines()[0]
         message = f"ONNX Runtime {runtime.__version__} cannot run the model: {text}"
         raise error(message, hint=hint, file=model.path) from cause
-    return {name: np.asarray(value) for name, value in zip(wanted, found, strict=True)}
+    arrays = zip(wanted, map(as_numbers, found), strict=True)
+    return {name: array for name, array in arrays if array is not None}
 
 
 def _runtime() -> Any:

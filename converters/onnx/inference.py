@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from tvm_nnef.converters.common.symbolic import Size, Symbolic
+from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import MAX_RANK, Type
+from tvm_nnef.converters.common.types import MAX_RANK, PartialSize, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.limits import check_ranks
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, dimension_name
@@ -37,7 +37,11 @@ def infer(
     names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
     """
     check_ranks(proto, inputs)
-    found = _by_schema(proto, inputs, opsets)
+    given = {
+        name: each for name, each in zip(proto.input, inputs, strict=False) if each is not None
+    }
+    types = {name: Type(each.dtype, each.shape) for name, each in given.items()}
+    found = by_schema(proto, types, given, opsets)
     texts = {
         str(size): size
         for each in inputs
@@ -85,14 +89,21 @@ def type_of(value: onnx.TypeProto) -> Type:
     return Type(DTYPE_OF.get(tensor.elem_type), shape)
 
 
-def spelled(shape: Sequence[Size]) -> list[int | str]:
+def spelled(shape: Sequence[PartialSize]) -> list[int | str | None]:
     """A shape as ONNX writes it: what is known only at run time has a name."""
-    return [size if isinstance(size, int) else str(size) for size in shape]
+    return [size if size is None or isinstance(size, int) else str(size) for size in shape]
 
 
-def _by_schema(
-    proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
+def by_schema(
+    proto: onnx.NodeProto,
+    types: Mapping[str, Type],
+    tensors: Mapping[str, Tensor],
+    opsets: Mapping[str, int],
 ) -> dict[str, Type]:
+    """What the schema of a node infers of its results, from the types of its inputs.
+
+    ``tensors`` may have values. Raises Unconvertible for a node that the schema does not allow.
+    """
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     if proto.op_type == "Constant" and not domain:
         return {}  # its value has type and shape, and the inference would copy it
@@ -100,23 +111,23 @@ def _by_schema(
         schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
     except onnx.defs.SchemaError:
         return {}
-    if any(name and each is None for name, each in zip(proto.input, inputs, strict=False)):
-        return {}  # of sequences only the conversion knows the types
-    given = [
-        (name, each) for name, each in zip(proto.input, inputs, strict=False) if each is not None
-    ]
-    types = {
-        name: onnx.helper.make_tensor_type_proto(NUMBER_OF[each.dtype], spelled(each.shape))
-        for name, each in given
+    known = {
+        name: onnx.helper.make_tensor_type_proto(
+            NUMBER_OF[each.dtype], None if each.shape is None else spelled(each.shape)
+        )
+        for name, each in types.items()
+        if each.dtype is not None
     }
+    if any(name and name not in known for name in proto.input):
+        return {}  # of sequences only the conversion knows the types
     data = {
         name: numpy_helper.from_array(each.value)
-        for name, each in given
+        for name, each in tensors.items()
         if each.value is not None and each.size <= SMALL
     }
     imports = [onnx.helper.make_opsetid(name, version) for name, version in opsets.items()]
     try:
-        found = shape_inference.infer_node_outputs(schema, proto, types, data, {}, imports)
+        found = shape_inference.infer_node_outputs(schema, proto, known, data, {}, imports)
     except shape_inference.InferenceError as cause:
         # Of what is around a subgraph the inference knows nothing here.
         inner = any(attribute.HasField("g") for attribute in proto.attribute)

@@ -22,6 +22,9 @@ LIBRARY = Library(
     "onnx", "tvm_nnef.converters.onnx", "ONNX operators that the standard library lacks"
 )
 """Operators of ONNX alone."""
+_ML = Library(
+    "ml", "tvm_nnef.converters.onnx", "Operators of ONNX's domain for classical machine learning"
+)
 
 
 def convert(
@@ -56,14 +59,16 @@ def convert(
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
         header=_header(model),
-        libraries=(EXTRA, LIBRARY),
+        libraries=(EXTRA, LIBRARY, _ML),
         scope=model.scope,
         outline=outline,
     )
     nodes = {value: f"{operator} {name}" for value, (name, operator) in makers(model)}
     names = made.metadata.source_names.items()
     operations = {ours: nodes[name] for ours, name in names if name in nodes}
-    return replace(made, metadata=replace(made.metadata, source_operations=operations))
+    labels = next((each.texts for each in graph.outputs if each.texts), ())
+    metadata = replace(made.metadata, source_operations=operations, labels=labels)
+    return replace(made, metadata=metadata)
 
 
 def _header(model: OnnxModel) -> str:

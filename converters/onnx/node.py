@@ -16,7 +16,7 @@ from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bound, at_axis
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Shape, Size
+from tvm_nnef.converters.common.symbolic import Shape, Size, largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
@@ -24,7 +24,7 @@ from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
 DEFAULT_BOUND = 1024
-"""What a data-dependent dimension is at most, unless the user says otherwise."""
+"""What a data-dependent dimension is at most, unless it is known, or the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Value | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -37,6 +37,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
+    ``accepts`` says whether results of these types suit what comes after the node.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
     ``sequences`` are the inputs that are sequences, by position. ``memory`` has what functions kept
     of nodes, by the names of their results: a node inside a loop may be converted several times.
@@ -49,6 +50,7 @@ class Node:
     wanted: tuple[bool, ...]
     attributes: Mapping[str, Any] = field(repr=False)
     subgraph: Callable[[onnx.GraphProto, Sequence[Value], Builder], list[Value]] = field(repr=False)
+    accepts: Callable[[Sequence[Type]], bool] = field(repr=False, default=lambda _: True)
     bounds: Sequence[Bound] = ()
     sequences: Mapping[int, Items | Stacked] = field(default_factory=dict)
     memory: MutableMapping[tuple[str, ...], object] = field(default_factory=dict, repr=False)
@@ -99,9 +101,14 @@ class Node:
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None or expected.shape is None else len(expected.shape)
 
-    def bound(self, axis: int = 0, position: int = 0) -> int:
-        """The bound of a data-dependent dimension of a result."""
-        return self.given_bound(axis, position) or DEFAULT_BOUND
+    def bound(self, axis: int = 0, position: int = 0, most: Size | None = None) -> int:
+        """The bound of a data-dependent dimension of a result.
+
+        Without one that the user gives it is ``most``, if it is known that the dimension is not
+        larger.
+        """
+        default = DEFAULT_BOUND if most is None else largest(most)
+        return self.given_bound(axis, position) or default
 
     def given_bound(self, axis: int, position: int) -> int:
         """The bound that the user gives for a dimension of a result, 0 if there is none.

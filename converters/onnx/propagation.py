@@ -156,6 +156,10 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "Min": _pairs(minimum),
     "Max": _pairs(maximum),
     "Equal": _pairs(equal),
+    "Less": _pairs(lambda left, right: left < right),
+    "LessOrEqual": _pairs(lambda left, right: left <= right),
+    "Greater": _pairs(lambda left, right: left > right),
+    "GreaterOrEqual": _pairs(lambda left, right: left >= right),
     "Where": lambda inputs, attributes: _where(inputs),
     "ReduceProd": lambda inputs, attributes: _product(inputs, attributes),
 }

@@ -150,7 +150,7 @@ def _position(index: Tensor, length: Size, last: Size, builder: Builder) -> Size
     # What lies before the first item is an error too, like what lies beyond the last one.
     before = builder.binary("math.lt", index, 0, as_type="bool")
     bound = max(largest(last), 0)
-    return size_of(builder.select(before, bound + 1, index), bound, builder)
+    return size_of(builder.select(before, bound + 1, index), bound, builder, bound)
 
 
 def _of_items(

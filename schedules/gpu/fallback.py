@@ -37,9 +37,7 @@ from tvm_nnef.tvm_support.compat import (
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:
     """The plan for any function."""
-    if any(loop.thread_binding is not None for loop in nodes(function.body, tirx.For)) or any(
-        each.attr_key == "thread_extent" for each in nodes(function.body, tirx.AttrStmt)
-    ):
+    if launch.bound_loops(function.body):
         return BoundPlan()
     function, threads = _without_polls(function), machine.usual_threads
     steps = _steps_of_blocks(function)

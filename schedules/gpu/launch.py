@@ -15,9 +15,16 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import Reducer
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import (
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    with_mapped_body,
+)
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
@@ -28,15 +35,48 @@ Point: TypeAlias = Mapping[tirx.Var, PrimExpression]
 AtPoint: TypeAlias = Callable[[Point], tirx.Stmt]
 """Returns the statement for a point."""
 
+BoundLoop: TypeAlias = "tirx.For | tirx.AttrStmt"
+"""A loop over blocks or threads."""
+
 Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
 """An index and what it has to be below."""
 
 
 def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """The body for each block; a dynamic number of blocks is at least 1, as CUDA requires."""
-    if not sizes.is_known(count):
-        count = tirx.max(count, tirx.const(1, dtype))
+    """The body for each block."""
     return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
+
+
+def without_empty_launches(function: PrimFunction) -> PrimFunction:
+    """The function in which nothing is launched without blocks or threads, static or dynamic.
+
+    That is an error for a GPU. TVM's runtime launches a block in its place, which reads and writes
+    elements that do not exist.
+    """
+    bound = bound_loops(function.body)
+    launches = set(bound) - {inner for outer in bound for inner in bound_loops(outer.body)}
+
+    def launched(loop: BoundLoop) -> tirx.Stmt:
+        if loop not in launches:
+            return loop
+        extents = [sizes.extent(_extent(each)) for each in (loop, *bound_loops(loop.body))]
+        if any(sizes.same(extent, 0) for extent in extents):
+            return tirx.Evaluate(tirx.const(0, "int32"))
+        tests = [extent > 0 for extent in extents if not sizes.is_known(extent)]
+        return tirx.IfThenElse(tirx.all(*tests), loop, None) if tests else loop
+
+    return with_mapped_body(function, ((tirx.For, tirx.AttrStmt), launched))
+
+
+def bound_loops(statement: tirx.Stmt) -> list[BoundLoop]:
+    """The loops over blocks and threads in a statement, in both of TVM's forms."""
+    loops = [each for each in nodes(statement, tirx.For) if each.thread_binding is not None]
+    others = nodes(statement, tirx.AttrStmt)
+    return [*loops, *(each for each in others if str(each.attr_key) == "thread_extent")]
+
+
+def _extent(loop: BoundLoop) -> PrimExpression:
+    return loop.extent if isinstance(loop, tirx.For) else loop.value
 
 
 def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
@@ -97,7 +137,7 @@ def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
 def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
     """The limits that indices may reach, of ``(index, limit, elements of a block)``.
 
-    A dynamic number of elements may be 0, and there is a block even then.
+    A dynamic limit may be 0.
     """
     return [(i, limit) for i, limit, part in indices if not sizes.is_known(limit) or limit % part]
 

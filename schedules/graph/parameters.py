@@ -40,8 +40,9 @@ def _with_main(lifted: Module, main: relax.Function) -> Module:
             for number in range(len(lifted[LIFTED].ret_ty.fields))
         ]
         inputs = parameters[: len(parameters) - count]
-        builder.emit_func_output(builder.emit(relax.Call(prepared, [*inputs, *items])))
+        results = builder.emit(relax.Call(prepared, [*inputs, *items]))
+        variable = builder.emit_func_output(results)
     whole = builder.get()
-    complete = with_own_symbols(whole["whole"]).with_attrs(dict(main.attrs or {}))
+    complete = with_own_symbols(whole[variable]).with_attrs(dict(main.attrs or {}))
     whole.update_func(whole.get_global_var("main"), complete)
     return relax.transform.DeadCodeElimination()(whole)

@@ -19,6 +19,11 @@ operator own {
     @output { y: real[s..]; }
     @lower { y[i..] = x[i..] < low ? low : x[i..] > 3.0 ? 3.0 : x[i..], i < s; }
 }
+operator soft {
+    @input { x: real[s..]; }
+    @output { y: real[s..]; }
+    @lower { y[i..] = x[i..] / (1.0 + `abs`(x[i..])), i < s; }
+}
 """
 
 
@@ -47,6 +52,7 @@ WIDTHS: dict[str, float | None] = {
     # by hand: 1 / (1 + e^-x)
     "n = math.neg(x); e = math.exp(n); d = math.add(e, 1.0); y = math.div(1.0, d);": 1.0,
     "s = nn.sigmoid(x); y = math.mul(s, 2.0);": 2.0,
+    "y = soft(x);": 2.0,
     "s = nn.sigmoid(x); y = layout.reshape{shape=[8,4]}(s);": 1.0,
     "s = nn.sigmoid(x); y = layout.transpose{perm=[1,0]}(s);": 1.0,
     "s = nn.sigmoid(x); y = layout.concat{axis=0}([s, s]);": 1.0,

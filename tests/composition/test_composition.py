@@ -262,7 +262,7 @@ def test_other_loops_are_one_node(
 @pytest.mark.parametrize(("loop", "words"), [
     ("y = with a = x while d do relay(a);", "a loop condition must be one bool tensor"),
     ("y = with a = x do..(c) relay(a);", "bool"),
-    ("y = if c then relay(x) else grow(x);", "the branches disagree"),
+    ("y = if c then relay(x) else wide(x);", "one gives real[2], the other real[2, 1]"),
     ("y, zs..(2) = with a = x do..(k) { yield a, a; };", "nothing bounds the number of items"),
     ("y = with a = x do..(-1) relay(a);", "must not be negative"),
     ("y = with a = x for b : [x] do..(2) plus(a, b);", "2 iterations over packs of length 1"),
@@ -276,12 +276,32 @@ def test_loops_refused(refused: Refused, loop: str, words: str) -> None:
         + f"""
         operator grow {{ @input {{ x: real[n]; }} @output {{ y: real[n + 1]; }}
             @lower {{ y[i,] = x[|i|,], i < n + 1; }} }}
+        operator wide {{ @input {{ x: real[n]; }} @output {{ y: real[n,1]; }}
+            @lower {{ y[i,0] = x[i,], i < n; }} }}
         graph G {{ @input {{ x: real[2]; c: bool[]; d: bool[2]; k: int[]; }}
             @output {{ y: real[2]; }}
             @compose {{ {loop} }} }}
     """,
         words,
     )
+
+
+def test_branches_of_different_sizes_have_a_bounded_result(composed: Composed) -> None:
+    graph = composed("""
+        graph G { @input { x: real[3,2]; z: real[n|8,2]; c: bool[]; } @output { y: real[~,2]; }
+            @compose { y = if c then x else z; } }
+    """)
+    (rows, columns) = graph.outputs[0].operand.shape
+    assert (graph.bounds[str(rows)], columns) == (8, 2)
+
+
+def test_a_condition_on_sizes_makes_them_equal_in_its_branch(composed: Composed) -> None:
+    graph = composed("""
+        graph G { @input { x: real[n|8]; z: real[m|8]; } @output { y: real[m]; }
+            @compose { y = if n == m then x else z; } }
+    """)
+    assert str(graph.outputs[0].operand.shape[0]) == "m"
+    assert list(graph.bounds) == ["n", "m"]
 
 
 def test_unrolled_loop_may_change_what_it_carries(composed: Composed) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,14 +70,25 @@ def _array(value: Any) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def suite() -> Mapping[str, Case]:
+    """The core cases by name."""
+    return core_cases()
+
+
+def core_cases() -> Mapping[str, Case]:
     """The core cases by name: float16, 32 and 64, bfloat16, integers and booleans.
 
-    Without training, random numbers, decoded images, sequences, optionals, and ai.onnx.ml.
+    Without training, random numbers, decoded images, texts, sequences and optionals.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = {case.name: case for case in (*_node_cases(), *_folders(), *_light_models())}
     return {name: case for name, case in cases.items() if _is_core(case)}
+
+
+@pytest.fixture(scope="session")
+def onnx_suite(imported: Callable[[Path], Any]) -> Any:
+    """The script that runs the suite in processes."""
+    return imported(Path(__file__).parents[2] / "scripts" / "onnx_suite.py")
 
 
 @pytest.fixture(scope="session")
@@ -143,8 +154,7 @@ def _light_models() -> Iterator[Case]:
 def _is_core(case: Case) -> bool:
     if "training_dropout" in case.name or case.model is None:
         return False
-    if any("preview.training" in each.domain or each.domain == "ai.onnx.ml"
-           for each in case.model.opset_import):  # fmt: skip
+    if any("preview.training" in each.domain for each in case.model.opset_import):
         return False
     values = (*case.model.graph.input, *case.model.graph.output)
     if any(value.type.WhichOneof("value") != "tensor_type" for value in values):

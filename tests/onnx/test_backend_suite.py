@@ -1,16 +1,16 @@
 """The backend test suite of ONNX: converted, printed, read back, composed, run, compared.
 
 Converting prints the model and reads it back; what is evaluated and built here comes from text.
-The quick run takes one case in 25 on the evaluator. The slow run takes all of them on three routes:
-the evaluator, and compiled from the mappings and from the formulas. Cases that fail are listed in
-``expected_failures.txt``, those that fail only when compiled in ``expected_failures_compiled.txt``;
-a case that fails and is not listed fails this test, and so does a listed case that passes. With
-a GPU the quick run takes one case in 25 there, the slow run all.
+The quick run takes one case in 50 on the evaluator. The slow run takes all of them on three routes,
+the evaluator, and compiled from the mappings and from the formulas, and on a simulated GPU. Cases
+that fail are listed in ``expected_failures.txt``, those that fail only when compiled in
+``expected_failures_compiled.txt``; a case that fails and is not listed fails this test, and so does
+a listed case that passes. With a GPU the quick run takes one case in 25 there, the slow run all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -21,56 +21,38 @@ import tvm_nnef
 
 onnx = pytest.importorskip("onnx")
 
-LEAST = 1764
+LEAST = 1768
 """The cases that must pass on all routes; the number may only grow."""
 STEP = 25
 PARTS = 48
 """The slow run is this many tests, so that it can be spread over processes."""
 
 
-def _evaluated(model: Any) -> Callable[..., Any]:
-    graph = tvm_nnef.compose(model)
-    return lambda *inputs: tvm_nnef.evaluate(graph, *inputs, variables=model.variables)
+@pytest.fixture
+def unexpected(onnx_suite: Any) -> Callable[..., list[str]]:
+    """Returns a line for each case that fails unexpectedly, or passes although it is listed.
 
+    Gets the cases, and by the names of routes those that are expected to fail.
+    """
 
-def _mapped(model: Any) -> Callable[..., Any]:
-    return tvm_nnef.build(model, progress=False)
+    def lines(cases: Iterable[Any], routes: Mapping[str, Mapping[str, str]]) -> list[str]:
+        found = []
+        for case in cases:
+            convert = cache(partial(tvm_nnef.convert, case.model))
+            for route, expected in routes.items():
+                run = onnx_suite.ROUTES[route]
+                outcome = onnx_suite.outcome(case, lambda: run(convert()))  # noqa: B023
+                found += _unexpected(case.name, route, outcome, expected)
+        return found
 
-
-def _formula(model: Any) -> Callable[..., Any]:
-    return tvm_nnef.build(model, progress=False, route="formula")
-
-
-def _on_gpu(model: Any) -> Callable[..., Any]:
-    return tvm_nnef.build(model, "cuda", progress=False)
-
-
-Routes = Mapping[Callable[[Any], Callable[..., Any]], Mapping[str, str]]
-"""From a converted model to a function of its inputs; for each the cases that fail."""
-
-
-def _unexpected(cases: Iterable[Any], routes: Routes) -> list[str]:
-    """A line for each case that fails unexpectedly, or passes although it is listed."""
-    lines = []
-    for case in cases:
-        convert = cache(partial(tvm_nnef.convert, case.model))
-        for route, expected in routes.items():
-            outcome = _outcome(case, lambda: route(convert()))  # noqa: B023 It is called at once.
-            if bool(outcome) != (case.name in expected):
-                found = outcome or "passes, so take it off the list"
-                lines.append(f"{route.__name__.strip('_')}: {case.name}: {found}")
     return lines
 
 
-def _outcome(case: Any, make: Callable[[], Callable[..., Any]]) -> str:
-    """What went wrong, empty if nothing did."""
-    try:
-        run = make()
-        for inputs, outputs in case.feeds():
-            case.check(run(*inputs), outputs)
-    except Exception as problem:  # whatever it is, it is the outcome of this case
-        return f"{type(problem).__name__}: {problem}"[:300]
-    return ""
+def _unexpected(name: str, route: str, outcome: str, expected: Mapping[str, str]) -> list[str]:
+    """A line if a case has another outcome than it is expected to have."""
+    if bool(outcome) == (name in expected):
+        return []
+    return [f"{route}: {name}: {outcome or 'passes, so take it off the list'}"]
 
 
 @pytest.mark.slow
@@ -83,11 +65,13 @@ def test_the_lists_name_cases_of_the_suite(
         assert len(suite) - len(expected) >= LEAST
 
 
-def test_a_part_of_the_suite_on_the_evaluator(suite: Any, expected_failures: Any) -> None:
+def test_a_part_of_the_suite_on_the_evaluator(
+    suite: Any, expected_failures: Any, unexpected: Any
+) -> None:
     part = [
         case for name, case in list(suite.items())[:: 2 * STEP] if not name.startswith("light_")
     ]
-    lines = _unexpected(part, {_evaluated: expected_failures})
+    lines = unexpected(part, {"reference": expected_failures})
     assert not lines, "\n".join(lines)
 
 
@@ -95,22 +79,40 @@ def test_a_part_of_the_suite_on_the_evaluator(suite: Any, expected_failures: Any
 @pytest.mark.every_run
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_suite_on_three_routes(
-    part: int, suite: Any, expected_failures: Any, expected_compiled: Any
+    part: int, suite: Any, expected_failures: Any, expected_compiled: Any, unexpected: Any
 ) -> None:
     cases = [case for name, case in suite.items() if not name.startswith("light_")][part::PARTS]
     compiled = {**expected_failures, **expected_compiled}
-    routes = {_evaluated: expected_failures, _mapped: compiled, _formula: compiled}
-    lines = _unexpected(cases, routes)
+    routes = {"reference": expected_failures, "mapped": compiled, "formula": compiled}
+    lines = unexpected(cases, routes)
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_suite_on_a_simulated_gpu(
+    part: int,
+    suite: Any,
+    expected_failures: Any,
+    expected_compiled: Any,
+    simulated_gpu: Any,
+    unexpected: Any,
+) -> None:
+    simulated_gpu(reverse=part % 2 == 1)
+    cases = [case for name, case in suite.items() if not name.startswith("light_")][part::PARTS]
+    lines = unexpected(cases, {"mapped": {**expected_failures, **expected_compiled}})
     assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_operators_of_constants(part: int, suite: Any, expected_failures: Any) -> None:
+def test_operators_of_constants(
+    part: int, suite: Any, expected_failures: Any, unexpected: Any
+) -> None:
     """They are computed in converting, or not, with the same results."""
     single = [case for case in suite.values() if len(case.model.graph.node) == 1]
     cases = [_with_constants(case) for case in single if case.name not in expected_failures]
-    lines = _unexpected(cases[part::4], {_evaluated: {}})
+    lines = unexpected(cases[part::4], {"reference": {}})
     assert not lines, "\n".join(lines)
 
 
@@ -128,6 +130,14 @@ def _with_constants(case: Any) -> Any:
     return replace(case, model=model, data=[([], case.data[0][1])])
 
 
+@pytest.fixture(scope="module")
+def worker(onnx_suite: Any) -> Iterator[Any]:
+    """A process that runs cases on a GPU, as one may end it."""
+    made = onnx_suite.worker("cuda")
+    yield made
+    made.close()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "part",
@@ -137,16 +147,21 @@ def _with_constants(case: Any) -> Any:
     ],
 )
 def test_the_suite_on_a_gpu(
-    part: int, suite: Any, expected_failures: Any, expected_compiled: Any
+    part: int, suite: Any, expected_failures: Any, expected_compiled: Any, worker: Any
 ) -> None:
-    cases = [case for name, case in suite.items() if not name.startswith("light_")][part::STEP]
-    lines = _unexpected(cases, {_on_gpu: {**expected_failures, **expected_compiled}})
+    names, expected = [*suite][part::STEP], {**expected_failures, **expected_compiled}
+    lines = [
+        line
+        for name in names
+        if not name.startswith("light_")
+        for line in _unexpected(name, "cuda", worker.outcome(name), expected)
+    ]
     assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow
-def test_light_models_compiled(suite: Any, expected_failures: Any) -> None:
+def test_light_models_compiled(suite: Any, expected_failures: Any, unexpected: Any) -> None:
     """As they are shipped; ``test_light_models`` has others with random weights."""
     cases = [suite[f"light_{name}"] for name in ("shufflenet", "squeezenet")]
-    lines = _unexpected(cases, {_mapped: expected_failures})
+    lines = unexpected(cases, {"mapped": expected_failures})
     assert not lines, "\n".join(lines)

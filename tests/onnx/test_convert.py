@@ -325,6 +325,19 @@ def test_more_than_the_bound_is_an_error(make_model: Any) -> None:
         tvm_nnef.evaluate(model, np.array(6))
 
 
+@pytest.mark.parametrize(("bounds", "hint"), [
+    ({"y": 2}, "'bounds' in Python, '--bound' on the command line"),
+    ({}, "the shape of the input allows no more"),
+])  # fmt: skip
+def test_what_is_beyond_a_bound_has_a_hint(bounds: Any, hint: str, make_model: Any) -> None:
+    nodes = [node("TopK", ["x", "k"], ["y", "i"])]
+    inputs = [("x", "float32", [3]), ("k", "int64", [1])]
+    proto = make_model(nodes, inputs, [("y", "float32", [None]), ("i", "int64", [None])])
+    model = tvm_nnef.convert(proto, bounds=bounds)
+    with pytest.raises(NnefError, match=hint):
+        tvm_nnef.evaluate(model, np.zeros(3, np.float32), np.array([4]))
+
+
 @pytest.fixture
 def reshaped(make_model: Any) -> Any:
     """x in a shape that arrives in a run."""

@@ -186,6 +186,15 @@ GROWING: Mapping[str, Model] = {
                 w = Concat <axis = 0> (v, s) q = Squeeze (s) going = Less (q, limit) }>"""),
         lambda random: [(np.array([1, 2], np.float32), np.float32(n)) for n in (0, 20, 4000)],
         {"y": 32}),
+    "in one of two branches": (
+        text("float[4] x, int64 n", "float[m] y",
+             "start = Constant <value = float[1] {5.0}> () " + loop(
+                 "y", "n, true, start", "float[a] v", "float[b] w",
+                 """p = Reshape (i, flat) r = Gather (x, p) s = Squeeze (r) g = Greater (s, nothing)
+                    w = If (g) <then_branch = yes () => (float[c] o) {
+                      o = Concat <axis = 0> (v, r)
+                    }, else_branch = no () => (float[d] q) { q = Identity (v) }>""")),
+        lambda random: [(normal(random, 4), n) for n in (0, 1, 2, 4)], {"y": 8}),
     "a row of a table for each bag": (
         text("float[9, 4] table, int64[k] x, int64[b] offsets", "float[b, 4] y",
              """shape = Shape (x) all = Concat <axis = 0> (offsets, shape)
@@ -259,6 +268,12 @@ SEQUENCES: Mapping[str, Model] = {
                        o = SequenceInsert (s, f)
                      }, else_branch = no () => (seq(float[4]) q) {
                        m = Neg (f) q = SequenceInsert (s, m) }>""", STACK), rows(1, 3, 5), 8),
+    "in one of two branches": (
+        appending("""r = ReduceSum <keepdims = 0> (row) p = Greater (r, nothing)
+                     t = If (p) <then_branch = yes () => (seq(float[4]) o) {
+                       o = SequenceInsert (s, f)
+                     }, else_branch = no () => (seq(float[4]) q) { q = Identity (s) }>""",
+                  STACK, "h"), rows(0, 1, 3, 5), 8),
     "mapped": (
         appending("t = SequenceInsert (s, f)",
                   """ u, v = SequenceMap (all, h) <body = each (float[4] a, float[4] b)

@@ -123,7 +123,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], None], str]] = {
     "negative dimension": (_set(f"{WEIGHT}.dims.0", -3), r"its shape is \[-3, 4\]"),
     "huge dimension": (_set(f"{WEIGHT}.dims.0", 10**12), "tensor 'w' cannot be read"),
     "unknown type": (_set(f"{WEIGHT}.data_type", 99), "elements of type number 99"),
-    "strings": (_set(f"{WEIGHT}.data_type", 8), "elements of type string"),
+    "strings": (_set(f"{WEIGHT}.data_type", 8), "0 texts"),
     "output of nothing": (_set("graph.output.0.name", "z"), "nothing gives the output 'z'"),
     "input of nothing": (_set("graph.node.0.input.0", "z"), "nothing gives its input 'z'"),
     "operator without a name": (_set("graph.node.0.op_type", ""), "there is no converter"),

@@ -350,6 +350,29 @@ ARGUMENTS: Mapping[str, Case] = {
         [[ROWS[1], ints(1, 0), ints(6, 2), ints(0, 1), ints(2, 1)],
          [ROWS[1], ints(-1, 5), ints(0, -9), ints(1, 0), ints(-1, -2)]], [("y", "f4", 2)],
     ),
+    "Reshape of many elements": Case(
+        [node("Reshape", "x s")], [("x", "f4", (3000,)), NUMBERS],
+        [[reals(3000), ints(*s)] for s in ((2, -1), (3000, 1), (1, 3000))], [("y", "f4", 2)],
+        bounds={},
+    ),
+    "TopK of many elements": Case(
+        [node("TopK", "x k", "y i")], [("x", "f4", (3000,)), ("k", "i8", (1,))],
+        [[reals(3000), ints(k)] for k in (1, 3000)], [("y", "f4", 1), ("i", "i8", 1)], bounds={},
+    ),
+    "Slice of many elements": Case(
+        [node("Slice", "x b e")], [("x", "f4", (2, 3000)), *((n, "i8", (2,)) for n in "be")],
+        [[reals(2, 3000), ints(0, b), ints(2, e)] for b, e in ((0, 3000), (-2000, -1))],
+        [("y", "f4", 2)], bounds={},
+    ),
+    "Split of many elements": Case(
+        [node("Split", "x s", "y z", axis=0)], [("x", "f4", (3000,)), NUMBERS],
+        [[reals(3000), ints(*s)] for s in ((0, 3000), (2999, 1))],
+        [("y", "f4", 1), ("z", "f4", 1)], bounds={},
+    ),
+    "STFT of many frames": Case(
+        [node("STFT", "x s _ n")], [("x", "f4", (1, 1300, 1)), ("s", "i8", ()), ("n", "i8", ())],
+        [[reals(1, 1300, 1), scalar(s), scalar(4)] for s in (1, 8)], [FULL], bounds={}, rtol=1e-3,
+    ),
     "Slice of an open axis": Case(
         [node("Slice", "x b e a")],
         [ROW, *((name, "i8", (1,)) for name in "be")],

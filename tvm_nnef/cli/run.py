@@ -197,6 +197,9 @@ def _npy(array: Any) -> bytes:
 
 def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:
     head = f"{name}: {array.dtype} {list(array.shape)}"
+    if labels and _are_classes(array, len(labels)):
+        named = (printable(labels[index], single_line=True) for index in array[:MAX_PRINTED])
+        return "\n".join([head, *(f"  [{row}] {each}" for row, each in enumerate(named))])
     if labels and array.ndim and array.shape[-1] == len(labels):
         # NumPy orders and formats neither bfloat16 nor negated booleans.
         rows = array.reshape(-1, len(labels)).astype(np.float64)
@@ -206,6 +209,12 @@ def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:
         return f"{head}\n{array}"
     wide = array.astype(np.float64)
     return f"{head}, from {wide.min():.6g} to {wide.max():.6g}, mean {wide.mean():.6g}"
+
+
+def _are_classes(array: Any, count: int) -> bool:
+    """Whether an array has the index of a class for each row."""
+    is_list = array.dtype == np.int64 and array.ndim == 1
+    return is_list and bool(np.all((array >= 0) & (array < count)))
 
 
 def _classes(rows: Any, labels: Sequence[str], top: int, are_probabilities: bool) -> list[str]:

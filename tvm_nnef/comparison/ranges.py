@@ -55,11 +55,8 @@ _FUNCTIONS: Mapping[str, Interval] = {
 }
 """The range of a function of one scalar, whatever its operand is."""
 
-_OPERATORS: Mapping[str, Interval] = {
-    "nn.l2_norm": (-1.0, 1.0),
-    "extra.softsign": (-1.0, 1.0),
-}
-"""Operators whose range their formulas do not show."""
+_OPERATORS: Mapping[str, Interval] = {"nn.l2_norm": (-1.0, 1.0)}
+"""Standard operators whose range their formulas do not show."""
 
 _MEANS = (
     "math.mean_reduce",
@@ -69,7 +66,8 @@ _MEANS = (
     "image.linear_resize",
     "image.resize",
 )
-"""Operators whose elements are weighted means of elements of the first operand, or of zeros."""
+"""Standard operators whose elements are weighted means of elements of the first operand, or of
+zeros."""
 
 _SHARES = "nn.softmax"
 """Its elements are shares of one. Their size is that of the mean share, which is small where there
@@ -94,12 +92,12 @@ def _visit(graph: Graph, known: dict[Tensor, Interval]) -> None:
 def _results(node: Node, known: dict[Tensor, Interval]) -> list[Interval]:
     """The ranges of a node's results, in order; none if nothing is known of them."""
     match node:
-        case Operation(operator=name) if name == _SHARES:
+        case Operation(standard_operator=name) if name == _SHARES:
             share = 1.0 / max(1.0, _summed(node))
             return [(0.0, share)]
-        case Operation(operator=name) if name in _OPERATORS:
+        case Operation(standard_operator=str(name)) if name in _OPERATORS:
             return [_OPERATORS[name]]
-        case Operation(operator=name) if name in _MEANS:
+        case Operation(standard_operator=name) if name in _MEANS:
             return [_hull(_of(flatten(node.operands)[0], known), (0.0, 0.0))]
         case Operation(body=Formula() as formula):
             written = _written(formula, known)
@@ -208,6 +206,10 @@ class _Scalars:
                 return low - 1.0, high + 1.0
             case Unary(function, _):
                 return _FUNCTIONS.get(function, _ANY)
+            case Binary(
+                "div", value, Binary("add", Constant("real", 1.0), Unary("abs", divisor))
+            ) if value == divisor:  # softsign, by whatever name
+                return -1.0, 1.0
             case Binary(function, left, right):
                 return _combined(function, self.of(left), self.of(right))
             case Select(condition, consequent, alternative):

@@ -50,13 +50,13 @@ class SourceModel:
         return Origin(*makers[name], name, self.execution.what) if name in makers else None
 
     def execute(self, graph: Graph, inputs: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
-        """The arrays of all results of a graph whose origin is known."""
+        """The arrays of all results of a graph whose origin is known, and is made of numbers."""
         results = flatten(tuple(result for node in opened_nodes(graph) for result in node.results))
         origins = {tensor: self.origin(tensor) for tensor in results}
         wanted = {tensor: each.tensor for tensor, each in origins.items() if each is not None}
         given = {self.names.get(tensor.name, ""): array for tensor, array in inputs.items()}
         found = self.execution.execute(given, wanted.values())
-        return {tensor: found[name] for tensor, name in wanted.items()}
+        return {tensor: found[name] for tensor, name in wanted.items() if name in found}
 
 
 def source_model(model: Model, against: Any = None) -> SourceModel:

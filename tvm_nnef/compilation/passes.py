@@ -31,6 +31,7 @@ from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.codegen.wrapping import with_wrapping_elements
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
+from tvm_nnef.schedules.gpu.launch import without_empty_launches
 from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.attention_fusion import with_fused_attention
@@ -260,6 +261,8 @@ def _lowering(
             not is_cpu,
             ("insert_barriers", stir.ThreadSync("shared")),
             ("merge_shared_memory", _unless(EXACT_BUFFERS, stir.MergeSharedMemoryAllocations())),
+            # TVM inserts no barrier under a condition.
+            ("skip_empty_launches", _on_functions(without_empty_launches)),
             ("split_device_code", tir.SplitHostDevice()),
             ("allow_all_registers", _on_functions(with_all_registers)),
             ("write_infinities", _on_functions(with_written_infinities)),

@@ -294,6 +294,7 @@ class Composer:
                 definition.is_public,
                 self.program.modules[definition.module].is_standard,
                 helper_values(definition, env),
+                definition.node.span,
             )
         )
         return results

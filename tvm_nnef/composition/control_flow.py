@@ -29,7 +29,7 @@ from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.semantics import hints
 from tvm_nnef.symbolic import dimensions
-from tvm_nnef.symbolic.dimensions import Dimension, is_condition, is_symbolic
+from tvm_nnef.symbolic.dimensions import Condition, Dimension, is_condition, is_symbolic
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ def branch(
     """The values of the arm whose condition holds first; null counts as false."""
     for position, arm in enumerate(node.arms):
         (condition,) = composer.value(arm.condition, frame, ())
+        holds: Condition = True
         if is_condition(condition):
+            holds = condition
             condition = composer.as_tensors(condition, frame, arm.condition.span)
         if isinstance(condition, Tensor):
             rest = node.arms[position + 1 :]
             otherwise = nodes.Branch(rest, node.alternative, span=node.span)
             bodies = (arm.consequent, otherwise if rest else node.alternative)
-            return branch_on(composer, condition, bodies, frame, targets, arm.condition.span)
+            return branch_on(composer, condition, holds, bodies, frame, targets, arm.condition.span)
         if condition is not None and not isinstance(condition, bool):
             message = f"a condition must be of type bool, found {describe(condition)}"
             raise error(message, arm.condition.span, hint=value_hints.condition(condition))

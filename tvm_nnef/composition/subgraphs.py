@@ -6,14 +6,14 @@ inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
-from tvm_nnef.composition.symbols import Symbols
+from tvm_nnef.composition.symbols import MAX_BOUND, Symbols
 from tvm_nnef.composition.values import Value, describe, show
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import (
@@ -28,6 +28,7 @@ from tvm_nnef.graph.nodes import (
     tensors,
 )
 from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -38,15 +39,20 @@ if TYPE_CHECKING:
 def branch_on(
     composer: Invoker,
     condition: Tensor,
+    holds: Condition,
     bodies: tuple[nodes.Body, nodes.Body | nodes.Branch],
     frame: Frame,
     targets: Sequence[nodes.Target],
     span: Span,
 ) -> tuple[Operand, ...]:
-    """The results of a branch on a tensor. Raises NnefError if the branches disagree."""
+    """The results of a branch on a tensor. Raises NnefError if the branches disagree.
+
+    ``holds`` is what is true of dimensions in the first branch.
+    """
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
+    outer = frozenset(frame.env.symbols.bounds)
     consequent, alternative = (
         _close(composer, body, frame.separate(scope), targets) for body in bodies
     )
@@ -54,18 +60,57 @@ def branch_on(
         counts = f"{len(consequent.outputs)} and {len(alternative.outputs)}"
         hint = "let both end in as many results as there are names on the left"
         raise error(f"the branches give {counts} results", span, hint=hint)
-    for left, right in zip(consequent.outputs, alternative.outputs, strict=True):
-        kinds = kind(left.operand), kind(right.operand)
-        if kinds[0] != kinds[1]:
-            message = f"the branches disagree: one gives {kinds[0]}, the other {kinds[1]}"
-            raise error(message, span, hint=value_hints.same_kind(left.operand, right.operand))
-    outputs = tuple(port.operand for port in consequent.outputs)
+    common = _Common(frame.env.symbols, outer, holds, composer.label(targets))
+    pairs = zip(consequent.outputs, alternative.outputs, strict=True)
+    outputs = tuple(common.operand(left.operand, right.operand, span) for left, right in pairs)
     results = results_like(composer.name, outputs, frame, targets)
     trace = (*frame.trace, span)
     label = composer.label(targets) or ""
     frame.operations.append(If(condition, consequent, alternative, results, label, trace))
     frame.variables += (*consequent.variables, *alternative.variables)
     return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What both results of a branch are.
+
+    ``outer`` are the symbols known outside, ``holds`` is what is true of them in the first branch.
+    New symbols are named after ``label``.
+    """
+
+    symbols: Symbols
+    outer: Container[str]
+    holds: Condition
+    label: str | None
+
+    def operand(self, left: Operand, right: Operand, span: Span) -> Operand:
+        """A tensor or a pack. Raises NnefError if both differ in type or rank."""
+        forms = _form(left), _form(right)
+        if forms[0] != forms[1]:
+            message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
+            raise error(message, span, hint=value_hints.same_kind(left, right))
+        pairs = zip(tensors(left), tensors(right), strict=True)
+        found = tuple(replace(one, shape=self._shape(one, other)) for one, other in pairs)
+        return found if isinstance(left, tuple) else found[0]
+
+    def _shape(self, one: Tensor, other: Tensor) -> tuple[Dimension, ...]:
+        name = self.label or one.short_name
+        pairs = enumerate(zip(one.shape, other.shape, strict=True))
+        return tuple(self._dimension(f"{name}_{axis}", *pair) for axis, pair in pairs)
+
+    def _dimension(self, name: str, one: Dimension, other: Dimension) -> Dimension:
+        """The dimension of both branches; a new symbol if they differ."""
+        is_known = all(each in self.outer for each in dimensions.symbols(other))
+        if is_known and dimensions.follows(self.holds, dimensions.compare("eq", one, other)):
+            return other
+        largest = max(map(self.symbols.largest, (one, other)))
+        return self.symbols.new(name, min(largest, MAX_BOUND))
+
+
+def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:
+    """Whether a result is a pack, and the types and ranks of its tensors."""
+    return isinstance(operand, tuple), tuple((t.type, t.rank) for t in tensors(operand))
 
 
 @dataclass(frozen=True, slots=True)

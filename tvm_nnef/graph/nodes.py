@@ -52,7 +52,8 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block that are attributes.
+    ``using``: the values of its ``@using`` block that are attributes. ``definition``: where the
+    operator is defined.
     """
 
     operator: str
@@ -68,6 +69,7 @@ class Operation:
     public: bool = False
     standard: bool = True
     using: Mapping[str, Attribute] = field(default_factory=dict)
+    definition: Span | None = field(default=None, repr=False)
 
     @property
     def standard_operator(self) -> str | None:
@@ -85,9 +87,11 @@ class If:
     """One of two graphs, chosen by data (section 2.10.1, branching).
 
     ``condition`` is a bool tensor of one element. Each branch has what it captures from outside
-    as its inputs, and its outputs stand for the results, in order, of the same types and shapes.
-    Variables and constants need not be captured: a branch may list them as its own. Results are
-    new tensors, none that a branch computes; where their dtypes differ, they are converted.
+    as its inputs, and its outputs stand for the results, in order, of the same types and ranks. A
+    dimension of a result is that of both branches, or that of one if the other is equal to it
+    whenever it is taken, or a symbol that the If defines. Variables and constants need not be
+    captured: a branch may list them as its own. Results are new tensors, none that a branch
+    computes; where their dtypes differ, they are converted.
     """
 
     condition: Tensor

@@ -42,8 +42,25 @@ def _branches(node: If) -> Iterator[str]:
         if list(map(_arity, outputs)) != list(map(_arity, node.results)):
             yield f"{title} and results differ in number"
             return
-        for output, result in zip(flatten(outputs), flatten(node.results), strict=True):
-            yield from _unlike(output, result)
+    then, otherwise = (flatten(_outputs(each)) for each in (node.consequent, node.alternative))
+    for one, other, result in zip(then, otherwise, flatten(node.results), strict=True):
+        yield from _unlike(_completed(one, other, result), result)
+        yield from _unlike(_completed(other, one, result), result)
+
+
+def _completed(output: Tensor, other: Tensor, result: Tensor) -> Tensor:
+    """An output of a branch in the dimensions of the result that need not be its own.
+
+    These are symbols that the result defines, and dimensions of the other branch, to which those
+    of this one are equal if it is taken.
+    """
+    if not output.rank == other.rank == result.rank:
+        return output
+    return replace(output, shape=tuple(
+        size if own_symbols((replace(result, shape=(size,)),)) or dimensions.equal(theirs, size)
+        else extent
+        for extent, theirs, size in zip(output.shape, other.shape, result.shape, strict=True)
+    ))  # fmt: skip
 
 
 def _locals(node: Loop) -> Iterator[str]:

@@ -43,7 +43,7 @@ from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
-from tvm_nnef.lower.naming import Names, port_items
+from tvm_nnef.lower.naming import MAIN, Names, port_items
 from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
@@ -100,7 +100,7 @@ def lower(
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
     pure = is_pure(inner, walk.known)
-    with _closed(builder), builder.function("main", [*values.values()], attributes, pure):
+    with _closed(builder), builder.function(MAIN, [*values.values()], attributes, pure):
         with block(builder, pure=pure) as emit_output:
             walk.run(inner)
             tensors = flatten(tuple(port.operand for port in graph.outputs))

@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 from tvm_nnef.graph.nodes import Port, Tensor
+from tvm_nnef.library_metadata import FUNCTION
+
+MAIN = "main"
+"""The name of the function that runs a model."""
+
+_RESERVED = frozenset({MAIN, INITIAL_STATE, LIFTED, PREPARED, FUNCTION})
+"""The functions of a library that callers find by name. TVM gives a function another name if a
+variable, a kernel or a private function has that name."""
 
 
 @dataclass
@@ -27,8 +36,10 @@ class Names:
 
 
 def identifier(name: str) -> str:
-    """``name`` with everything replaced that TVM does not take in an identifier."""
+    """``name`` as an identifier of TVM that no public function of a library has."""
     cleaned = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
+    if cleaned in _RESERVED:
+        return f"{cleaned}_"
     return f"_{cleaned}" if cleaned[0].isdigit() else cleaned
 
 

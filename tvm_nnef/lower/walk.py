@@ -35,7 +35,7 @@ from tvm_nnef.lower.invocation import (
 from tvm_nnef.lower.kernels import call_formula
 from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
 from tvm_nnef.lower.loop_functions import lower_loop
-from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.naming import Names, identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.provenance import Provenance
@@ -210,10 +210,11 @@ class Walk:
 
     def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
         """Defines the new symbols of a tensor by its shape; known dimensions must agree."""
+        names = Names({*self.bounds, *self.known})
         shape = [
             extent
             if own((extent,)) and trees.text(extent) not in self.known
-            else dimensions.symbol(f"found_{position}")
+            else dimensions.symbol(names.unique(f"found_{position}"))
             for position, extent in enumerate(tensor.shape)
         ]
         define_shape(self.builder, value, shape)

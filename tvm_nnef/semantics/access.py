@@ -57,6 +57,12 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
     for item in items:
         found = _index_item(item, context)
         many |= found.packed and not isinstance(item, nodes.Expand)
+    if expression.trailing_comma and len(items) > 1:
+        context.report.error(
+            f"a comma without an index in '{expression.span.text}'",
+            expression.span,
+            "only a single index is followed by one, as in 'x[i,]'",
+        )
     plain = len(items) == 1 and not isinstance(items[0], nodes.Expand)
     if plain and not expression.trailing_comma:
         text = expression.items[0].span.text
@@ -183,7 +189,10 @@ def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
     return UNKNOWN
 
 
-def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> Type:
+def _pack_item(
+    expression: nodes.Subscript, target: Type, context: Context, *, masks: bool = True
+) -> Type:
+    """The type of what is taken of a pack or a string; by indices alone unless ``masks``."""
     text = expression.target.span.text
     if not target.packed and target.base != "str":
         context.report.error(
@@ -207,38 +216,64 @@ def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> T
         index = expected.expect(value, context, _INDEX, "an index")
     if index.poison:
         return replace(UNKNOWN, base=target.base)
-    if index.base == "bool" and not index.packed:
-        context.report.error("a mask must be a pack", item.span, "an index is of type int")
+    if index.base == "bool" and not (index.packed and masks):
+        fault = "a mask must be a pack" if masks else "items are replaced at indices, not by a mask"
+        context.report.error(fault, item.span, "an index is of type int")
         return UNKNOWN
     optional = target.optional or index.optional
     if not target.packed and index.base == "bool":
         context.report.error("a string has no mask", item.span, "take it by positions")
         return UNKNOWN
+    _check_literal_index(item, _length(expression.target, target), text, context)
     if not target.packed:
         return replace(STR, optional=optional)
-    _check_literal_index(item, target, text, context)
     lengths = (index.length, target.length)
     if index.base == "bool" and None not in lengths and index.length != target.length:
         message = f"a mask of {index.length} items for a pack of {target.length}"
         hint = f"give one truth value for each of the {target.length} items of '{text}'"
         context.report.error(message, item.span, hint)
     length = index.length if index.base == "int" else None
+    if isinstance(item, nodes.Range):
+        length = _slice_length(item, target.length)
     found = target.pack(length) if index.packed else target.item
     return replace(found, optional=optional)
 
 
+def _slice_length(item: nodes.Range, length: int | None) -> int | None:
+    """How many items a slice takes, of a pack whose length is a literal, by literals."""
+    parts = [(part, literal(part)) for part in (item.begin, item.end, item.stride)]
+    if length is None or any(part is not None and value is None for part, value in parts):
+        return None
+    first, end, stride = (value for _, value in parts)
+    return None if stride == 0 else lists.steps(*slice(first, end, stride).indices(max(length, 0)))
+
+
+def _length(expression: nodes.Expression, found: Type) -> int | None:
+    """The items of a pack, or characters of a string, where the text says how many they are."""
+    match expression:
+        case nodes.Text(parts=(str(characters),)):
+            return len(characters)
+    return found.length
+
+
 def _check_literal_index(
-    item: nodes.Expression | nodes.Range | nodes.Expand, target: Type, text: str, context: Context
+    item: nodes.Expression | nodes.Range | nodes.Expand,
+    length: int | None,
+    text: str,
+    context: Context,
 ) -> None:
-    index = None if isinstance(item, nodes.Range | nodes.Expand) else literal(item)
-    if index is None or target.length is None:
+    if length is None:
         return
-    if not -target.length <= index < target.length:
-        context.report.error(
-            f"'{text}' has {target.length} items and none at index {index}",
-            item.span,
-            hints.index(target.length),
-        )
+    for part in item.items if isinstance(item, nodes.ListExpression) else (item,):
+        if isinstance(part, nodes.Range | nodes.Expand | nodes.Zip):
+            continue
+        index = literal(part)
+        if index is not None and not -length <= index < length:
+            context.report.error(
+                f"'{text}' has {length} items and none at index {index}",
+                part.span,
+                hints.index(length),
+            )
 
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
@@ -266,7 +301,11 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
     """The type of ``a[i] <- b``: that of ``a``."""
     target = context.infer(expression.target.target)
     value = context.infer(expression.value)
-    replaced = infer_subscript(expression.target, context)
+    replaced = (
+        infer_subscript(expression.target, context)
+        if target.poison
+        else _pack_item(expression.target, target, context, masks=False)
+    )
     if target.poison or value.poison or replaced.poison:
         return replace(UNKNOWN, base=target.base, packed=True)
     if not target.packed:

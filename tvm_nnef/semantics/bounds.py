@@ -1,6 +1,6 @@
-"""Checks the ranks and the upper bounds of the inputs of graphs (2.6).
+"""Checks upper bounds, and the ranks of the inputs of graphs (2.6).
 
-Input: the graphs of a main module. Output: complaints. Bounds that are computed are compared when
+Input: the definitions of a module. Output: complaints. Bounds that are computed are compared when
 a graph is composed.
 """
 
@@ -21,12 +21,14 @@ def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> Non
     The main graph is the first one, unless it is invoked by the control flow of another: a graph
     that is invoked takes the shapes of what it is given.
     """
+    for definition in definitions:
+        for kind in ("input", "output"):
+            _check_agreement(_parameters(definition, kind), report)
     graphs = [definition for definition in definitions if definition.kind == "graph"]
     invoked = invoked_names(definitions)
     for graph in graphs:
-        inputs = _parameters(graph)
+        inputs = _parameters(graph, "input")
         _check_ranks(inputs, report)
-        _check_agreement(inputs, report)
         if graph is graphs[0] and graph.name.name not in invoked:
             _check_given(inputs, report)
 
@@ -37,8 +39,8 @@ def invoked_names(definitions: Sequence[nodes.Definition]) -> frozenset[str]:
     return frozenset(callee.parts[0] for callee in callees if len(callee.parts) == 1)
 
 
-def _parameters(graph: nodes.Definition) -> list[nodes.Parameter]:
-    blocks = (block for block in graph.blocks if block.kind == "input")
+def _parameters(definition: nodes.Definition, kind: nodes.BlockKind) -> list[nodes.Parameter]:
+    blocks = (block for block in definition.blocks if block.kind == kind)
     return [s for block in blocks for s in block.statements if isinstance(s, nodes.Parameter)]
 
 

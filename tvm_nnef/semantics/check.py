@@ -23,7 +23,6 @@ from tvm_nnef.semantics.modules import (
 )
 from tvm_nnef.semantics.names import Report, TooManyErrors
 from tvm_nnef.semantics.program import (
-    MAIN,
     STDLIB_PREFIX,
     CheckedDefinition,
     CheckedModule,
@@ -85,8 +84,7 @@ def _check_definitions(program: Program, modules: Iterable[LoadedModule], report
     """Fills the report; False if there are more errors than it takes."""
     try:
         for module in modules:
-            if module.name == MAIN:
-                check_bounds(module.node.definitions, report)
+            check_bounds(module.node.definitions, report)
             for definition in module.node.definitions:
                 check_definition(program, module.name, definition, report)
     except TooManyErrors:

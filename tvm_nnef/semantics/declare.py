@@ -162,6 +162,12 @@ class Shapes:
                 extent.span,
                 "write '..' after the shape to declare a pack",
             )
+        if extent.per_item and extent.pack is not None:
+            context.report.error(
+                "a dimension per item is a single one, not a pack of dimensions",
+                extent.span,
+                "write '..n' for one dimension of each tensor, or 's..' for all tensors alike",
+            )
         length = extent.pack.length if extent.pack else None
         flag = None
         if length is not None:
@@ -275,8 +281,8 @@ def require(name: str, context: Context) -> None:
 def check_shape_given(
     parameter: nodes.Parameter, definition: CheckedDefinition, context: Context
 ) -> None:
-    """A formula reads and writes elements, so the tensors of its operator have shapes."""
-    if parameter.type.shape is None and definition.is_lowered:
+    """Without a composition that determines them, the tensors of an operator have shapes."""
+    if parameter.type.shape is None and not definition.is_composed:
         context.report.error(
             f"'{parameter.name.name}' has no shape",
             parameter.type.span,

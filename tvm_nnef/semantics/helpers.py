@@ -87,6 +87,15 @@ def _check_parts(
             target.span,
             hints.parts(known, flexible),
         )
+    elif found.length is not None and lengths.count(None) == len(open_parts):
+        rest = found.length - known
+        for item in open_parts:
+            if isinstance(item, nodes.ZipTarget) and rest % len(item.names):
+                context.report.error(
+                    f"{rest} items cannot be unzipped into {len(item.names)} packs",
+                    item.span,
+                    "give a pack whose number of items is a multiple of that of the names",
+                )
 
 
 def _is_open(item: _Part) -> bool:
@@ -115,6 +124,7 @@ def _declare_parts(items: Sequence[_Part], found: Type, context: Context) -> Non
                 kind = found.pack(literal_length(pack)) if pack is not None else found.item
                 declare(Symbol(name.name, "helper", kind, name.span), context)
             case nodes.ZipTarget(names=names, pack=pack):
+                lists.check_zip_target(item, context)
                 for part in names:
                     kind = found.pack(literal_length(pack))
                     declare(Symbol(part.name.name, "helper", kind, part.name.span), context)

@@ -77,7 +77,19 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
                 )
     if literal(item.stride) == 0:
         context.report.error("the stride of a range cannot be zero", item.span, hints.STRIDE)
-    return Type("int", packed=True, optional=optional)
+    return Type("int", packed=True, optional=optional, length=_range_length(item))
+
+
+def _range_length(item: nodes.Range) -> int | None:
+    """The length of a range of literals; None for others, and where an end is left out."""
+    first, end = literal(item.begin), literal(item.end)
+    stride = 1 if item.stride is None else literal(item.stride)
+    return None if first is None or end is None or not stride else steps(first, end, stride)
+
+
+def steps(first: int, end: int, stride: int) -> int:
+    """How many values a range has; ``len`` fails for the largest ones."""
+    return max(0, -((first - end) // stride))
 
 
 def infer_expand(item: nodes.Expand, context: Context) -> Type:
@@ -124,6 +136,16 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
             hints.single(length.span.text),
         )
     return found
+
+
+def check_zip_target(target: nodes.ZipTarget, context: Context) -> None:
+    """Checks the dots after names on the left that a pack is unzipped into, and their count."""
+    if target.pack is not None:
+        infer_length(target.pack.length, context)
+    else:
+        text = target.span.text
+        hint = f"write '{text}..' to unzip a pack"
+        context.report.error(f"'{text}' on the left is not expanded", target.span, hint)
 
 
 def _zip(

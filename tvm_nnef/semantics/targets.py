@@ -126,9 +126,8 @@ def _assign_item(
             kind = found.pack() if item.pack is not None else found.item
             _check_declared(item, kind, context)
             _assign_name(item.name, kind, assignments, context)
-        case nodes.ZipTarget(names=names, pack=pack):
-            if pack is not None:
-                lists.infer_length(pack.length, context.at("static"))
+        case nodes.ZipTarget(names=names):
+            lists.check_zip_target(item, context.at("static"))
             for part in names:
                 _assign_name(part.name, found.pack(), assignments, context)
 

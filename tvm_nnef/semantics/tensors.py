@@ -49,6 +49,12 @@ def _check_local_shape(parameter: nodes.Parameter, kind: str, context: Context) 
             parameter.type.span,
             f"write '{parameter.type.name.name}[]' for a single number",
         )
+    if parameter.type.optional:
+        context.report.error(
+            f"{kind} '{name}' is optional, but a {kind} is never null",
+            parameter.type.span,
+            "remove 'optional'; inputs, outputs and attributes can be null",
+        )
     for extent in parameter.type.shape or ():
         if extent.bound is not None or isinstance(extent.value, nodes.Omitted):
             context.report.error(

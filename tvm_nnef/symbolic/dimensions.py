@@ -236,11 +236,26 @@ def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
     return False if known.can_prove(_tirx().Not(condition)) else None
 
 
-def limits(extent: Dimension, bounds: Mapping[str, int]) -> tuple[int, int]:
-    """The least and the largest value that a dimension can have, symbols up to their bounds."""
+def follows(condition: Condition, claim: Condition) -> bool:
+    """Whether a claim certainly holds where a condition does."""
+    if isinstance(claim, bool) or isinstance(condition, bool):
+        return claim is True
+    known = analyzer(condition, claim)
+    with known.constraint_scope(condition):
+        return bool(known.can_prove(claim))
+
+
+def limits(
+    extent: Dimension, bounds: Mapping[str, int], least: Mapping[str, int] | None = None
+) -> tuple[int, int]:
+    """The least and the largest value that a dimension can have.
+
+    Its symbols are up to their bounds, and at least 0, or what ``least`` has.
+    """
     if is_static(extent):
         return extent, extent
-    found = analyzer(extent, bounds=bounds).const_int_bound(extent)
+    known = analyzer(extent, bounds=bounds, least=least)
+    found = known.const_int_bound(known.simplify(extent) if least else extent)
     return int(found.min_value), int(found.max_value)
 
 

@@ -48,7 +48,11 @@ def is_zero(expression: PrimExpr) -> bool:
     return result
 
 
-def analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
+def analyzer(
+    *expressions: Any,
+    bounds: Mapping[str, int] | None = None,
+    least: Mapping[str, int] | None = None,
+) -> Any:
     """TVM's analyzer, which knows the range of every symbol of the expressions."""
     from tvm import tirx
     from tvm.ir import Range
@@ -63,7 +67,8 @@ def analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
                 continue
             # TVM cannot combine ends of another dtype with the variable.
             last = min(most + 1, int(tirx.max_value(dtype).value))
-            made.bind(variable, Range(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, last)))
+            first = (least or {}).get(variable.name, 0)
+            made.bind(variable, Range(tirx.IntImm(dtype, first), tirx.IntImm(dtype, last)))
     return made
 
 

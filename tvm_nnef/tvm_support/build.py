@@ -93,7 +93,7 @@ class Instructions:
         parameters: Array | None = None,
     ) -> CompiledLibrary:
         """The library of the instructions and of lowered kernels."""
-        code = _machine_code(kernels, target) if kernels.functions else None
+        code = _machine_code(kernels, target)
 
         def copy() -> Any:
             builder = relax.ExecBuilder()
@@ -266,10 +266,7 @@ def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) 
         """Replaces the linker."""
 
     def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
-        """Writes the imported modules and constants as data in an object file for the target.
-
-        TVM would write C source for a library without kernels.
-        """
+        """Writes the imported modules and constants as data in an object file for the target."""
         kernels = launcher.kernels_of(module)
         if kernels is not None:
             return str(vulkan.write_imports(module, *kernels, triple_of(target), Path(folder)))

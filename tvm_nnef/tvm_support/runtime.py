@@ -23,6 +23,7 @@ import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
 """A NumPy array of any shape and dtype."""
@@ -153,7 +154,8 @@ def device_of(kind: str) -> Any:
 def architecture_of(device: Any) -> str:
     """The architecture of a GPU, such as ``sm_80``."""
     attribute = runtime_function("runtime.GetDeviceAttr")
-    version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
+    with reported:
+        version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
     return f"sm_{str(version).replace('.', '')}"
 
 
@@ -180,6 +182,15 @@ _ALIGNMENT = 64
 """The bytes at whose multiples the tensors of TVM begin."""
 
 
+def runtime_tensors(arrays: Iterable[Array], device: Any) -> list[Any]:
+    """Tensors that hold copies of the arrays, on the CPU or another device."""
+    made: list[Any] = []
+    with reported:
+        for array in arrays:
+            made.append(runtime_tensor(array, device))
+    return made
+
+
 def runtime_tensor(array: Array, device: Any = None) -> Any:
     """A tensor that holds a copy of the array, on the CPU or another device.
 
@@ -197,11 +208,12 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 
     On the CPU they share its memory, which begins where a tensor may.
     """
-    tensors = (
-        _shared(data[int(each["offset"]) :], each["shape"], str(each["dtype"]))
-        for each in described
-    )
-    return tvm_ffi.Array([_on(device, tensor) for tensor in tensors])
+    tensors: list[Any] = []
+    with reported:
+        for each in described:
+            shared = _shared(data[int(each["offset"]) :], each["shape"], str(each["dtype"]))
+            tensors.append(_on(device, shared))
+    return tvm_ffi.Array(tensors)
 
 
 def aligned_bytes(size: int) -> Array:
@@ -246,7 +258,8 @@ def copy_to(array: Array, tensor: Any) -> Array:
         array[...] = array_of(tensor)
         return array
     address = array.ctypes.data_as(ctypes.c_void_p)
-    runtime_function("runtime.TVMTensorCopyToBytes")(tensor, address, array.nbytes)
+    with reported:
+        runtime_function("runtime.TVMTensorCopyToBytes")(tensor, address, array.nbytes)
     return array
 
 

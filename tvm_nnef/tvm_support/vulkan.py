@@ -1,22 +1,20 @@
 """A device and modules of TVM whose functions are written in Python: for a TVM without Vulkan.
 
 TVM has no function that makes these, so :func:`register_device` copies the table of functions by
-which TVM uses the memory of the CPU, and replaces those that allocate. That table belongs to one
-version of TVM, and is compared with the symbols of the runtime. Imports no compiler of TVM.
+which TVM uses the memory of the CPU, and replaces those that allocate. Imports no compiler of TVM.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import struct
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
 
+from tvm_nnef.tvm_support import device_tables
 from tvm_nnef.tvm_support.packed_data import Reader, text, write_data
 
 NAME = "vulkan"
@@ -67,33 +65,16 @@ _ALLOCATE_WORKSPACE = ctypes.CFUNCTYPE(
 )
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _DEVICE, ctypes.c_void_p)
 
-_BEFORE = 2
-"""Entries before the first function of a table: an offset, and the type."""
-
-_FUNCTIONS = 20
-_ALLOCATE_SLOT, _FREE_SLOT, _ALLOCATE_WORKSPACE_SLOT, _FREE_WORKSPACE_SLOT = 6, 8, 16, 17
-
-_KNOWN_SLOTS = {
-    7: "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8Optional"
-    "INS6_6StringEvEE",
-    11: "_ZN3tvm7runtime9DeviceAPI10FreeStreamE8DLDevicePv",
-    15: "_ZN3tvm7runtime9DeviceAPI16SyncStreamFromToE8DLDevicePvS3_",
-}
-"""Functions that the CPU has from the base class, by their numbers: the others are around them."""
-
 
 def register_device(memory: Memory) -> None:
     """Make TVM allocate memory for Vulkan by functions of Python.
 
     Raises OSError if this version of TVM has another table of functions.
     """
-    cpu = _cpu_device()
-    table = (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_buffer_copy(
-        (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_address(_table_of(cpu) - 8 * _BEFORE)
-    )
+    cpu = device_tables.cpu_device()
     # Memory that the device cannot give comes from the CPU: a call that uses it reports the error.
-    allocate_host = _ALLOCATE(table[_BEFORE + _ALLOCATE_SLOT] or 0)
-    free_host = _FREE(table[_BEFORE + _FREE_SLOT] or 0)
+    allocate_host = _ALLOCATE(device_tables.function_of(cpu, device_tables.ALLOCATE))
+    free_host = _FREE(device_tables.function_of(cpu, device_tables.FREE))
 
     def allocate(this: int, device: int, size: int, alignment: int, hint: int) -> int:
         return memory.allocate(size) or int(allocate_host(cpu, 0, size, alignment, hint))
@@ -106,48 +87,13 @@ def register_device(memory: Memory) -> None:
             free_host(cpu, 0, address)
 
     replaced = {
-        _ALLOCATE_SLOT: _ALLOCATE(allocate),
-        _FREE_SLOT: _FREE(free),
-        _ALLOCATE_WORKSPACE_SLOT: _ALLOCATE_WORKSPACE(allocate_workspace),
-        _FREE_WORKSPACE_SLOT: _FREE(free),
+        device_tables.ALLOCATE: _ALLOCATE(allocate),
+        device_tables.FREE: _FREE(free),
+        device_tables.ALLOCATE_WORKSPACE: _ALLOCATE_WORKSPACE(allocate_workspace),
+        device_tables.FREE_WORKSPACE: _FREE(free),
     }
-    for slot, function in replaced.items():
-        table[_BEFORE + slot] = ctypes.cast(function, ctypes.c_void_p)
-    instance = (ctypes.c_void_p * 1)(ctypes.addressof(table) + 8 * _BEFORE)
-    kept = (instance, table, tuple(replaced.values()))
-
-    def device_api() -> Any:
-        return ctypes.c_void_p(ctypes.addressof(kept[0]))
-
-    tvm_ffi.register_global_func(f"device_api.{NAME}", device_api)
-
-
-def _cpu_device() -> int:
-    """The address of TVM's object for the memory of the CPU, whose table is the known one."""
-    address = tvm_ffi.get_global_func("device_api.cpu")().value
-    if sys.platform != "win32":
-        slots = (ctypes.c_void_p * _FUNCTIONS).from_address(_table_of(address))
-        runtime = ctypes.CDLL(_runtime_path())
-        try:
-            known = {
-                slot: ctypes.cast(getattr(runtime, symbol), ctypes.c_void_p).value
-                for slot, symbol in _KNOWN_SLOTS.items()
-            }
-        except AttributeError:
-            known = {0: None}
-        if all(slots[slot] == function for slot, function in known.items()):
-            return int(address)
-    raise OSError("this version of TVM does not take a device for Vulkan from outside")
-
-
-def _table_of(instance: int) -> int:
-    return int(ctypes.c_void_p.from_address(instance).value or 0)
-
-
-def _runtime_path() -> str:
-    found = importlib.util.find_spec("tvm")
-    folders = (found.submodule_search_locations or ()) if found else ()
-    return str(next(path for each in folders for path in Path(each).glob("lib/libtvm_runtime.*")))
+    made = device_tables.new_object(device_tables.changed_table(cpu, replaced))
+    tvm_ffi.register_global_func(f"device_api.{NAME}", lambda: ctypes.c_void_p(made))
 
 
 # Modules

@@ -225,12 +225,10 @@ class Device:
     def launch(
         self, shader: Shader, buffers: Sequence[int], scalars: bytes, grid: Sequence[int]
     ) -> None:
-        """Run a kernel on buffers at addresses; a grid without workgroups does nothing.
+        """Run a kernel on buffers at addresses.
 
         ``scalars`` are its other arguments, 8 bytes each. Raises NnefError if the device cannot.
         """
-        if not all(grid):
-            return
         with self._turn, self._checked(f"cannot run the kernel '{shader.name}'"):
             if shader not in self._pipelines:
                 self._check(shader)

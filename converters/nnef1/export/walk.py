@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
+from tvm_nnef.converters.common.library import known_operator
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
+from tvm_nnef.converters.nnef1.main import LIBRARY
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.nodes import Graph, Loop, Node, Operation, Tensor, flatten
 
-_OWN_MODULES = ("nnef1.",)
-"""Modules that the converters write beside a model, which the table may name."""
+_LIBRARIES = (LIBRARY,)
+"""The modules that converters write beside a model, which the table may name."""
 
 _QUANTIZED = ":quantized"
 """The end of the names of tensors that ``@quantize`` makes."""
@@ -54,7 +56,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
     if len(results) != 1 or not results[0].name.endswith(_QUANTIZED):
         return False
     (operand,) = flatten(operation.operands)
-    line = quantizer(operation)
+    line = quantizer(operation, known_operator(operation, _LIBRARIES))
     value = context.value(operand)
     if line is None or context.readers[operand] != 1 or value.literal is not None:
         return False
@@ -74,9 +76,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
 
 def _operation(operation: Operation, context: Context) -> None:
     """By the table, else by the body; of two reasons that of the table is reported."""
-    name = operation.operator
-    known = name if name.startswith(_OWN_MODULES) else operation.standard_operator or ""
-    function = table().get(known)
+    function = table().get(known_operator(operation, _LIBRARIES))
     reason: Inexpressible | None = None
     if function is not None:
         start = len(context.emitter.body)

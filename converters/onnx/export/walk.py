@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
+from tvm_nnef.converters.common.library import EXTRA, known_operator
 from tvm_nnef.converters.onnx.export import control_flow
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.formula import written_out
 from tvm_nnef.converters.onnx.export.invocation import Exported, Invocation, Value
 from tvm_nnef.converters.onnx.export.registry import Rule, rules
+from tvm_nnef.converters.onnx.main import LIBRARY
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors
 
+_LIBRARIES = (EXTRA, LIBRARY)
 _HINT = "write it with operators that have an ONNX counterpart, or deploy the model with TVM"
 
 
@@ -51,19 +54,9 @@ def _emit(node: Node, emitter: Emitter, context: Context) -> None:
             _operation(node, emitter, context)
 
 
-def _known_name(operation: Operation) -> str:
-    """The name under which the table may have an operator; empty for a user's own.
-
-    The converters write the modules ``extra`` and ``onnx`` beside each model.
-    """
-    if operation.operator.startswith(("extra.", "onnx.")):
-        return operation.operator
-    return operation.standard_operator or ""
-
-
 def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
     """The table's function first, then the body; if both fail, the table's reason is reported."""
-    rule = rules().get(_known_name(operation))
+    rule = rules().get(known_operator(operation, _LIBRARIES))
     start = len(emitter.nodes)
     reason: Inexpressible | None = None
     if rule is not None:

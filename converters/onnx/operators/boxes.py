@@ -131,7 +131,7 @@ def _only_where(
     chosen = list(range(number)) if axes is None else None
     if axes is not None and axes.value is not None:
         chosen = [int(axis) % x.rank for axis in axes.value.reshape(-1)]
-    found = decided_shape(node, counts, builder)
+    found = decided_shape(node, counts, builder, x.shape)
     if chosen is None:
         return found
     return tuple(new if axis in chosen else old

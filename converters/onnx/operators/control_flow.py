@@ -6,7 +6,8 @@ changes shapes, are in the graph itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -14,8 +15,17 @@ from onnx import numpy_helper
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import decided, size_of
-from tvm_nnef.converters.common.symbolic import Shape, Size, largest, maximum, number
+from tvm_nnef.converters.common.steps import results as made_by
+from tvm_nnef.converters.common.symbolic import (
+    Size,
+    decided_by_data,
+    is_made_of,
+    largest,
+    maximum,
+    number,
+)
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
+from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.growing import (
     MOST_STEPS,
@@ -28,33 +38,35 @@ from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.unsupported import Mismatch
 from tvm_nnef.converters.onnx.values import Value, as_tensor, as_tensors
-from tvm_nnef.diagnostics import Diagnostic
+from tvm_nnef.diagnostics import Diagnostic, plural
+
+_Block: TypeAlias = "tuple[Builder, list[Tensor]]"
+"""The steps of a branch, and its outputs."""
 
 
 @operator("If")
 def branch(node: Node, builder: Builder) -> Sequence[Value]:
     """One of two subgraphs.
 
-    One whose shapes do not fit together is an error in the run if it is taken.
+    One whose shapes do not fit together, or not what reads the results, is an error in the run if
+    it is taken.
     """
     condition = node.input(0)
     bodies = [node.attributes["then_branch"], node.attributes["else_branch"]]
     if condition.value is not None:
         return node.subgraph(bodies[0 if condition.value.reshape(()) else 1], (), builder)
-    blocks = _branches(node, bodies, builder)
-    pairs = list(zip(*(block[1] for block in blocks), strict=True))
-    shapes = [_common(then, otherwise) for then, otherwise in pairs]
-    finished = [_yielding(inner, outputs, shapes) for inner, outputs in blocks]
-    results = [Tensor(then.dtype, shape) for (then, _), shape in zip(pairs, shapes, strict=True)]
+    blocks = _of_equal_ranks(node, _branches(node, bodies, builder), builder)
+    inside = {each for inner, _ in blocks for step in inner.steps for each in made_by(step)}
+    pairs = list(zip(*(outputs for _, outputs in blocks), strict=True))
+    results = [_common(then, otherwise, inside, builder) for then, otherwise in pairs]
+    finished = [_yielding(*block, results) for block in blocks]
     builder.steps.append(Branch(condition, finished[0], finished[1], tuple(results)))
     return results
 
 
-def _branches(
-    node: Node, bodies: Sequence[onnx.GraphProto], builder: Builder
-) -> list[tuple[Builder, list[Tensor]]]:
+def _branches(node: Node, bodies: Sequence[onnx.GraphProto], builder: Builder) -> list[_Block]:
     """The steps and outputs of both branches."""
-    blocks: list[tuple[Builder, list[Tensor]] | None] = []
+    blocks: list[_Block | None] = []
     problems: list[Diagnostic] = []
     for body in bodies:
         try:
@@ -65,48 +77,103 @@ def _branches(
     (likely, *_) = [*filter(None, blocks), None]
     if likely is None:
         raise Mismatch(problems)
-    return [_impossible(likely[1], problems[0], builder) if each is None else each
+    return [_impossible(likely, problems[0].message, builder) if each is None else each
             for each in blocks]  # fmt: skip
 
 
-def _impossible(
-    likely: Sequence[Tensor], problem: Diagnostic, builder: Builder
-) -> tuple[Builder, list[Tensor]]:
+def _of_equal_ranks(node: Node, blocks: Sequence[_Block], builder: Builder) -> list[_Block]:
+    """The branches; one with ranks that do not suit what reads the results becomes an error.
+
+    Raises Unconvertible if results differ in dtype, or in rank and both or none are suitable.
+    """
+    outputs = [outputs for _, outputs in blocks]
+    pairs = list(zip(*outputs, strict=True))
+    for then, otherwise in pairs:
+        if then.dtype != otherwise.dtype:
+            raise _differing(then, otherwise)
+    differing = [pair for pair in pairs if pair[0].rank != pair[1].rank and not _single(*pair)]
+    if not differing:
+        return list(blocks)
+    suitable = [_suits(node, each) for each in outputs]
+    if suitable[0] == suitable[1]:
+        raise _differing(*differing[0])
+    taken = suitable.index(True)
+    right, wrong = differing[0][taken], differing[0][1 - taken]
+    name = next(filter(None, node.proto.output))
+    message = (
+        f"'{name}' would have {plural(wrong.rank, 'dimension')}, "
+        f"and what reads it takes {right.rank}"
+    )
+    error = _impossible(blocks[taken], message, builder)
+    return [block if each else error for block, each in zip(blocks, suitable, strict=True)]
+
+
+def _suits(node: Node, outputs: Sequence[Tensor]) -> bool:
+    """Whether results have the declared ranks, and what comes after the node accepts them."""
+    ranks = [node.rank(position) for position in range(len(outputs))]
+    as_declared = all(rank in (None, each.rank) for rank, each in zip(ranks, outputs, strict=True))
+    return as_declared and node.accepts([Type(each.dtype, each.shape) for each in outputs])
+
+
+def _impossible(likely: _Block, problem: str, builder: Builder) -> _Block:
     """A branch that is an error in the run, with outputs like those of the other branch."""
     inner = Builder(builder)
     one = inner.call("math.iden", inner.constant(np.ones(1, bool)))
     positions = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
-    message = f"the branch that is taken is wrong for these input shapes: {problem.message}"
+    message = f"the branch that is taken is wrong for these input shapes: {problem}"
+    inside = {each for step in likely[0].steps for each in made_by(step)}
     outputs = []
-    for each in likely:
-        zeros = inner.full(_zero(each.dtype), each.shape, each.dtype)
+    for each in likely[1]:
+        shape = tuple(0 if is_made_of(size, inside) else size for size in each.shape)
+        zeros = inner.full(_zero(each.dtype), shape, each.dtype)
         outputs.append(inner.call("extra.impossible", zeros, positions, message=message))
     return inner, outputs
 
 
-def _yielding(inner: Builder, outputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Block:
-    yields = tuple(inner.reshape(each, shape) for each, shape in zip(outputs, shapes, strict=True))
+def _yielding(inner: Builder, outputs: Sequence[Tensor], results: Sequence[Tensor]) -> Block:
+    """A branch that yields its outputs; one element gets the rank of the result."""
+    yields = tuple(
+        each if each.rank == result.rank else inner.reshape(each, result.shape)
+        for each, result in zip(outputs, results, strict=True)
+    )
     return Block(tuple(inner.steps), yields)
 
 
-def _common(then: Tensor, otherwise: Tensor) -> Shape:
-    """The shape of both results of an If; one element may have any rank."""
-    if (then.dtype, then.shape) == (otherwise.dtype, otherwise.shape):
-        return then.shape
-    if then.dtype == otherwise.dtype and then.size == otherwise.size == 1:
-        return max(then.shape, otherwise.shape, key=len)
+def _common(then: Tensor, otherwise: Tensor, inside: Container[object], builder: Builder) -> Tensor:
+    """The result of an If; a dimension in which the branches differ is data-dependent.
+
+    One element may have any rank. ``inside`` are the tensors that the branches make.
+    """
+    if then.rank != otherwise.rank:
+        return Tensor(then.dtype, max(then.shape, otherwise.shape, key=len))
+    result = Tensor(then.dtype, then.shape)
+    result.shape = tuple(
+        one
+        if one == other and not is_made_of(one, inside)
+        else decided_by_data(result, axis, max(largest(one), largest(other)), next(builder.numbers))
+        for axis, (one, other) in enumerate(zip(then.shape, otherwise.shape, strict=True))
+    )
+    return result
+
+
+def _single(then: Tensor, otherwise: Tensor) -> bool:
+    """Whether both results have one element, which may have any rank."""
+    return then.size == otherwise.size == 1
+
+
+def _differing(then: Tensor, otherwise: Tensor) -> Unconvertible:
     dynamic = not all(isinstance(each, int) for each in (*then.shape, *otherwise.shape))
-    raise Unconvertible(
+    return Unconvertible(
         f"its branches give {then.dtype}[{', '.join(map(str, then.shape))}] and "
         f"{otherwise.dtype}[{', '.join(map(str, otherwise.shape))}]",
         "give the shapes of the inputs, which may decide the condition: "
-        "convert(…, input_shapes={…})"
+        "convert(…, input_shapes={…}), or declare the shape of the result in the model (value_info)"
         if dynamic
         else "make the branches agree, or freeze the condition to an initializer",
     )
 
 
-def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> tuple[Builder, list[Tensor]]:
+def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> _Block:
     inner = Builder(builder)
     outputs = as_tensors(node.subgraph(body, (), inner), inner)
     return inner, [own(each, inner) for each in outputs]

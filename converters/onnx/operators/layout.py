@@ -19,11 +19,10 @@ from tvm_nnef.converters.common.symbolic import (
     quotient,
 )
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
-from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.node import DEFAULT_BOUND, Node
 from tvm_nnef.converters.onnx.registry import operator
 
 _CONSTANTS: Mapping[str, str] = {
@@ -33,6 +32,10 @@ _CONSTANTS: Mapping[str, str] = {
     "value_ints": "int64",
 }
 """The types of constants that are given as plain numbers."""
+
+
+_MOST_RESHAPED = 1 << 20
+"""The largest bound that a Reshape has by default: a run takes as many steps for each dimension."""
 
 
 @operator("Reshape")
@@ -59,7 +62,18 @@ def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Size, ...]:
     shape = builder.call(
         "extra.resolved_shape", wanted, x, as_type="int64", keep_zeros=node.flag("allowzero")
     )
-    return decided_shape(node, shape, builder)
+    return decided_shape(node, shape, builder, [_most_elements(x)] * int(wanted.size))
+
+
+def _most_elements(x: Tensor) -> int:
+    """A bound of each dimension of a reshaped tensor: all elements, within reason.
+
+    If a dimension is 0, those beside it may be larger than the number of elements.
+    """
+    volume = product(x.shape)
+    if isinstance(volume, int) and volume:
+        return min(volume, _MOST_RESHAPED)
+    return max(min(largest(volume), _MOST_RESHAPED), DEFAULT_BOUND)
 
 
 @operator("Flatten")
@@ -146,7 +160,7 @@ def expand(node: Node, builder: Builder) -> Tensor:
         fixed = (isinstance(size, int) and size != 1 for size in own)
         shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)
-    return builder.expand(x, broadcast(x.shape, wanted))
+    return builder.expand(x, builder.broadcast(x.shape, wanted))
 
 
 def _broadcast_at(node: Node, x: Tensor, builder: Builder) -> Tensor:
@@ -195,8 +209,9 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         known = [node.known_shape(position) for position in range(count)]
         sizes = [each[axis] for each in known if each is not None]
         if None in known:
-            bounds = [node.bound(axis, position) for position in range(count)]
-            sizes = list(sizes_of(counted(node.input(1), count, builder), bounds, builder))
+            most = [length] * count
+            bounds = [node.bound(axis, position, length) for position in range(count)]
+            sizes = list(sizes_of(counted(node.input(1), count, builder), bounds, builder, most))
     if sizes is None:
         part = -(-length // count)
         last = length - part * (count - 1)

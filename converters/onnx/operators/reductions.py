@@ -194,7 +194,9 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     elif given is not None:
         (count,) = given
     else:
-        count = known[axis] if known else size_of(node.input(1), node.bound(axis), builder)
+        most = x.shape[axis]
+        bound = node.bound(axis, most=most)
+        count = known[axis] if known else size_of(node.input(1), bound, builder, most)
     # If their number is known only at run time, all are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
     shape = tuple(taken if position == axis else size for position, size in enumerate(x.shape))

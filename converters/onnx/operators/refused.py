@@ -10,11 +10,11 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import Converter, operator
+from tvm_nnef.converters.onnx.texts import TEXTS
 
-_TEXTS = ("it works on texts", "encode texts as integers before the model")
 _REASONS: Mapping[str, tuple[str, str]] = {
     "ImageDecoder": ("it decodes a file", "decode images before the model, and give it pixels"),
-    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), _TEXTS),
+    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), TEXTS),
 }
 
 

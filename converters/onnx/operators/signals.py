@@ -185,7 +185,9 @@ def _frames(node: Node, room: Size, step: Tensor, builder: Builder) -> Size:
     if step.value is not None:
         return room // int(step.value) + 1
     steps = builder.binary("math.div", builder.dimension(room), builder.cast(step, "int64"))
-    return size_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
+    most = room + 1
+    frames = builder.binary("math.add", steps, 1)
+    return size_of(frames, node.bound(1, most=most), builder, most)
 
 
 _WINDOWS = {

@@ -206,3 +206,22 @@ def test_formulas_of_the_converter_become_operations_again(call: str, exported: 
     if not call.startswith(("max_pool_with", "logarithmic")):
         operation = call.partition("(")[0]
         assert len(re.findall(rf"= {operation}\(", written)) == 1
+
+
+def test_a_module_that_is_called_as_the_converters(exported: Exported, tmp_path: Path) -> None:
+    """The definition decides whether an operator is the converter's `nnef1.round`."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "nnef1.sknd").write_text(
+        "import math; operator round { @input { x: real[s..]; } @output { y: real[s..]; } "
+        "@compose { y = math.exp(x); } }",
+        "utf-8",
+    )
+    (folder / "main.sknd").write_text(
+        "import nnef1; graph G { @input { x: real[2]; } @output { y: real[2]; } "
+        "@compose { y = nnef1.round(x); } }",
+        "utf-8",
+    )
+    text, _ = exported(folder, np.array([0.25, 1.75], np.float32))
+    assert "exp(" in text
+    assert "round(" not in text

@@ -432,3 +432,33 @@ def test_every_operator_is_exported() -> None:
     rows = " ".join(row for family in FAMILIES.values() for row in family)
     exported = set(re.findall(r"\b([a-z]+\.[a-z]\w*)", rows))
     assert defined - exported == WITH_VARIABLES
+
+
+OWN_MODULE = """{text}
+operator is_nan {{ @input {{ x: real[s..]; }} @output {{ y: bool[s..]; }}
+    @lower {{ y[i..] = x[i..] > 0.0, i < s; }} }}
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_module_that_is_called_as_one_of_the_converters(
+    changed: bool, exported: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The definition decides whether an operator is the converters' `extra.round_even`."""
+    from tvm_nnef.converters.common.library import EXTRA, module_texts
+
+    original = module_texts([EXTRA], ["extra.round_even"])["extra"]
+    text = original.replace("@output", "# a comment\n        @output")
+    if changed:
+        text = original.replace("y[i..] =", "y[i..] = 100.0 +")
+        assert text != original
+    (tmp_path / "extra.sknd").write_text(OWN_MODULE.format(text=text), "utf-8")
+    (tmp_path / "main.sknd").write_text(
+        "import extra; graph G { @input { x: real[8]; } @output { y: real[8]; z: bool[8]; } "
+        "@compose { y = extra.round_even(x); z = extra.is_nan(x); } }",
+        "utf-8",
+    )
+    proto = exported(tmp_path, INPUTS["z"])
+    made = {node.op_type for node in proto.graph.node}
+    assert ("Round" in made) != changed
+    assert "IsNaN" not in made

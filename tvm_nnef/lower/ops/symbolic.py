@@ -17,12 +17,13 @@ def is_safe(operation: Operation) -> bool:
     """Whether the mapping of an operation, if it has one, takes its dimensions and attributes."""
     touched = flatten((*operation.operands, *operation.results))
     symbolic = any(not is_static(extent) for tensor in touched for extent in tensor.shape)
-    if operation.operator in _VIEWS:
+    name = operation.standard_operator
+    if name in _VIEWS:
         return True
     attributes = operation.attributes.values()
     if any(map(is_symbolic, (part for value in attributes for part in _parts(value)))):
         return False
-    return not symbolic or _RULES.get(operation.operator, _nowhere)(operation)
+    return not symbolic or _RULES.get(name or "", _nowhere)(operation)
 
 
 def _parts(value: object) -> tuple[object, ...]:

@@ -78,19 +78,22 @@ def _codes(least: float, most: float) -> dict[str, int | bool] | None:
     return None
 
 
-def quantizer(operation: Operation) -> str | None:
-    """The call in ``graph.quant`` that quantizes as an operation does, None if there is none."""
+def quantizer(operation: Operation, operator: str) -> str | None:
+    """The call in ``graph.quant`` that quantizes as an operation does, None if there is none.
+
+    ``operator`` is the name of the operator if it is a known one.
+    """
     attributes = dict(operation.attributes)
-    if operation.operator == "nnef1.zero_point_linear_quantize":
+    if operator == "nnef1.zero_point_linear_quantize":
         least, most = (attributes[name] for name in ("least", "most"))
         assert isinstance(least, float) and isinstance(most, float)
         attributes |= _codes(least, most) or {"bits": _MAX_BITS + 1}
-    elif operation.standard_operator not in _QUANTIZERS:
+    elif operator not in _QUANTIZERS:
         return None
     bits = attributes["bits"]
     if not isinstance(bits, int) or bits > _MAX_BITS:
         return None
-    name = operation.operator.rpartition(".")[2]
+    name = operator.rpartition(".")[2]
     numbers = {each: _single(attributes[each]) for each in _QUANTIZERS[f"quant.{name}"]}
     named: dict[str, Argument] = {key: each for key, each in numbers.items() if each is not None}
     if len(named) < len(numbers):

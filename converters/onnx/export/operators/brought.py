@@ -154,6 +154,7 @@ MOVING: Mapping[str, ExportFunction] = {
     "extra.gather_elements": _gather_elements,
     "extra.gather_nd": _gather_nd,
     "extra.expand": _expand,
+    "extra.stretch": _expand,
     "extra.compress": _compress,
     **_scatters("scatter_elements", _scatter_elements, moving=True),
     **_scatters("scatter_nd", _scatter_nd, moving=True),
