@@ -257,12 +257,16 @@ def converted_body(loop: Repetition, builder: Builder) -> Body:
 def _remembered(loop: Repetition) -> Growth | None:
     """What was found when the same node was converted for other shapes, as part of another loop."""
     found = loop.node.memory.get(tuple(loop.node.proto.output))
-    if not isinstance(found, Growth) or not all(
-        isinstance(change, int) for change in found.steady.values()
-    ):
+    if not isinstance(found, Growth):
         return None
-    bounds, steps = _default_bounds(loop, found.free), _most_steps(loop, found.steady)
-    return replace(found, steps=steps, bounds=bounds, tried=frozenset(), measured=False)
+    places = {*found.steady, *(place for group in found.free for place in group)}
+    if not places <= set(_places(loop.state)):
+        return None
+    if not all(isinstance(change, int) for change in found.steady.values()):
+        return None
+    free = tuple(part for group in found.free for part in _partitioned(group, loop.start))
+    bounds, steps = _default_bounds(loop, free), _most_steps(loop, found.steady)
+    return Growth(steps, found.steady, free, bounds)
 
 
 def _attempt(loop: Repetition, growth: Growth, builder: Builder) -> Body:

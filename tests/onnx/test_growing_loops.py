@@ -179,6 +179,17 @@ GROWING: Mapping[str, Model] = {
                => (bool going2, int64[d] w2) { going2 = Identity (go2) s = Add (i, j)
                p = Reshape (s, flat) w2 = Concat <axis = 0> (v2, p) }>""")),
         lambda random: [(n,) for n in (0, 1, 3)], {"y": 32}),
+    "nested, of equal sizes at first only": (
+        text("float[2] x, int64 k", "float[a] y, float[b] z",
+             "n = Constant <value = int64 {3}> () " + loop(
+                 "y, z", "n, true, x, x", "float[c] v, float[d] w", "float[e] v2, float[f] w2",
+                 """p, q = Loop (k, true, v, w) <body = inner
+                    (int64 j, bool go2, float[g] r, float[h] s)
+                    => (bool going2, float[l] r2, float[o] s2) { going2 = Identity (go2)
+                    m = Neg (r) r2 = Concat <axis = 0> (r, m) t = Abs (s)
+                    s2 = Concat <axis = 0> (s, t) }>
+                    v2 = Concat <axis = 0> (p, x) w2 = Identity (q)""")),
+        lambda random: [(normal(random, 2), k) for k in (0, 1, 2)], {"p": 256, "q": 256}),
     "ended by a condition": (
         text("float[2] x, float limit", "float[m] y",
              """y = Loop (, true, x) <body = body (int64 i, bool go, float[a] v)
