@@ -58,7 +58,7 @@ NOTES: Mapping[str, str] = {
                      "Bernoulli", "Multinomial"), "the same numbers in each run, from its seed"),
     **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
                      "SequenceInsert", "SequenceLength", "SplitToSequence"),
-                    "while converting; in loops only as a list that is appended to"),
+                    "items of one shape, if their number is known only at run time"),
     **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu",
                      "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSoftmax"),
                     "not with `channels_last`"),
@@ -107,10 +107,9 @@ def _entry(schemas: Sequence[Any], since: int | None) -> Entry:
     """The entry of an operator, by its versions and the first opset of its converter."""
     newest = max(schemas, key=lambda each: each.since_version)
     node = onnx.helper.make_node(newest.name, [], [], domain=newest.domain)
-    reads_sequence = any("seq(" in name for each in newest.inputs for name in each.types)
     if since is not None or is_shape_arithmetic(node) or is_sequence_operator(node):
         kind, converted = OWN, schemas
-    elif _has_body(newest) and not reads_sequence:
+    elif _has_body(newest):
         kind, converted = BODY, [each for each in schemas if _has_body(each)]
     else:
         kind, converted = NONE, []

@@ -31,7 +31,7 @@ from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_read, names_read_by
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
-from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_tensors
+from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_values
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.registry import Table, find, standard
@@ -44,12 +44,17 @@ from tvm_nnef.converters.onnx.sequences import (
 from tvm_nnef.converters.onnx.state import State, check_not_given, split, updates
 from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
+from tvm_nnef.converters.onnx.values import Stacked, Unfilled, Value, is_sequence
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
-_SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
+_SEQUENCES = "keep sequences to operators that make, split and join them, and to loops"
+_MOST_NODES = 1 << 16
+"""Nodes of subgraphs that are converted, each as often as it takes to know the shapes in a loop."""
+_SUBGRAPH = 8
+"""The work for a subgraph itself, in nodes."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class _Context:
     problems: list[Diagnostic] = field(default_factory=list)
     mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
+    memory: dict[tuple[str, ...], object] = field(default_factory=dict)
+    nodes_in_subgraphs: int = 0
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
         """Keeps a diagnostic of a node, once."""
@@ -101,11 +108,30 @@ def convert_graph(
     outputs = _run(context, graph, scope, builder, model.opsets, following)
     if context.problems:
         raise NnefError(context.problems)
-    finished = builder.outputs(outputs, [value.name for value in graph.output])
+    tensors = _tensors(context, outputs)
+    finished = builder.outputs(tensors, [value.name for value in graph.output])
     steps = tuple(needed(builder.steps, finished))
     changes = updates(states, inputs, finished)
     given, kept = (tuple(split(states, each)[0]) for each in (inputs, finished))
     return ConvertedGraph(given, kept, steps, changes)
+
+
+def _tensors(context: _Context, outputs: Sequence[Value]) -> list[Tensor]:
+    """The outputs of the main graph. Raises NnefError if there are sequences among them."""
+    names = (value.name for value in context.model.proto.graph.output)
+    problems = [
+        Diagnostic(
+            f"the output '{name}' is a sequence of tensors",
+            hint="join it to one tensor, by ConcatFromSequence",
+            file=context.model.path,
+            is_unsupported=True,
+        )
+        for name, each in zip(names, outputs, strict=True)
+        if is_sequence(each)
+    ]
+    if problems:
+        raise NnefError(problems)
+    return [each for each in outputs if isinstance(each, Tensor)]
 
 
 def _run(
@@ -115,7 +141,7 @@ def _run(
     builder: Builder,
     opsets: Mapping[str, int],
     following: Following,
-) -> list[Tensor]:
+) -> list[Value]:
     """The outputs of a graph whose inputs are in scope; () where something was refused.
 
     ``following`` is what comes after the graph.
@@ -130,11 +156,12 @@ def _run(
         context.following = replace(following, nodes=nodes, position=position)
         _convert(context, node, scope, builder, opsets)
     for value in graph.output:
-        if value.name not in scope:
+        if value.name not in scope and value.name not in context.sequences:
             message = f"nothing gives the output '{value.name}'"
             file = context.model.path
             context.problems.append(Diagnostic(message, hint="correct the model", file=file))
-    found = [scope.get(value.name) for value in graph.output]
+    names = [value.name for value in graph.output]
+    found = [context.sequences.get(name, scope.get(name)) for name in names]
     return [each for each in found if each is not None]
 
 
@@ -171,17 +198,12 @@ def _convert(
     start = len(builder.steps)
     try:
         if is_about_sequences(proto, context.sequences):
-            found, is_sequence = convert_sequence(proto, scope, context.sequences, builder)
-            if isinstance(found, Tensor) and not is_sequence:
-                scope[proto.output[0]] = found
-            else:
-                context.sequences[proto.output[0]] = found
-        elif _carries_sequences(context, proto):
-            _convert_gathering(context, proto, scope, builder, opsets)
-        else:
-            _convert_tensors(context, proto, scope, builder, opsets)
+            found = convert_sequence(proto, scope, context.sequences, builder)
+            _keep(context, scope, proto.output[0], found)
+        elif not _convert_gathering(context, proto, scope, builder, opsets):
+            _convert_others(context, proto, scope, builder, opsets)
     except NnefError as problem:
-        context.problems += problem.diagnostics
+        context.problems += [each for each in problem.diagnostics if each not in context.problems]
         scope.update(dict.fromkeys(filter(None, proto.output)))
         _check_inner(context, proto, opsets)
     except Exception as problem:
@@ -210,7 +232,7 @@ def _readable(
 ) -> bool:
     """Whether all inputs of a node were converted; refuses one that nothing gives."""
     about_sequences = is_about_sequences(proto, context.sequences)
-    about_sequences = about_sequences or _carries_sequences(context, proto)
+    about_sequences = about_sequences or proto.op_type in ("Loop", "SequenceMap")
     names = [
         name for name in proto.input
         if name and not (about_sequences and name in context.sequences)
@@ -250,29 +272,41 @@ def _check_inner(context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, 
             _check_inner(context, node, opsets)
 
 
-def _carries_sequences(context: _Context, proto: onnx.NodeProto) -> bool:
-    return proto.op_type == "Loop" and any(name in context.sequences for name in proto.input)
-
-
 def _convert_gathering(
     context: _Context,
     proto: onnx.NodeProto,
     scope: Scope,
     builder: Builder,
     opsets: Mapping[str, int],
-) -> None:
-    """A loop that appends to sequences, as one with scan outputs."""
-    empty = {name for name, items in context.sequences.items() if items == ()}
-    loop, gathered = with_scan_outputs(proto, context.sequences, empty)
-    context.read |= frozenset(gathered.values())
-    _convert_tensors(context, loop, scope, builder, opsets)
+) -> bool:
+    """Converts a loop that only appends to empty sequences as one with scan outputs, if it is one.
+
+    Returns whether it was.
+    """
+    if proto.op_type != "Loop" or not any(name in context.sequences for name in proto.input):
+        return False
+    empty = {
+        name
+        for name, items in context.sequences.items()
+        if items == () and not isinstance(items, Unfilled)
+    }
+    before = len(context.problems)
+    try:
+        loop, gathered = with_scan_outputs(proto, context.sequences, empty)
+        context.read |= frozenset(gathered.values())
+        _convert_others(context, loop, scope, builder, opsets)
+    except (NnefError, Unconvertible):
+        # Another kind of loop, or the items have different shapes.
+        del context.problems[before:]
+        return False
     for name, items in gathered.items():
         stacked = scope[items]
         assert stacked is not None
-        context.sequences[name] = stacked
+        context.sequences[name] = Stacked(stacked)
+    return True
 
 
-def _convert_tensors(
+def _convert_others(
     context: _Context,
     proto: onnx.NodeProto,
     scope: Scope,
@@ -292,6 +326,14 @@ def _convert_tensors(
         moving = scope[result]
         assert moving is not None
         moving.texts = moved
+
+
+def _keep(context: _Context, scope: Scope, name: str, value: Value) -> None:
+    """Puts a result into the scope, or to the sequences."""
+    if isinstance(value, Tensor):
+        scope[name] = value
+    else:
+        context.sequences[name] = value
 
 
 def _propagated(
@@ -338,7 +380,7 @@ def _apply(
     function = find(context.table, domain, proto.op_type, version)
     if function is None:
         prefix = f"{next(filter(None, proto.output), proto.op_type)}/{proto.op_type}"
-        expansion = expand(proto, inputs, opsets, prefix)
+        expansion = expand(proto, inputs, opsets, prefix, context.sequences)
         if expansion is None:
             raise without_converter(proto, context.table)
         context.read |= frozenset(names_read_by(expansion.nodes))
@@ -346,23 +388,33 @@ def _apply(
         for node in expansion.nodes:
             _convert(context, node, scope, builder, expansion.opsets)
         return
-    following = context.following
-    subgraph = partial(_subgraph, context, scope, opsets, proto, following)
+    following, given = context.following, set[int]()
+    subgraph = partial(_subgraph, context, scope, opsets, given, proto, following)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
+    sequences = {
+        position: context.sequences[name]
+        for position, name in enumerate(proto.input)
+        if name in context.sequences
+    }
     accepts = partial(following.accepts, proto.output)
     node = Node(
-        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, accepts, bounds
-    )
+        proto, version, tuple(inputs), expected, wanted, attributes, subgraph, accepts, bounds,
+        sequences, context.memory,
+    )  # fmt: skip
     converted = function(node, builder)
-    results = converted_tensors(converted, function)
-    for name, result in zip(proto.output, results, strict=False):
+    results = converted_values(converted, function)
+    for position, (name, result) in enumerate(zip(proto.output, results, strict=False)):
         if name and result is not None:
-            scope[name] = result
-            result.source = result.source or name
+            if isinstance(result, Tensor):
+                result.source = result.source or name
+            if isinstance(result, Tensor) and proto.op_type == "If" and position in given:
+                result = Stacked(result)
+            _keep(context, scope, name, result)
     for name in proto.output:
-        if name and name not in scope and name in context.read:
+        known = name in scope or name in context.sequences
+        if name and not known and name in context.read:
             hint = "remove what reads this result, or give your own converter (converters=)"
             raise Unconvertible(f"its result '{name}' cannot be computed", hint)
 
@@ -382,33 +434,43 @@ def _subgraph(
     context: _Context,
     scope: Scope,
     opsets: Mapping[str, int],
+    given: set[int],
     proto: onnx.NodeProto,
     following: Following,
     graph: onnx.GraphProto,
-    arguments: Sequence[Tensor],
+    arguments: Sequence[Value],
     builder: Builder,
-) -> list[Tensor]:
-    """The outputs of a subgraph of a node for tensors instead of its inputs.
+) -> list[Value]:
+    """The outputs of a subgraph of a node for values instead of its inputs.
 
-    It sees what is outside; ``following`` is what comes after the node.
+    It sees what is outside; ``following`` is what comes after the node. The positions of sequences
+    among the outputs are added to ``given``.
     """
-    known = {
-        value.name: Type(argument.dtype, argument.shape)
-        for value, argument in zip(graph.input, arguments, strict=True)
-    }
-    context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
+    context.nodes_in_subgraphs += _SUBGRAPH + len(graph.node)
+    if context.nodes_in_subgraphs > _MOST_NODES:
+        reason = f"its subgraphs become more than {_MOST_NODES} nodes with those of others"
+        raise Unconvertible(reason, "use fewer loops inside of loops")
     inner: Scope = ChainMap({}, scope)
+    outside, context.sequences = context.sequences, ChainMap({}, context.sequences)
+    known: dict[str, Type] = {}
     for value, argument in zip(graph.input, arguments, strict=True):
-        inner[value.name] = argument
+        _keep(context, inner, value.name, argument)
+        if isinstance(argument, Tensor):
+            known[value.name] = Type(argument.dtype, argument.shape)
+    context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
     before = len(context.problems)
     around = accepts_outputs(proto, arguments, following)
     after = Following(graph.output, inner, context.declared, opsets, around)
-    outputs = _run(context, graph, inner, builder, opsets, after)
+    try:
+        outputs = _run(context, graph, inner, builder, opsets, after)
+    finally:
+        context.sequences = outside
+    given.update(position for position, each in enumerate(outputs) if is_sequence(each))
     problems = context.problems[before:]
+    # They are reported with the node, unless it can do without this conversion of the subgraph.
+    del context.problems[before:]
     if problems and all(each in context.mismatches for each in problems):
-        # They are reported unless the subgraph is a branch that may never be taken.
-        del context.problems[before:]
         raise Mismatch(problems)
     if problems or len(outputs) < len(graph.output):
-        raise NnefError([])  # what is wrong inside has been reported
+        raise NnefError(problems)
     return outputs

@@ -16,6 +16,7 @@ from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.inference import UNKNOWN, by_schema, type_of
 from tvm_nnef.converters.onnx.limits import is_short, own_vectors
+from tvm_nnef.converters.onnx.values import Value
 
 Accept: TypeAlias = "Callable[[Sequence[Type]], bool]"
 """Whether types of the results of a node, or of the outputs of a graph, are accepted."""
@@ -73,7 +74,7 @@ def agree(one: Type, other: Type) -> bool:
 
 
 def accepts_outputs(
-    node: onnx.NodeProto, arguments: Sequence[Tensor], following: Following
+    node: onnx.NodeProto, arguments: Sequence[Value], following: Following
 ) -> Accept:
     """What the node that a graph is inside of, and what follows it, accept as its outputs."""
 
@@ -82,7 +83,10 @@ def accepts_outputs(
             return following.accepts(node.output, outputs)
         if node.op_type != "Loop":
             return True
-        carried = [Type(each.dtype, each.shape) for each in arguments[2:]]
+        carried = [
+            Type(each.dtype, each.shape) if isinstance(each, Tensor) else UNKNOWN
+            for each in arguments[2:]
+        ]
         kept, scanned = outputs[1 : 1 + len(carried)], outputs[1 + len(carried) :]
         stacked = [
             Type(each.dtype, None if each.shape is None else (None, *each.shape))

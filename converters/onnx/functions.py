@@ -12,6 +12,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.inference import spelled
 from tvm_nnef.converters.onnx.reading import opsets_of
 from tvm_nnef.converters.onnx.types import NUMBER_OF
+from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,17 @@ def expand(
     inputs: Sequence[Tensor | None],
     opsets: Mapping[str, int],
     prefix: str,
+    sequences: Mapping[str, Items | Stacked],
 ) -> Expansion | None:
     """The body of a node's operator instead of it, None if ONNX defines none.
 
-    Inner values get names that begin with ``prefix``.
+    Inner values get names that begin with ``prefix``. ``sequences`` are those among the inputs, by
+    name.
     """
-    function = _body(proto, inputs, opsets)
+    types = [
+        _type(sequences.get(name, each)) for name, each in zip(proto.input, inputs, strict=True)
+    ]
+    function = _body(proto, types, opsets)
     if function is None:
         return None
     names = {**_bound(function.input, proto.input), **_bound(function.output, proto.output)}
@@ -55,7 +61,7 @@ def has_body(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
 
 
 def _body(
-    proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
+    proto: onnx.NodeProto, types: Sequence[onnx.TypeProto], opsets: Mapping[str, int]
 ) -> onnx.FunctionProto | None:
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     try:
@@ -64,12 +70,6 @@ def _body(
         return None
     version = opsets.get("", schema.since_version)
     if schema.has_context_dependent_function:
-        types = [
-            onnx.TypeProto()
-            if each is None
-            else onnx.helper.make_tensor_type_proto(NUMBER_OF[each.dtype], spelled(each.shape))
-            for each in inputs
-        ]
         usable = [
             each for each in schema.context_dependent_function_opset_versions if each <= version
         ]
@@ -84,6 +84,22 @@ def _body(
         text = schema.get_function_with_opset_version(max(usable)) if usable else b""
         return onnx.FunctionProto.FromString(text) if text else None
     return None
+
+
+def _type(value: Value | None) -> onnx.TypeProto:
+    """The type of an input; the items of a sequence without any count as float32."""
+    match value:
+        case None:
+            return onnx.TypeProto()
+        case Tensor():
+            number = NUMBER_OF[value.dtype]
+            return onnx.helper.make_tensor_type_proto(number, spelled(value.shape))
+        case Stacked():
+            dtype = value.tensor.dtype
+        case _:
+            dtype = value[0].dtype if value else "float32"
+    item = onnx.helper.make_tensor_type_proto(NUMBER_OF[dtype], None)
+    return onnx.helper.make_sequence_type_proto(item)
 
 
 def _defaults(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> dict[str, onnx.AttributeProto]:

@@ -118,6 +118,8 @@ def by_schema(
         for name, each in types.items()
         if each.dtype is not None
     }
+    if any(name and name not in known for name in proto.input):
+        return {}  # of sequences only the conversion knows the types
     data = {
         name: numpy_helper.from_array(each.value)
         for name, each in tensors.items()

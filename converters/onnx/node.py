@@ -6,7 +6,7 @@ reason and a hint, and the conversion goes on to report the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,11 +21,12 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
+from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
 DEFAULT_BOUND = 1024
 """What a data-dependent dimension is at most, unless it is known, or the user says otherwise."""
 
-Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
+Converted: TypeAlias = "Tensor | Sequence[Value | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
 
 
@@ -38,6 +39,8 @@ class Node:
     the graph, tensors instead of its inputs, and the builder of the steps, and gives its outputs.
     ``accepts`` says whether results of these types suit what comes after the node.
     ``bounds`` is what the user specifies for the data-dependent dimensions of each result.
+    ``sequences`` are the inputs that are sequences, by position. ``memory`` has what functions kept
+    of nodes, by the names of their results: a node inside a loop may be converted several times.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -46,11 +49,11 @@ class Node:
     outputs: tuple[Type | None, ...]
     wanted: tuple[bool, ...]
     attributes: Mapping[str, Any] = field(repr=False)
-    subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
-        repr=False
-    )
+    subgraph: Callable[[onnx.GraphProto, Sequence[Value], Builder], list[Value]] = field(repr=False)
     accepts: Callable[[Sequence[Type]], bool] = field(repr=False, default=lambda _: True)
     bounds: Sequence[Bound] = ()
+    sequences: Mapping[int, Items | Stacked] = field(default_factory=dict)
+    memory: MutableMapping[tuple[str, ...], object] = field(default_factory=dict, repr=False)
 
     @property
     def operator(self) -> str:
@@ -101,13 +104,20 @@ class Node:
     def bound(self, axis: int = 0, position: int = 0, most: Size | None = None) -> Size:
         """The bound of a data-dependent dimension of a result.
 
-        A result of which the user says nothing has the bound of the first one that has any, else
-        ``most``, if it is known that the dimension is not larger.
+        Without one that the user gives it is ``most``, if it is known that the dimension is not
+        larger.
+        """
+        default = DEFAULT_BOUND if most is None else room(most)
+        return self.given_bound(axis, position) or default
+
+    def given_bound(self, axis: int, position: int) -> int:
+        """The bound that the user gives for a dimension of a result, 0 if there is none.
+
+        A result of which the user says nothing has the bound of the first one that has any.
         """
         own = at_axis(self.bounds[position], axis) if position < len(self.bounds) else 0
         given = (own, *(at_axis(each, axis) for each in self.bounds))
-        default = DEFAULT_BOUND if most is None else room(most)
-        return next(filter(None, given), default)
+        return next(filter(None, given), 0)
 
     def dtype(self, position: int = 0) -> str:
         """The dtype of a result, as the model declares it or ONNX infers it."""
@@ -193,10 +203,11 @@ class Node:
         return axis % rank if rank else 0
 
 
-def converted_tensors(converted: object, function: object) -> list[Tensor | None]:
-    """What an operator function gave as a list; rejects values that are not tensors."""
+def converted_values(converted: object, function: object) -> list[Value | None]:
+    """What an operator function gave as a list; rejects what are neither tensors nor sequences."""
     found = [converted] if isinstance(converted, Tensor) else converted
-    if isinstance(found, Sequence) and all(isinstance(each, Tensor | None) for each in found):
+    kinds = (Tensor, tuple, Stacked, type(None))
+    if isinstance(found, Sequence) and all(isinstance(each, kinds) for each in found):
         return list(found)
     name = getattr(function, "__qualname__", repr(function))
     shown = (

@@ -1,8 +1,7 @@
-"""Sequences of tensors: they come apart while a model is converted.
+"""Sequences of tensors: they come apart while a model is converted, and add no step.
 
 A sequence is a tuple of tensors here, from which nodes take and put together what they say, or one
-tensor with the items of a loop along its first dimension; it adds no step. What else a
-run decides on is refused.
+tensor with the items along its first dimension, if their number is known only at run time.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Any, TypeAlias
 import onnx
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import sizes_of
-from tvm_nnef.converters.common.symbolic import Size, number, room
+from tvm_nnef.converters.common.data_dependent import size_of, sizes_of
+from tvm_nnef.converters.common.symbolic import Size, maximum, number, room
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
 from tvm_nnef.converters.onnx.propagation import known_sizes
+from tvm_nnef.converters.onnx.values import Items, Stacked, Unfilled, Value, as_tensor, unlike
 
-Items: TypeAlias = "tuple[Tensor, ...]"
-Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
-"""Sequences by name: their items, or these stacked along the first dimension."""
+Sequences: TypeAlias = "MutableMapping[str, Items | Stacked]"
+"""Sequences by name."""
 
 MOST_ITEMS = 1 << 12
 """Items that a sequence may have: each is a tensor of the model."""
@@ -49,18 +48,28 @@ def convert_sequence(
     scope: Mapping[str, Tensor | None],
     known: Sequences,
     builder: Builder,
-) -> tuple[Tensor | Items, bool]:
-    """The result of a node about sequences, and whether it is a sequence.
+) -> Value:
+    """The result of a node about sequences.
 
     Raises Unconvertible for what is known only at run time.
     """
     attributes = attributes_of(proto)
     tensors = [scope.get(name) for name in proto.input]
     items = known.get(proto.input[0], ()) if proto.input else ()
-    if isinstance(items, Tensor):
-        return _of_stacked(proto.op_type, items, tensors, attributes, builder)
-    found = _of_items(proto.op_type, items, tensors, attributes, builder)
-    return found, isinstance(found, tuple)
+    if not isinstance(items, Stacked) and _is_dynamic(proto.op_type, items, tensors):
+        items = Stacked(as_tensor(items, builder))
+    if isinstance(items, Stacked):
+        return _of_stacked(proto.op_type, items.tensor, tensors, attributes, builder)
+    return _of_items(proto.op_type, items, tensors, attributes, builder)
+
+
+def _is_dynamic(operator: str, items: Items, tensors: Sequence[Tensor | None]) -> bool:
+    """Whether an operator takes, inserts or erases an item at an index known only at run time."""
+    indexed = {"SequenceAt": 1, "SequenceErase": 1, "SequenceInsert": 2}.get(operator)
+    if indexed is None or indexed >= len(tensors) or not items:
+        return False
+    index = tensors[indexed]
+    return index is not None and index.value is None
 
 
 def _of_stacked(
@@ -69,33 +78,80 @@ def _of_stacked(
     tensors: Sequence[Tensor | None],
     attributes: Mapping[str, Any],
     builder: Builder,
-) -> tuple[Tensor, bool]:
+) -> Value:
     match operator:
-        case "Identity":
-            return stacked, True
         case "SequenceLength":
-            return builder.dimension(stacked.shape[0]), False
+            return builder.dimension(stacked.shape[0])
         case "SequenceAt":
-            position = tensors[1]
-            first = (
-                -1
-                if position is None or position.value is None
-                else int(position.value.reshape(()))
-            )
-            if first >= 0:
-                return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
+            return _taken(stacked, tensors[1], builder)
+        case "SequenceInsert":
+            return Stacked(_inserted(stacked, tensors, builder))
+        case "SequenceErase":
+            return Stacked(_erased(stacked, tensors, builder))
         case "ConcatFromSequence" if attributes.get("new_axis", 0):
             axis = _axis(attributes["axis"], stacked.rank)
             order = [*range(1, axis + 1), 0, *range(axis + 1, stacked.rank)]
-            return builder.transpose(stacked, order), False
+            return builder.transpose(stacked, order)
         case "ConcatFromSequence":
             axis = _axis(attributes["axis"], stacked.rank - 1)
             order = [*range(1, axis + 1), 0, *range(axis + 1, stacked.rank)]
             shape = list(stacked.shape[1:])
             shape[axis] = shape[axis] * stacked.shape[0]
-            return builder.reshape(builder.transpose(stacked, order), shape), False
-    hint = "stack the sequence (ConcatFromSequence with new_axis=1), or split into a fixed number"
-    raise Unconvertible("the number of items of the sequence is known only at run time", hint)
+            return builder.reshape(builder.transpose(stacked, order), shape)
+    return Stacked(stacked)
+
+
+def _taken(stacked: Tensor, index: Tensor | None, builder: Builder) -> Tensor:
+    """An item of a stacked sequence."""
+    assert index is not None
+    length = stacked.shape[0]
+    if isinstance(length, int) or index.value is None or index.value not in (0, -1):
+        first = _position(index, length, length - 1, builder)
+        return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0])
+    return builder.squeeze(builder.one_slice(stacked, 0, int(index.value)), [0])
+
+
+def _inserted(stacked: Tensor, tensors: Sequence[Tensor | None], builder: Builder) -> Tensor:
+    """A stacked sequence with one more item."""
+    item = tensors[1]
+    assert item is not None
+    if (item.dtype, item.shape) != (stacked.dtype, stacked.shape[1:]):
+        kinds = (Tensor(stacked.dtype, stacked.shape[1:]), item)
+        raise unlike(kinds)
+    row, length = builder.unsqueeze(item, [0]), stacked.shape[0]
+    if len(tensors) < 3 or tensors[2] is None:
+        return builder.concat([stacked, row], 0)
+    position = _position(tensors[2], length, length, builder)
+    before, after = (
+        builder.slice(stacked, 0, 0, position),
+        builder.slice(stacked, 0, position, length),
+    )
+    return builder.concat([before, row, after], 0)
+
+
+def _erased(stacked: Tensor, tensors: Sequence[Tensor | None], builder: Builder) -> Tensor:
+    """A stacked sequence without one of its items."""
+    index, length = tensors[1] if len(tensors) > 1 else None, stacked.shape[0]
+    position = length - 1 if index is None else _position(index, length, length - 1, builder)
+    before = builder.slice(stacked, 0, 0, position)
+    return builder.concat([before, builder.slice(stacked, 0, position + 1, length)], 0)
+
+
+def _position(index: Tensor, length: Size, last: Size, builder: Builder) -> Size:
+    """An index into a sequence as a dimension, from 0 to ``last``."""
+    known = known_sizes(index)
+    if known is not None:
+        found: Size = known.reshape(-1)[0]
+        return found + length if isinstance(found, int) and found < 0 else found
+    index = builder.cast(builder.reshape(index, ()), "int64")
+    negative = builder.binary("math.lt", index, 0, as_type="bool")
+    from_end = builder.binary("math.add", index, builder.dimension(length))
+    index = builder.select(negative, from_end, index)
+    # What lies before the first item is an error too, like what lies beyond the last one.
+    before = builder.binary("math.lt", index, 0, as_type="bool")
+    bound = maximum(room(last), 0)
+    beyond = builder.dimension(bound + 1)
+    return size_of(builder.select(before, beyond, index), bound, builder, bound)
 
 
 def _of_items(
@@ -104,15 +160,17 @@ def _of_items(
     tensors: Sequence[Tensor | None],
     attributes: Mapping[str, Any],
     builder: Builder,
-) -> Tensor | Items:
+) -> Value:
     match operator:
         case "SequenceConstruct":
             return tuple(each for each in tensors if each is not None)
         case "SequenceAt":
-            return _item(items, tensors[1], builder)
+            return items[_index(tensors[1], len(items))]
         case "SequenceInsert":
             position = len(items) if len(tensors) < 3 else _index(tensors[2], len(items) + 1)
             new = tuple(each for each in tensors[1:2] if each is not None)
+            if isinstance(items, Unfilled):
+                items.item = items.item or next(iter(new), None)
             return (*items[:position], *new, *items[position:])
         case "SequenceErase":
             position = len(items) - 1 if len(tensors) < 2 else _index(tensors[1], len(items))
@@ -124,17 +182,6 @@ def _of_items(
         case "ConcatFromSequence":
             return _joined(items, attributes, builder)
     return items
-
-
-def _item(items: Items, position: Tensor | None, builder: Builder) -> Tensor:
-    """An item; if its index is dynamic, that of equal tensors in a row."""
-    alike = len({(each.dtype, each.shape) for each in items}) == 1
-    if position is None or position.value is not None or not alike:
-        return items[_index(position, len(items))]
-    row = builder.concat([builder.unsqueeze(each, [0]) for each in items], 0)
-    return builder.call(
-        "extra.gather", row, builder.reshape(position, ()), as_shape=items[0].shape, axis=0
-    )
 
 
 def _index(tensor: Tensor | None, length: int) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
 helper, node = onnx.helper, onnx.helper.make_node
@@ -97,20 +96,6 @@ def test_a_loop_that_appends_has_a_scan_output(axis: int, new: int, make_model: 
     sums = np.cumsum(X, 0)
     np.testing.assert_array_equal(last, sums[-1])
     np.testing.assert_array_equal(found, np.stack(sums, axis) if new else sums.reshape(-1))
-
-
-@pytest.mark.parametrize(("body", "reason"), [
-    ([node("SequenceInsert", ["before", "sum", "0"], ["after"])], "reads a sequence that it makes"),
-    ([node("SequenceInsert", ["before", "sum"], ["once"]),
-      node("SequenceInsert", ["once", "sum"], ["after"])], "more than one item in a step"),
-])  # fmt: skip
-def test_other_sequences_in_loops_are_refused(
-    body: Sequence[Any], reason: str, make_model: Any
-) -> None:
-    join = node("ConcatFromSequence", ["all"], ["y"], axis=0)
-    proto = scripted(body, [("y", "float32", [None])], make_model, join)
-    with pytest.raises(NnefError, match=reason):
-        tvm_nnef.convert(proto, bounds=8)
 
 
 @pytest.mark.slow

@@ -21,14 +21,24 @@ from tvm_nnef.converters.common.symbolic import (
     decided_by_data,
     is_made_of,
     largest,
+    maximum,
     number,
+    room,
 )
 from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.converters.common.types import Type, kind
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
+from tvm_nnef.converters.onnx.growing import (
+    MOST_STEPS,
+    Body,
+    converted_body,
+    repetition,
+    unchanged_body,
+)
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.unsupported import Mismatch
+from tvm_nnef.converters.onnx.values import Value, as_tensor, as_tensors
 from tvm_nnef.diagnostics import Diagnostic, plural
 
 _Block: TypeAlias = "tuple[Builder, list[Tensor]]"
@@ -36,7 +46,7 @@ _Block: TypeAlias = "tuple[Builder, list[Tensor]]"
 
 
 @operator("If")
-def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
+def branch(node: Node, builder: Builder) -> Sequence[Value]:
     """One of two subgraphs.
 
     One whose shapes do not fit together, or not what reads the results, is an error in the run if
@@ -166,7 +176,7 @@ def _differing(then: Tensor, otherwise: Tensor) -> Unconvertible:
 
 def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> _Block:
     inner = Builder(builder)
-    outputs = node.subgraph(body, (), inner)
+    outputs = as_tensors(node.subgraph(body, (), inner), inner)
     return inner, [own(each, inner) for each in outputs]
 
 
@@ -183,19 +193,24 @@ _MOST_UNROLLED = 1 << 13
 
 
 @operator("Loop")
-def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
+def loop(node: Node, builder: Builder) -> Sequence[Value | None]:
     """A subgraph run again and again, as a count and a condition say."""
     count, go_on = node.optional(0), node.optional(1)
     if count is not None and count.value is not None and int(count.value.reshape(())) > ENDLESS:
         # What exporters write where only the condition ends a loop.
         count = None
-    state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
+    state = [
+        node.sequences[position]
+        if position in node.sequences
+        else builder.computed(node.input(position))
+        for position in range(2, len(node.inputs))
+    ]
     body = node.attributes["body"]
     steps = None if count is None else node.sizes(0)
     if steps:
         always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
         if always and _always_true(body, node.proto.input[1]):
-            return _counted(node, steps[0], state, builder)
+            return _counted(node, maximum(steps[0], 0), state, builder)
     return _open(node, count, go_on, state, builder)
 
 
@@ -216,34 +231,28 @@ def _always_true(body: onnx.GraphProto, first: str) -> bool:
     return False
 
 
-def _counted(
-    node: Node, steps: Size, state: Sequence[Tensor], builder: Builder
-) -> Sequence[Tensor]:
-    """A loop of known length; unrolled where it changes the shapes of what it carries."""
-    body = node.attributes["body"]
-    inner = Builder(builder)
-    carried = [
-        Tensor(each.dtype, each.shape, value.name)
-        for each, value in zip(state, body.input[2:], strict=True)
-    ]
-    index, true = Tensor("int64", (), body.input[0].name), builder.constant(True)
+def _counted(node: Node, steps: Size, state: Sequence[Value], builder: Builder) -> Sequence[Value]:
+    """A loop of known length; a short one that changes the shapes that it carries is unrolled."""
     if steps == 0:
         return _no_steps(node, state, builder)
-    outputs = node.subgraph(body, [index, true, *carried], inner)[1:]
-    same = all(
-        (old.dtype, old.shape) == (new.dtype, new.shape)
-        for old, new in zip(carried, outputs, strict=False)
-    )
-    if not same:
-        return _unrolled(node, number(steps), state, builder)
-    yields = tuple(own(each, inner) for each in outputs)
-    block = Block(tuple(inner.steps), yields)
-    finals = tuple(Tensor(each.dtype, each.shape) for each in carried)
-    packs = tuple(Pack(each.dtype, each.shape, steps) for each in block.yields[len(carried) :])
-    pairs = tuple(zip(carried, state, strict=True))
+    true = builder.constant(True)
+    body: Body | None
+    if isinstance(steps, int) and _unrolled_nodes(node, steps) <= _MOST_UNROLLED:
+        body = unchanged_body(node, state, true, steps, builder)
+        if body is None:
+            return _unrolled(node, steps, state, builder)
+    else:
+        body = converted_body(repetition(node, state, true, steps, None, builder), builder)
+    inner = body.builder
+    yields = tuple(own(each, inner) for each in (*body.yields, *body.scanned))
+    finals = tuple(Tensor(each.dtype, each.shape) for each in body.inside)
+    packs = tuple(Pack(each.dtype, each.shape, steps) for each in yields[len(finals) :])
+    pairs = tuple(zip(body.inside, body.outside, strict=True))
     results: tuple[Result, ...] = (*finals, *packs)
-    builder.steps.append(Loop(block, pairs, (), index, steps, None, results))
-    return [*finals, *(_stacked(pack, 0, builder) for pack in packs)]
+    block = Block(tuple(inner.steps), yields)
+    builder.steps.append(Loop(block, pairs, (), body.index, steps, None, results))
+    carried = body.after(finals, steps, builder)
+    return [*carried, *(_stacked(pack, 0, builder) for pack in packs)]
 
 
 def _stacked(pack: Pack, axis: int, builder: Builder) -> Tensor:
@@ -251,107 +260,84 @@ def _stacked(pack: Pack, axis: int, builder: Builder) -> Tensor:
     return builder.call("layout.stack", pack, as_type=pack.dtype, as_shape=shape, axis=axis)
 
 
-def _no_steps(node: Node, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+def _no_steps(node: Node, state: Sequence[Value], builder: Builder) -> list[Value]:
     found = list(state)
     for position in range(len(state), len(node.proto.output)):
         found.append(builder.constant(np.zeros(node.shape(position)), node.dtype(position)))
     return found
 
 
-def _unrolled(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+def _unrolled(node: Node, steps: int, state: Sequence[Value], builder: Builder) -> list[Value]:
     """The steps one after the other in the graph itself."""
     carried, rows = list(state), []
-    _check_unrolled(node, steps)
     for step in range(steps):
         index, true = builder.constant(np.array(step, np.int64)), builder.constant(True)
         outputs = node.subgraph(node.attributes["body"], [index, true, *carried], builder)[1:]
         carried = outputs[: len(state)]
-        rows.append([builder.unsqueeze(each, [0]) for each in outputs[len(state) :]])
-    return [*carried, *(builder.concat(column, 0) for column in zip(*rows, strict=True))]
+        rows.append(as_tensors(outputs[len(state) :], builder))
+    return [*carried, *(as_tensor(column, builder) for column in zip(*rows, strict=True))]
 
 
-def _check_unrolled(node: Node, steps: int) -> None:
-    nodes = steps * len(node.attributes["body"].node)
-    if nodes > _MOST_UNROLLED:
-        reason = f"its {steps} steps become {nodes} nodes; the limit is {_MOST_UNROLLED}"
-        raise Unconvertible(reason, "keep the shapes of what the loop carries, or use fewer steps")
+def _unrolled_nodes(node: Node, steps: int) -> int:
+    """The number of nodes that a loop becomes if its steps are written out."""
+    return steps * len(node.attributes["body"].node)
 
 
 def _open(
     node: Node,
     count: Tensor | None,
     go_on: Tensor | None,
-    state: Sequence[Tensor],
+    state: Sequence[Value],
     builder: Builder,
-) -> list[Tensor]:
+) -> list[Value]:
     """A loop of data-dependent length; its results of each step are gathered in a tensor.
 
     How long that is the model declares, or the steps are counted, up to a bound.
     """
-    body, inner = node.attributes["body"], Builder(builder)
-    carried = [
-        Tensor(each.dtype, each.shape, value.name)
-        for each, value in zip(state, body.input[2:], strict=True)
+    condition = Tensor("bool", (), node.attributes["body"].input[1].name)
+    body = converted_body(repetition(node, state, condition, None, _most(node), builder), builder)
+    inner, index, scanned = body.builder, body.index, body.scanned
+    most, first = body.growth.steps, len(state)
+    buffers = [
+        Tensor(each.dtype, (_declared_room(node, position) or most, *each.shape))
+        for position, each in enumerate(scanned, first)
     ]
-    index = Tensor("int64", (), body.input[0].name)
-    condition = Tensor("bool", (), body.input[1].name)
-    outputs = node.subgraph(body, [index, condition, *carried], inner)
-    _check_carried(carried, outputs[1:])
-    scanned = outputs[1 + len(state) :]
-    buffers = _buffers(node, len(state), scanned)
     filled = [
         inner.call("onnx.put", buffer, each, index)
         for buffer, each in zip(buffers, scanned, strict=True)
     ]
     steps, counted = Tensor("int64", ()), inner.binary("math.add", index, 1)
-    yields = [inner.reshape(outputs[0], ()), *outputs[1 : 1 + len(state)], *filled, counted]
-    own_yields = tuple(own(each, inner) for each in yields)
+    going = inner.reshape(body.outputs[0], ())
+    yields = tuple(own(each, inner) for each in (going, *body.yields, *filled, counted))
     begin = builder.constant(True) if go_on is None else builder.reshape(go_on, ())
     empty = [builder.full(_zero(each.dtype), each.shape, each.dtype) for each in buffers]
-    inside = (condition, *carried, *buffers, steps)
-    outside = (begin, *state, *empty, builder.constant(np.array(0, np.int64)))
+    inside = (condition, *body.inside, *buffers, steps)
+    outside = (begin, *body.outside, *empty, builder.constant(np.array(0, np.int64)))
     finals = [Tensor(each.dtype, each.shape) for each in inside[1:]]
     limit = None if count is None else builder.reshape(builder.computed(count), ())
     pairs = tuple(zip(inside, outside, strict=True))
-    block = Block(tuple(inner.steps), own_yields)
+    block = Block(tuple(inner.steps), yields)
     builder.steps.append(Loop(block, pairs, (), index, limit, condition, (None, *finals)))
-    return _cut(node, finals[: len(state)], finals[len(state) : -1], finals[-1], builder)
+    made = size_of(finals[-1], room(most), builder)
+    carried, gathered = finals[: len(body.inside)], finals[len(body.inside) : -1]
+    return [
+        *body.after(carried, made, builder),
+        *(buffer if _declared_room(node, position) else builder.slice(buffer, 0, 0, made)
+          for position, buffer in enumerate(gathered, first)),
+    ]  # fmt: skip
 
 
-def _check_carried(carried: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    for old, new in zip(carried, outputs, strict=False):
-        if (old.dtype, old.shape) != (new.dtype, new.shape):
-            raise Unconvertible(
-                f"it carries '{old.source}' as {list(old.shape)} and gives {list(new.shape)}",
-                "freeze the number of steps to an initializer, so that they can be written out",
-            )
+def _most(node: Node) -> Size | None:
+    """The maximum of the number of steps, None if it is known only at run time or large."""
+    count = node.sizes(0)
+    most = room(count[0]) if count else None
+    return None if isinstance(most, int) and most > MOST_STEPS else most
 
 
-def _buffers(node: Node, first: int, items: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors with room for an item of each step."""
-    found = []
-    for position, item in enumerate(items, first):
-        declared = node.known_shape(position)
-        room = node.bound(0, position) if declared is None else declared[0]
-        found.append(Tensor(item.dtype, (room, *item.shape)))
-    return found
-
-
-def _cut(
-    node: Node,
-    finals: Sequence[Tensor],
-    buffers: Sequence[Tensor],
-    steps: Tensor,
-    builder: Builder,
-) -> list[Tensor]:
-    """The results of a loop: what it gathered without the room that was not needed."""
-    found = list(finals)
-    for position, buffer in enumerate(buffers, len(finals)):
-        if node.known_shape(position) is None:
-            size = size_of(steps, node.bound(0, position), builder)
-            buffer = builder.slice(buffer, 0, 0, size)
-        found.append(buffer)
-    return found
+def _declared_room(node: Node, position: int) -> Size | None:
+    """The length of a scan output if the model declares its shape."""
+    declared = node.known_shape(position)
+    return None if declared is None else declared[0]
 
 
 def _zero(dtype: str) -> bool | int | float:
@@ -367,7 +353,9 @@ def scan_8(node: Node, builder: Builder) -> Sequence[Tensor]:
         )
     inputs = [node.input(position) for position in range(1, len(node.inputs))]
     batch = number(inputs[0].shape[0])
-    _check_unrolled(node, batch)
+    if (nodes := _unrolled_nodes(node, batch)) > _MOST_UNROLLED:
+        reason = f"its {batch} steps become {nodes} nodes; the limit is {_MOST_UNROLLED}"
+        raise Unconvertible(reason, "use a smaller batch")
     rows = []
     for item in range(batch):
         own_inputs = [
@@ -409,7 +397,11 @@ def _scan(
         for each, value in zip(state, body.input, strict=False)
     ]
     inner = Builder(builder)
-    outputs = node.subgraph(body, [*carried, *items], inner)
+    outputs = as_tensors(node.subgraph(body, [*carried, *items], inner), inner)
+    for old, new in zip(carried, outputs, strict=False):
+        if (old.dtype, old.shape) != (new.dtype, new.shape):
+            shapes = f"{list(map(str, old.shape))} and gives {list(map(str, new.shape))}"
+            raise Invalid(f"it carries '{old.source}' as {shapes}", mismatch=True)
     yields = tuple(own(each, inner) for each in outputs)
     finals = [Tensor(each.dtype, each.shape) for each in carried]
     results = [Pack(each.dtype, each.shape, length) for each in yields[len(carried) :]]
