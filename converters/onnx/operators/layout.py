@@ -140,7 +140,8 @@ def sizes_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
 
 
 def _largest_size(x: Tensor) -> Size:
-    return reduce(maximum, map(room, x.shape), 1)
+    sizes: list[Size] = [1, *map(room, x.shape)]
+    return reduce(maximum, sizes)
 
 
 @operator("Transpose")
