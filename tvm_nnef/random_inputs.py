@@ -17,8 +17,7 @@ from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.symbolic import trees
 
 
-def random_inputs(graph: Graph, seed: int = 0, known: Mapping[str, int] | None = None
-) -> list[Any]:
+def random_inputs(graph: Graph, seed: int = 0, known: Mapping[str, int] | None = None) -> list[Any]:
     """A value for each input without a default: an array, a list for a pack, None for null.
 
     Reals are normally distributed around 0 with deviation 1, and truth values are either. Ints are

@@ -6,6 +6,7 @@ change than to invent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tvm_nnef.converters.common.types import PartialSize, Type
@@ -26,14 +27,17 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         given: Mapping[str, Sequence[int | str]],
         in_order: Sequence[Sequence[int] | None] = (),
         other: int | None = None,
+        lengths: Mapping[str, int] | None = None,
     ) -> None:
         """``in_order`` are shapes of inputs without a name in ``given``, in order, None if unknown.
 
         ``other`` is the size of dimensions that are not a batch, instead of what names suggest.
+        ``lengths`` are numbers of elements of inputs, which lie along the last dimension.
         """
         super().__init__(given)
         self._in_order = in_order
         self._other = other
+        self._lengths = {name: each for name, each in (lengths or {}).items() if each > 1}
         self.chosen: dict[str, tuple[int, ...]] = {}
 
     def complete(self, declared: Mapping[str, Type]) -> None:
@@ -50,8 +54,10 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
             # Dimensions without a name are those of an earlier input of the same rank; else a
             # state, say, has the batch.
             like = alike.get(len(type_.shape), (BATCH,) * len(type_.shape) if alike else ())
-            shape = self._completed(type_.shape, like, known)
-            self[name] = self.chosen[name] = shape
+            if name in self._lengths:
+                self[name] = shape = self._row(type_.shape, self._lengths[name])
+            else:
+                self[name] = self.chosen[name] = shape = self._completed(type_.shape, like, known)
             alike.setdefault(len(shape), shape)
             known |= named_sizes({name: type_}, {name: shape})
 
@@ -66,6 +72,14 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
                 sizes.append(size)
             else:
                 sizes.append(like[axis] if like else self._size("", axis, len(shape)))
+        return tuple(sizes)
+
+    def _row(self, shape: tuple[PartialSize, ...], length: int) -> tuple[int, ...]:
+        """A shape of so many elements, if it can be one: all of them in the last dynamic one."""
+        dynamic = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
+        fixed = math.prod(size for size in shape if isinstance(size, int))
+        sizes = [size if isinstance(size, int) else BATCH for size in shape]
+        sizes[dynamic[-1]] = max(length // max(fixed, 1), 1)
         return tuple(sizes)
 
     def _size(self, name: str, axis: int, rank: int) -> int:

@@ -284,11 +284,10 @@ def _head(path: Path) -> bytes:
 
 
 def _detected(candidate: Candidate, formats: Sequence[Format]) -> Format:
-    other = other_kind(candidate)
-    if other is not None:
+    found = [each for each in formats if each.detect(candidate)]
+    if not found and (other := other_kind(candidate)) is not None:
         name, hint = other
         raise error(f"this is {name}", hint=hint, file=_name(candidate))
-    found = [each for each in formats if each.detect(candidate)]
     if len(found) > 1:
         titles = " and ".join(each.title for each in found)
         options = " or ".join(f"format='{each.name}'" for each in found)

@@ -108,9 +108,10 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
         "-i",
         action="append",
         default=[],
-        metavar="[NAME=]FILE",
+        metavar="[NAME=]VALUE",
         help="a .npy file or an image for an input, by name or in order; repeat it for each input; "
-        "or one .npz file with an array for each name (default: random numbers)",
+        "or one .npz file with an array for each name; NAME=16000, NAME=1,2,3, NAME=zeros, "
+        "NAME=ones or NAME=random without a file (default: random numbers)",
     )
     parser.add_argument("--seed", type=words.seed, default=0, help="seed of random inputs")
     image_options(parser)

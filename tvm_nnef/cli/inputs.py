@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +14,14 @@ import numpy as np
 
 from tvm_nnef.calls import by_source
 from tvm_nnef.cli.images import given_images
+from tvm_nnef.cli.literals import RANDOM, is_literal, literal
 from tvm_nnef.diagnostics import did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
+from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 from tvm_nnef.storage.metadata import ImageInput
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 
 _UNREADABLE = (OSError, ValueError, EOFError, MemoryError, BadZipFile, KeyError)
 """What NumPy raises for a file that is damaged, holds objects, or claims more than there is."""
@@ -35,9 +38,10 @@ def read_inputs(
     ``images`` is what the model says, by name, of how inputs are made from images.
 
     A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
-    all inputs by name, those of the model or of its source. The value of an input that has a
-    default and no file is None. Raises NnefError for inputs that are missing or unknown, and for
-    a file that cannot be read.
+    all inputs by name, those of the model or of its source. NAME=1,2,3, NAME=zeros, NAME=ones and
+    NAME=random give values without a file. Inputs without a value are random, except for those
+    with a default, whose value is None. Raises NnefError for inputs that are unknown, and for a
+    file that cannot be read.
     """
     wanted = flat_tensors(graph.inputs)
     images = given_images(images, dict(wanted), options)
@@ -48,12 +52,42 @@ def read_inputs(
         arrays = _read_npz(files[0][1], graph)
     else:
         tensors = dict(wanted)
-        named = _by_name(files, graph)
+        named = {name: text for name, text in _by_name(files, graph).items() if text != RANDOM}
+        sizes = size_estimates(graph)
         arrays = {
-            name: _read(images.get(name), name, tensors[name], file) for name, file in named.items()
+            name: literal(text, tensors[name], graph.machine_types[tensors[name]], sizes)
+            if is_literal(text) and not _exists(text)
+            else _read(images.get(name), name, tensors[name], text)
+            for name, text in named.items()
         }
+        _complete(arrays, graph, options)
     values = (arrays.get(name) for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
+
+
+def _complete(arrays: dict[str, Any], graph: Graph, options: argparse.Namespace) -> None:
+    """Add random arrays for the inputs that have no value, of sizes that go with the others."""
+    wanted = flat_tensors(graph.inputs)
+    optional = _optional(graph)
+    missing = [name for name, _ in wanted if name not in arrays and name not in optional]
+    if not missing:
+        return
+    sizes = {
+        extent: int(size)
+        for name, tensor in wanted
+        if name in arrays
+        for extent, size in zip(map(trees.tree, tensor.shape), np.shape(arrays[name]), strict=False)
+        if isinstance(extent, str)
+    }
+    made = iter(
+        item
+        for value in random_inputs(graph, options.seed, sizes)
+        for item in (value if isinstance(value, list) else [value])
+    )
+    random = {name: next(made) for name, _ in wanted if name not in optional}
+    arrays.update({name: random[name] for name in missing})
+    if not options.quiet:
+        print(f"note: random values for {', '.join(missing)}", file=sys.stderr)
 
 
 def _known(graph: Graph) -> dict[str, str]:
@@ -95,9 +129,8 @@ def _by_name(files: Sequence[tuple[str | None, str]], graph: Graph) -> dict[str,
             named[name] = file
     rest = [name for name in names if name not in named]
     unnamed = [file for name, file in files if name is None]
-    needed = [name for name in rest if name not in _optional(graph)]
-    if not len(needed) <= len(unnamed) <= len(rest):
-        hint = "give --input once for each, or no --input at all for random values"
+    if len(unnamed) > len(rest):
+        hint = "give --input at most once for each; inputs without a value are random"
         raise error(f"{expected}, got {plural(len(files), 'file')}", hint=hint)
     return {**named, **dict(zip(rest, unnamed, strict=False))}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ import numpy as np
 
 from tvm_nnef.api import compose
 from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.cli.literals import count, is_literal
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
 from tvm_nnef.model import Model, load_to_compose
+
+_IMPOSSIBLE = "extra.impossible"
 
 _TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
 """Sizes that are tried, one after the other, if the model rejects those that names suggest."""
@@ -45,6 +48,7 @@ def read_composed(options: argparse.Namespace) -> Composed:
     if not opened.format.is_foreign or given.get("bounds"):
         return _composed(opened, given)
     first: NnefError | None = None
+    found: tuple[Composed, ChosenShapes] | None = None
     before = ""
     for shapes in _tries(options, opened):
         try:
@@ -54,12 +58,39 @@ def read_composed(options: argparse.Namespace) -> Composed:
             if not shapes.chosen or str(problem) == before:
                 break
             before = str(problem)
-        else:
-            if shapes.chosen and not options.quiet:
-                print(_report(shapes), file=sys.stderr)
-            return made
-    assert first is not None
-    raise first
+            continue
+        found = found or (made, shapes)
+        if not shapes.chosen or not _has_impossible_branch(made.graph.operations):
+            found = made, shapes
+            break
+    if found is None:
+        assert first is not None
+        raise first
+    composed, shapes = found
+    if shapes.chosen and not options.quiet:
+        print(_report(shapes), file=sys.stderr)
+    return composed
+
+
+def _has_impossible_branch(nodes: Iterable[Node]) -> bool:
+    """Whether the shapes of a graph make a branch that data may choose an error."""
+    for node in nodes:
+        match node:
+            case If(consequent=consequent, alternative=alternative):
+                inner = [*consequent.operations, *alternative.operations]
+            case Operation(operator=name, body=Graph(operations=inside)):
+                if name == _IMPOSSIBLE:
+                    return True
+                inner = list(inside)
+            case Operation(operator=name):
+                if name == _IMPOSSIBLE:
+                    return True
+                continue
+            case Loop(body=body):
+                inner = list(body.operations)
+        if _has_impossible_branch(inner):
+            return True
+    return False
 
 
 def _composed(opened: OpenedSource, given: dict[str, Any]) -> Composed:
@@ -69,15 +100,17 @@ def _composed(opened: OpenedSource, given: dict[str, Any]) -> Composed:
 
 def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[ChosenShapes]:
     """Shapes of the inputs, with one choice after the other for what is not given."""
-    named, in_order = dict(options.shape), []
+    named, in_order, lengths = dict(options.shape), [], {}
     for each in getattr(options, "input", ()):
-        name, equals, file = each.partition("=")
+        name, equals, text = each.partition("=")
         if not equals or Path(each).is_file():
             in_order += _shapes_in(each)
+        elif is_literal(text) and not Path(text).is_file():
+            lengths[name] = count(text)
         elif name not in named:
-            named |= dict(zip([name], filter(None, _shapes_in(file)), strict=False))
+            named |= dict(zip([name], filter(None, _shapes_in(text)), strict=False))
     for other in (None, *_TRIED):
-        yield ChosenShapes(named, in_order, other)
+        yield ChosenShapes(named, in_order, other, lengths)
 
 
 def _shapes_in(file: str) -> list[Sequence[int] | None]:
