@@ -180,7 +180,7 @@ graph G {{ @attrib {{ batch: int = 1; }} @input {{ x: real[batch, 4]; }}
     ("@assert { n < a: 'n is too large', n, a; }", "{a=0}", "it needs 'n < a'"),
     ("@assert { x.rank == a; }", "", "change one of x.shape = [1, 4], a = 3"),
     ("@assert { n < a: 'large', k; } @using { k = 2 * a; }", "{a=0}", "it needs 'n < a'"),
-    ("", "{p=[0:3]}", "give 2 items, or a single value for all"),
+    ("", "{p=[0:3]}", "give a list of 2, or a single value for all"),
     ("@constant { c: real[a, 2] = [1.0, 2.0]; }", "", "write 6 values, or a single one"),
     ("@constant { c: real[2097152] = 0.0; d: int[2097152] = i, i < 2097152; }", "", "'@variable'"),
 ])  # fmt: skip

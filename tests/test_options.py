@@ -35,7 +35,7 @@ def test_an_unknown_route_is_an_error(call: Callable[..., Any], route: Any) -> N
 
 
 def test_one_folder_is_not_a_list_of_folders() -> None:
-    with pytest.raises(tvm_nnef.NnefError, match="search_path is a list of folders"):
+    with pytest.raises(tvm_nnef.NnefError, match="give a list of folders"):
         tvm_nnef.load_model(MODEL, search_path="models")
 
 
@@ -90,7 +90,7 @@ def test_a_module_cannot_honour_options_of_a_model(options: Mapping[str, Any]) -
 
 
 def test_one_route_cannot_be_compared() -> None:
-    with pytest.raises(tvm_nnef.NnefError, match="'routes' are two names"):
+    with pytest.raises(tvm_nnef.NnefError, match="give two names of routes"):
         tvm_nnef.compare(MODEL, routes="mapped")
 
 
@@ -109,7 +109,7 @@ WRONG_DTYPES: Mapping[str, tuple[Any, str]] = {
     "misspelt tensor": ({"main.G.hh": "float16"}, "did you mean 'main.G.h'?"),
     "misspelt dtype": ({"real": "flaot16"}, "did you mean 'float16'?"),
     "another kind": ({"real": "int8"}, "use one of float16, bfloat16, float32, float64"),
-    "not a mapping": ("float16", "give a value for each name"),
+    "not a mapping": ("float16", "give a dtype for each name"),
 }
 
 
@@ -120,7 +120,7 @@ def test_wrong_dtypes_are_errors(call: Callable[..., Any], case: str) -> None:
     if call is tvm_nnef.check:
         (found,) = tvm_nnef.check(MODEL, dtypes=dtypes)
     else:
-        with pytest.raises(tvm_nnef.ModelError) as caught:
+        with pytest.raises(tvm_nnef.NnefError) as caught:
             call(MODEL, dtypes=dtypes)
         (found,) = caught.value.diagnostics
     assert hint in str(found.hint)

@@ -6,10 +6,10 @@ import functools
 import inspect
 import numbers
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tvm_nnef.diagnostics import InputError, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,12 +45,9 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 }
 """By the name of an argument its kinds, and what to give."""
 
-_WITHOUT_KIND = frozenset({"path"})
-"""Arguments of which None means that there is none, where their default is None."""
-
 
 def with_checked_arguments(function: Function) -> Function:
-    """The function, which raises InputError for an argument of a wrong kind."""
+    """The function, which raises NnefError for arguments of a wrong kind."""
     parameters = inspect.signature(function).parameters
     positional = [
         name for name, each in parameters.items() if each.kind == each.POSITIONAL_OR_KEYWORD
@@ -59,26 +56,33 @@ def with_checked_arguments(function: Function) -> Function:
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
-            if name in _KINDS and not (value is None and name in _WITHOUT_KIND & optional):
-                _check(name, value)
+        given = dict(zip(positional, args, strict=False)) | kwargs
+        absent = {name for name, value in given.items() if value is None} & optional
+        wrong = wrong_arguments({n: value for n, value in given.items() if n not in absent})
+        if wrong:
+            raise NnefError(wrong)
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
 
 
-def _check(name: str, value: object) -> None:
-    kinds, wanted = _KINDS[name]
+def wrong_arguments(given: Mapping[str, object]) -> list[Diagnostic]:
+    """What is wrong with the kinds of arguments, by name."""
+    return [
+        Diagnostic(problem, hint=f"give {_KINDS[name][1]}")
+        for name, value in given.items()
+        if name in _KINDS
+        for problem in _problems(name, value)
+    ]
+
+
+def _problems(name: str, value: object) -> Iterator[str]:
+    kinds, _ = _KINDS[name]
     if not isinstance(value, kinds) or (isinstance(value, str) and str not in kinds):
-        message = f"'{name}' cannot be {_shown(value)}"
-        raise error(message, hint=f"give {wanted}", kind=InputError)
-    if isinstance(value, Mapping):
+        text = repr(value)
+        shown = text if len(text) <= 40 else f"of type {type(value).__name__}"
+        yield f"'{name}' cannot be {shown}"
+    elif isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise error(f"'{name}' cannot have the name {key!r}", hint=f"give {wanted}",
-                            kind=InputError)  # fmt: skip
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"of type {type(value).__name__}"
+                yield f"'{name}' cannot have the name {key!r}"

@@ -361,8 +361,6 @@ def _check_container(
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = _own(container.read_source(container.main))
-    if isinstance(search_path, str):
-        raise error("search_path is a list of folders, not a text", hint=f"write [{search_path!r}]")
     folders = [search_folder(folder) for folder in search_path]
     chosen_dialect, ambiguities = _dialect(container, dialect)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.argument_kinds import with_checked_arguments
+from tvm_nnef.argument_kinds import wrong_arguments
 from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.diagnostics import Diagnostic, NnefError, capped
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tvm_nnef.options import ConversionOptions
 
 
-@with_checked_arguments
 def check(
     model: AnyModel,
     *,
@@ -67,6 +66,10 @@ def check(
     >>> [each.message for each in tvm_nnef.check(text + chr(10))]
     ["'z' is not defined"]
     """
+    reading = {"dialect": dialect, "search_path": search_path, "format": format, "graph": graph}
+    mappings = {"attributes": attributes, "types": types, "input_shapes": input_shapes}
+    if wrong := wrong_arguments({**reading, **mappings, "dtypes": dtypes}):
+        return wrong
     loaded: Model | None
     found: list[Diagnostic]
     try:

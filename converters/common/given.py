@@ -19,7 +19,7 @@ def shapes_given(
     """The shapes of ``input_shapes``. Raises NnefError for what is not a shape."""
     if isinstance(shapes, ChosenShapes):
         return shapes
-    return {name: _shape(name, each) for name, each in _items(shapes, "input_shapes", "(1, 3)")}
+    return {name: _shape(name, each) for name, each in (shapes or {}).items()}
 
 
 def _shape(name: str, shape: Any) -> tuple[int | str, ...]:
@@ -39,7 +39,7 @@ def _dimension(name: str, given: Any, hint: str) -> int | str:
 
 def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
     """The names of ``dtypes``. Raises NnefError for what a tensor cannot have."""
-    return {name: _dtype(name, each) for name, each in _items(dtypes, "dtypes", "'float32'")}
+    return {name: _dtype(name, each) for name, each in (dtypes or {}).items()}
 
 
 def _dtype(name: str, given: Any) -> str:
@@ -51,12 +51,3 @@ def _dtype(name: str, given: Any) -> str:
         return found
     hint = did_you_mean(found, DTYPES) or f"dtypes are {', '.join(DTYPES)}"
     raise error(f"'{name}' cannot have the dtype '{found}'", hint=hint)
-
-
-def _items(given: Mapping[str, Any] | None, option: str, example: str) -> list[tuple[str, Any]]:
-    if given is None:
-        return []
-    if not isinstance(given, Mapping):
-        hint = f"give a value for each name: {option}={{'x': {example}}}"
-        raise error(f"'{option}' cannot be a {type(given).__name__}", hint=hint)
-    return list(given.items())

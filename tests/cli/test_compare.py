@@ -94,8 +94,10 @@ def test_inputs_are_read_or_random_by_a_seed(
     arguments = ["compare", model, "--json", "--routes", "formula", "reference"]
     assert main([*arguments, *(f"--input={file}" for file in files)]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["nans"] == [1, 1]
-    assert main([*arguments, *(f"--input={file}" for file in files[:2])]) == 1
-    assert "3 inputs (x, p:1, p:2), got 2 files" in capsys.readouterr().err
+    assert main([*arguments, *(f"--input={file}" for file in files[:2])]) == 0
+    assert capsys.readouterr().err == "note: random values for p:2\n"
+    assert main([*arguments, *(f"--input={file}" for file in (*files, files[0]))]) == 1
+    assert "3 inputs (x, p:1, p:2), got 4 files" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("wrong_fusion")

@@ -26,7 +26,7 @@ MODEL = """
 import math;
 graph G { @input { x: real[3]; } @output { y: real[3]; } @compose { y = math.add(x, x); } }
 """
-NAMES = ["model", "model.so", "model.bin", "model.dll", "m.o.d", "model.tar", "model.tgz",
+NAMES = ["model", "model.so", "model.bin", "model.xyz", "m.o.d", "model.tar", "model.tgz",
          "model.tar.gz", "x" * 250]  # fmt: skip
 
 

@@ -22,11 +22,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"input_shapes": {"x": "4"}}, "cannot have the shape '4'"),
     ({"input_shapes": {"x": (-4,)}}, "cannot have a dimension of -4"),
     ({"input_shapes": {"x": (2.5,)}}, "cannot have a dimension of 2.5"),
-    ({"input_shapes": [4]}, "'input_shapes' cannot be a list"),
+    ({"input_shapes": [4]}, "'input_shapes' cannot be [4]"),
     ({"input_shapes": {"x": (4,)}, "dtypes": {"x": "flaot32"}}, "cannot have the dtype 'flaot32'"),
     ({"input_shapes": {"x": (4,)}, "dtypes": {"x": "complex64"}}, "dtype 'complex64'"),
     ({"input_shapes": {"x": (4,)}, "dtypes": {"x": 3}}, "cannot have the dtype '3'"),
-    ({"input_shapes": {"x": (4,)}, "dtypes": "float32"}, "'dtypes' cannot be a str"),
+    ({"input_shapes": {"x": (4,)}, "dtypes": "float32"}, "'dtypes' cannot be 'float32'"),
 ]
 
 

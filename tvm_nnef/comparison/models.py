@@ -13,7 +13,6 @@ from tvm_nnef.comparison.routes import RECORDED, Setting
 from tvm_nnef.comparison.source import executable, source_locations, source_model, source_names
 from tvm_nnef.comparison.walk import compare_routes
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import error
 from tvm_nnef.model import AnyModel, Model, load_to_compose
 from tvm_nnef.progress import progress_reported
 from tvm_nnef.random_inputs import random_inputs
@@ -96,8 +95,6 @@ def compare(
     >>> tvm_nnef.compare("docs/examples/digits", progress=False).agrees
     True
     """
-    if isinstance(routes, str):
-        raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
     if not isinstance(model, Model):
         model = open_source(model, compose_options.get("format"))
     loaded, left = load_to_compose(model, {**compose_options, "variables": variables})

@@ -11,6 +11,7 @@ from typing import Any
 
 import tvm
 
+from tvm_nnef.compilation.relax_functions import relax_functions
 from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support.compat import Module
 
@@ -18,11 +19,12 @@ _PREFIX = "relax.memory."
 
 
 def memory_plan(mod: Module) -> list[list[Any]]:
-    """The allocations of ``main``, in order."""
+    """The allocations of ``main``, in order; nothing if the module has no such function."""
     found: dict[Any, list[Any]] = {}
     storage_of: dict[Any, Any] = {}
     calls = 0
-    for block in mod["main"].body.blocks:
+    main = relax_functions(mod).get("main")
+    for block in () if main is None else main.body.blocks:
         for binding in block.bindings:
             call: Any = getattr(binding, "value", None)
             operator = getattr(call, "op", None)

@@ -160,7 +160,10 @@ def bit_cast(node: Node, builder: Builder) -> Tensor:
     if x.kind == kind(dtype) == "int":
         return builder.cast(x, dtype)
     if few := {x.dtype, dtype}.intersection(FORMATS):
-        raise Unconvertible(f"the bits of {', '.join(sorted(few))} cannot be converted")
+        raise Unconvertible(
+            f"the bits of {', '.join(sorted(few))} cannot be converted",
+            "use Cast, or integers of the same size",
+        )
     if x.kind == "bool" or dtype == "bool":
         return builder.cast(x, dtype)
     bits = np.dtype(dtype).itemsize * 8
