@@ -249,3 +249,85 @@ def test_what_no_size_corrects_is_reported_once(
     onnx.save(proto, tmp_path / "wrong.onnx")
     assert main(["run", str(tmp_path / "wrong.onnx")]) == 1
     assert capsys.readouterr().err.count("error: ") == 1
+
+
+LOOP = """
+import layout, math;
+graph G {
+    @input { x: real[n, 3]; }
+    @output { last: real; rows: real; }
+    @compose {
+        last, ys = with a = x do..(n) { b = math.add(a, 1.0); yield b, b; };
+        rows = layout.stack{axis=0}(ys);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+def test_loops_over_a_dimension_make_as_many_items(route: Any) -> None:
+    loop = tvm_nnef.build(LOOP, progress=False, route=route)
+    for count in (1, 7, 300):
+        x = np.random.default_rng(0).standard_normal((count, 3)).astype(np.float32)
+        last, rows = loop(x)
+        expected = x + np.arange(1, count + 1, dtype=np.float32)[:, None, None]
+        np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(last, expected[-1], rtol=1e-5, atol=1e-5)
+
+
+def _stops_early() -> Any:
+    """A loop over the rows of ``x`` that adds them, and stops when the sum is large."""
+    names = {"i": (7, []), "c": (9, []), "acc": (1, [3])}
+    made = {"go": (9, []), "acc2": (1, [3]), "row": (1, [3])}
+    values = [
+        [helper.make_tensor_value_info(name, *each) for name, each in group.items()]
+        for group in (names, made)
+    ]
+    body = helper.make_graph(
+        [node("Gather", ["x", "i"], ["xi"], axis=0), node("Add", ["acc", "xi"], ["acc2"]),
+         node("ReduceSum", ["acc2"], ["sum"], keepdims=0), node("Less", ["sum", "limit"], ["go"]),
+         node("Identity", ["acc2"], ["row"])],
+        "body", *values,
+    )  # fmt: skip
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["count"]),
+        node("Loop", ["count", "yes", "start"], ["final", "y"], body=body),
+    ]  # fmt: skip
+    proto = model(nodes, {"x": ["n", 3]})
+    for name, value in (
+        ("zero", np.array(0)), ("yes", np.array(True)), ("start", np.zeros(3, np.float32)),
+        ("limit", np.float32(20)),
+    ):  # fmt: skip
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    return proto
+
+
+def test_loops_that_data_end_have_room_for_the_dimension() -> None:
+    proto = _stops_early()
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    exe = tvm_nnef.build(proto, progress=False)
+    for count in (1, 6, 2000):
+        x = np.random.default_rng(0).random((count, 3), np.float32)
+        (expected,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(exe(x)[0], expected, rtol=1e-5)
+        np.testing.assert_allclose(tvm_nnef.evaluate(proto, x)[0], expected, rtol=1e-5)
+
+
+RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+@pytest.mark.parametrize("operator", RECURRENT)
+def test_recurrent_layers_take_any_number_of_steps(operator: str) -> None:
+    gates, generator = RECURRENT[operator], np.random.default_rng(0)
+    proto = model(
+        [node(operator, ["x", "w", "r"], ["y"], hidden_size=5, direction="bidirectional")],
+        {"x": ["steps", "batch", 3]},
+    )
+    for name, shape in (("w", (2, gates * 5, 3)), ("r", (2, gates * 5, 5))):
+        value = generator.standard_normal(shape).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    exe = tvm_nnef.build(proto, progress=False)
+    for size in ((1, 1, 3), (7, 2, 3), (150, 3, 3)):
+        x = generator.standard_normal(size).astype(np.float32)
+        np.testing.assert_allclose(exe(x)[0], session.run(None, {"x": x})[0], atol=1e-5)

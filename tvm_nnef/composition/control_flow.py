@@ -8,6 +8,7 @@ are composed once, by :mod:`tvm_nnef.composition.subgraphs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvm_nnef.composition import declarations, value_hints
@@ -90,16 +91,17 @@ def _length(items: Scanned) -> Dimension:
 
 def _most(
     node: nodes.Loop, limit: Tensor | int | None, scans: Mapping[str, Scanned], frame: Frame
-) -> int | None:
+) -> Dimension | None:
     """An upper bound of the number of steps, None if there is none."""
     if isinstance(limit, int):
         return limit
-    bounds = [frame.env.symbols.largest(_length(items)) for items in scans.values()]
+    lengths = [_length(items) for items in scans.values()]
     if node.iteration is not None and node.iteration.count is not None:
         value = known(node.iteration.count, frame.env)
         if is_symbolic(value):
-            bounds.append(frame.env.symbols.largest(value))
-    return min(bounds, default=None)
+            lengths.append(value)
+    bounds = map(frame.env.symbols.room, lengths)
+    return reduce(dimensions.minimum, bounds) if lengths else None
 
 
 def _not_plain(node: nodes.Loop) -> NnefError:

@@ -123,7 +123,7 @@ class LoopPlan:
 
     count: Tensor | int | None
     steps: int | None
-    most: int | None
+    most: Dimension | None
     carried: Mapping[str, Operand]
     scans: Mapping[str, tuple[Tensor, ...] | Tensor]
 
@@ -206,7 +206,7 @@ def run_loop(
             next(iter(step.index.values()), None),
             plan.count, condition, node.post_test, _flat(body, len(plan.carried)),
             (*flatten(finals), *scanned), composer.label(targets) or "",
-            (*frame.trace, node.span),
+            (*frame.trace, node.span), plan.most,
         )
     )  # fmt: skip
     frame.variables += (*body.variables, *(condition.variables if condition else ()))
@@ -237,7 +237,7 @@ def _pack(item: Operand, plan: LoopPlan, symbols: Symbols, span: Span) -> Operan
     if plan.most is None:
         message = "nothing bounds the number of items that the loop makes"
         raise error(message, span, hint="let it go through a pack as well, or give it a count")
-    length = symbols.new("steps", plan.most)
+    length = symbols.new("steps", min(symbols.largest(plan.most), dimensions.UNLIMITED))
     return Tensor(item.name, item.type, (length, *item.shape), "result", None, item.span)
 
 

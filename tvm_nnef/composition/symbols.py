@@ -47,6 +47,11 @@ class Symbols:
         """The upper bound of an extent."""
         return dimensions.limits(extent, self.bounds)[1]
 
+    def room(self, extent: Dimension) -> Dimension:
+        """The upper bound of an extent; the extent itself if a symbol in it has none."""
+        most = self.largest(extent)
+        return most if most < dimensions.UNLIMITED else extent
+
     def require(
         self,
         condition: Condition,

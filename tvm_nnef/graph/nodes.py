@@ -146,7 +146,7 @@ class Loop:
     stacked along a first dimension, whose extent is a symbol that the loop defines, with a bound
     (the most steps there can be). Results are new tensors, none that the body computes. Dtypes are
     those of ``carried``, item and results: what starts, comes around or leaves with another is
-    converted.
+    converted. ``most`` is an upper bound of the number of steps, if there is one.
     """
 
     carried: tuple[Tensor, ...]
@@ -160,6 +160,7 @@ class Loop:
     results: tuple[Operand, ...]
     label: str = ""
     trace: tuple[Span, ...] = field(default=(), repr=False)
+    most: Dimension | None = None
 
     @property
     def span(self) -> Span | None:

@@ -48,7 +48,6 @@ from tvm_nnef.lower.private_functions import (
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
 from tvm_nnef.lower.symbols import occurring, sizes
-from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
@@ -118,7 +117,7 @@ class _Repeated:
         node, walk, packs = self.node, self.walk, _packs(self.node)
         state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
         for position, pack in packs.items():
-            shape = _stack_shape(pack, walk)
+            shape = _stack_shape(pack, node)
             state.append(empty(walk.builder, shape, held(_output_types(node, walk)[position])))
         index = _counter(0)
         if most_steps(node) != 0:
@@ -294,10 +293,11 @@ def _packs(node: Loop) -> dict[int, Pack]:
     return {position: pack for position, pack in packs if position >= len(node.carried) and pack}
 
 
-def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
+def _stack_shape(pack: Pack, node: Loop) -> tuple[Dimension, ...]:
     """The shape of the stack of a scan output, with room for all steps that there can be."""
     if isinstance(pack, Tensor):
-        return (dimensions.limits(pack.shape[0], walk.bounds)[1], *pack.shape[1:])
+        assert node.most is not None
+        return (node.most, *pack.shape[1:])
     return (len(pack), *pack[0].shape)
 
 
