@@ -29,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("text.txt").write_text("x")
     Path("bytes.sknd").write_bytes(b"\xff\xfe\0\0")
     Path("text.npy").write_text("hello")
-    np.save("int.npy", np.zeros((1, 1, 8, 8), np.int32))
+    np.save("complex.npy", np.zeros((1, 1, 8, 8), np.complex64))
     np.save("flat.npy", np.zeros((1, 64), np.float32))
     np.save("good.npy", np.zeros((1, 1, 8, 8), np.float32))
     np.save("objects.npy", np.array([{}], dtype=object))
@@ -64,7 +64,7 @@ def test_what_is_no_model(model: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 INPUTS = {
-    "int.npy": "expected real (float32), got int32",
+    "complex.npy": "expected real (float32), got complex64",
     "flat.npy": "expected shape (1, 1, 8, 8), got (1, 64)",
     "objects.npy": "not a readable .npy file",
     "text.npy": "not a readable .npy file",

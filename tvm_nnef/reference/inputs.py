@@ -1,13 +1,14 @@
 """What a user hands over: from arrays to the tensors of a graph, checked and converted.
 
-A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
-real. Within a kind, reals are rounded, and numbers must fit. Symbols must agree and keep their
+A shape must be that of the tensor, and the kind of dtype that of its type, except that an input of
+reals may be given as ints or truth values if none is rounded. Within a kind, reals are rounded, and
+numbers must fit. Symbols must agree and keep their
 bounds (section 2.6); the dimensions of a graph may be trees here. No operation is evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -199,6 +200,8 @@ def _converted(
         hint = shape_hint(array.shape, tensor, attributes)
         raise error(f"{title}: expected shape {text}, got {actual}", tensor.span, hint=hint)
     array = named(array, dtype)
+    if tensor.role == "input" and tensor.type == "real" and kind_of(array.dtype) in ("int", "bool"):
+        return _exact(array, converted(array.astype(np.float64), tensor, dtype, title), title)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: expected {tensor.type} ({dtype}), got {array.dtype}"
@@ -206,17 +209,41 @@ def _converted(
     return converted(array, tensor, dtype, title)
 
 
+def _exact(given: Array, made: Array, title: str) -> Array:
+    """Integers or truth values as reals. Raises NnefError if one of them is rounded."""
+    changed = made.astype(np.float64) != given
+    if given.dtype.kind != "b" and np.abs(given.astype(np.float64)).max(initial=0) >= 2**53:
+        changed = np.array([int(a) != int(b) for a, b in zip(made.flat, given.flat, strict=True)])
+    if changed.any():
+        number = given[changed.reshape(given.shape)].flat[0]
+        hint = f"round it yourself, as in x.astype('{made.dtype}')"
+        raise error(f"{title}: {made.dtype} does not hold {number} of {given.dtype}", hint=hint)
+    return made
+
+
 def _array(value: Any, tensor: Tensor, title: str) -> Array:
     """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
-    if value is None:
+    if np.ma.is_masked(value):
+        hint = "fill in what is masked: x.filled(0)"
+        raise error(f"{title}: elements of the array are masked", tensor.span, hint=hint)
+    if value is None or isinstance(value, (str, bytes, Iterator, set, frozenset)):
+        kind = "None" if value is None else f"a {type(value).__name__}"
         hint = "give an array, or a number or nested list of numbers"
-        raise error(f"{title}: expected {tensor.type}, got None", tensor.span, hint=hint)
+        if isinstance(value, str):
+            hint += "; numpy.load and tvm_nnef.load_image read files"
+        elif value is not None:
+            hint += ": list(x)"
+        raise error(f"{title}: expected {tensor.type}, got {kind}", tensor.span, hint=hint)
     try:
         array = np.asarray(value)
     except ValueError as problem:
         hint = "give lists of equal lengths, or an array"
         message = f"{title}: no array can be made of this: {problem}"
         raise error(message, tensor.span, hint=hint) from problem
+    if array.dtype.kind in "OSU" and not kind_of(array.dtype):
+        what = "texts" if array.dtype.kind != "O" else f"objects such as {type(value).__name__}"
+        hint = "give an array, or a number or nested list of numbers"
+        raise error(f"{title}: expected {tensor.type}, got {what}", tensor.span, hint=hint)
     plain = isinstance(value, (bool, int, float, list, tuple))
     if plain and tensor.type == "real" and array.dtype.kind in "iu":
         return array.astype(np.float64)
