@@ -79,6 +79,24 @@ def test_wrong_values(
     assert words in shown and "hint: " in shown
 
 
+def test_errors_of_a_run_name_random_inputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(tmp_path / "net.sknd").write_text("""import layout;
+    graph G {
+        @input { x: real[4]; i: int[2]; }
+        @output { y: real; }
+        @compose { y = layout.gather{axis=0}(x, i); }
+    }
+    """)
+    model = str(tmp_path / "net.sknd")
+    assert main(["run", model, "--route", "reference", "-i", "i=7,8"]) == 1
+    shown = capsys.readouterr().err
+    assert "random values were given for x (-i NAME=VALUE gives others)" in shown
+    assert main(["run", model, "--route", "reference", "-i", "i=7,8", "-i", "x=1,2,3,4"]) == 1
+    assert "random" not in capsys.readouterr().err
+
+
 def test_random_ints_are_what_the_graph_can_take() -> None:
     text = """import layout, math;
     graph G {

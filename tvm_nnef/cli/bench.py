@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_nnef.api import build
-from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.cli.inputs import naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
@@ -73,7 +73,8 @@ def _measured_model(
     check_variables(model, graph)
     inputs = read_inputs(model.metadata.inputs, graph, options)
     # What is wrong with the other model is found before ours is built.
-    theirs = None if against is None else _session_call(against, counts[0], inputs)
+    with naming_random(options):
+        theirs = None if against is None else _session_call(against, counts[0], inputs)
     executable = build(
         model,
         database=options.database,
@@ -82,14 +83,15 @@ def _measured_model(
         **found.options,
     )
     check = None
-    if theirs is not None and against is not None and not options.no_check:
-        check = check_by_source(model, graph, inputs, against, theirs())
-    elif not options.no_check:
-        check = check_by_reference(model, graph, inputs)
-    measured = {
-        threads: _measured(executable, inputs, against, threads, options.seconds, check)
-        for threads in counts
-    }
+    with naming_random(options):
+        if theirs is not None and against is not None and not options.no_check:
+            check = check_by_source(model, graph, inputs, against, theirs())
+        elif not options.no_check:
+            check = check_by_reference(model, graph, inputs)
+        measured = {
+            threads: _measured(executable, inputs, against, threads, options.seconds, check)
+            for threads in counts
+        }
     return measured, None if check is None else check.judge
 
 

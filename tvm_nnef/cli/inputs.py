@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -15,7 +15,7 @@ import numpy as np
 from tvm_nnef.calls import by_source
 from tvm_nnef.cli.images import given_images
 from tvm_nnef.cli.literals import RANDOM, is_literal, literal
-from tvm_nnef.diagnostics import did_you_mean, error, plural
+from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.random_inputs import random_inputs
@@ -46,6 +46,7 @@ def read_inputs(
     wanted = flat_tensors(graph.inputs)
     images = given_images(images, dict(wanted), options)
     if not options.input:
+        options.random_names = [name for name, _ in wanted]
         return random_inputs(graph, options.seed)
     files = [_split(each, graph) for each in options.input]
     if len(files) == 1 and files[0][0] is None and Path(files[0][1]).suffix == ".npz":
@@ -63,6 +64,19 @@ def read_inputs(
         _complete(arrays, graph, options)
     values = (arrays.get(name) for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
+
+
+@contextmanager
+def naming_random(options: argparse.Namespace) -> Iterator[None]:
+    """A block that runs a model; its errors name the inputs whose values are random."""
+    try:
+        yield
+    except NnefError as problem:
+        names = getattr(options, "random_names", [])
+        if not names:
+            raise
+        message = f"random values were given for {', '.join(names)} (-i NAME=VALUE gives others)"
+        raise problem.with_note(Note(message)) from problem.__cause__
 
 
 def _complete(arrays: dict[str, Any], graph: Graph, options: argparse.Namespace) -> None:
@@ -86,6 +100,7 @@ def _complete(arrays: dict[str, Any], graph: Graph, options: argparse.Namespace)
     )
     random = {name: next(made) for name, _ in wanted if name not in optional}
     arrays.update({name: random[name] for name in missing})
+    options.random_names = missing
     if not options.quiet:
         print(f"note: random values for {', '.join(missing)}", file=sys.stderr)
 

@@ -15,7 +15,7 @@ import numpy as np
 from tvm_nnef.api import build, evaluate
 from tvm_nnef.calls import Outputs
 from tvm_nnef.cli.images import read_labels
-from tvm_nnef.cli.inputs import flat_tensors, read_inputs
+from tvm_nnef.cli.inputs import flat_tensors, naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.diagnostics import error, plural, printable
@@ -78,8 +78,9 @@ def _run_executable(
 ) -> tuple[Outputs, Profile | None]:
     """The outputs, and the profile if one is wanted, which begins with the same state."""
     wanted = options.profile or options.profile_json is not None
-    profile = executable.profile(*inputs) if wanted else None
-    return executable(*inputs), profile
+    with naming_random(options):
+        profile = executable.profile(*inputs) if wanted else None
+        return executable(*inputs), profile
 
 
 def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Profile | None]:
@@ -92,7 +93,8 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Pro
     _check_count(options.output, list(shapes))
     if options.route == "reference":
         check_variables(model, graph)
-        return evaluate(graph, *inputs, variables=model.variables), labels, None
+        with naming_random(options):
+            return evaluate(graph, *inputs, variables=model.variables), labels, None
     executable = build(
         model,
         options.target,
