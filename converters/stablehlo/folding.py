@@ -48,7 +48,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _BITS: Mapping[str, Callable[[int, Any, Any], int]] = {
     "and": lambda bits, x, y: x & y, "or": lambda bits, x, y: x | y,
-    "xor": lambda bits, x, y: x ^ y, "not": lambda bits, x, _: ~x,
+    "xor": lambda bits, x, y: x ^ y, "not": lambda bits, x, _: ~x if bits > 1 else not x,
     "shift_left": lambda bits, x, y: x << y if 0 <= y < bits else 0,
     "shift_right_logical": lambda bits, x, y: x % (1 << bits) >> y if 0 <= y < bits else 0,
     "shift_right_arithmetic": lambda bits, x, y: x >> (y if 0 <= y < bits else bits - 1),

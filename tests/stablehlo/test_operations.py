@@ -73,6 +73,18 @@ def test_integers_wrap_around(against_jax: Any) -> None:
     against_jax(lambda x: (x + x, x * x, x >> 3, x ^ 5, x.astype(jnp.int32)), big)
 
 
+def test_constant_truth_values_are_negated(against_jax: Any) -> None:
+    """What is known is computed in the conversion: ~True is not -2."""
+    x = jnp.arange(4, dtype=np.int32)
+
+    def function(y: Any) -> Any:
+        numbers = lax.iota(np.int32, 4) * 2
+        equal, odd = numbers == numbers, numbers < 3
+        return ~equal, ~odd, odd ^ equal, ~numbers, ~numbers.astype(np.uint8), y
+
+    against_jax(function, x)
+
+
 def test_types(against_jax: Any) -> None:
     cast = lax.bitcast_convert_type
 

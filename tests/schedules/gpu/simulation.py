@@ -24,6 +24,7 @@ from tvm.ir import Call, StringImm, TensorLoad
 
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
+from tvm_nnef.compilation.passes import passes as every_pass
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
@@ -43,7 +44,8 @@ def simulate(
     monkeypatch: pytest.MonkeyPatch, arch: str = "sm_80", *, reverse: bool = False
 ) -> None:
     """Let builds for this CPU have the schedules of a GPU, as serial loops."""
-    original, cuda = pipeline.passes, resolve({"kind": "cuda", "arch": arch})
+    # Those of the compiler, also where a test simulates several times.
+    original, cuda = every_pass, resolve({"kind": "cuda", "arch": arch})
 
     def serial(module: Any) -> Any:
         functions = prim_functions(module)
