@@ -276,11 +276,13 @@ def copy_to(array: Array, tensor: Any) -> Array:
 
 def numpy_view(value: Any) -> Any:
     """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value
     if isinstance(value, Mapping):
         return {name: numpy_view(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [numpy_view(item) for item in value]
-    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
+    if not hasattr(value, "__dlpack__"):
         return value
     try:
         if int(value.__dlpack_device__()[0]) != cpu().dlpack_device_type():
