@@ -84,11 +84,11 @@ SQUEEZED = body([node("Squeeze", ["x", "ones"], ["squeezed"])], "squeezed")
 SAME = body([node("Identity", ["x"], ["same"])], "same")
 
 
-def squeeze(*consumers: Any, shape: Any = None) -> Any:
+def squeeze(*consumers: Any, shape: Any = None, other: Any = SAME) -> Any:
     """A dimension taken away if it is 1, as TorchScript's exporter writes it."""
     nodes = [
         node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["size"]),
-        node("Equal", ["size", "one"], ["is_one"]), branch("is_one", "q", SQUEEZED, SAME),
+        node("Equal", ["size", "one"], ["is_one"]), branch("is_one", "q", SQUEEZED, other),
         *consumers,
     ]  # fmt: skip
     return model(nodes, [X], info("y", 1, shape))
@@ -189,5 +189,20 @@ def test_a_bound_decides_a_comparison_of_sizes() -> None:
 
 
 def test_ranks_that_nothing_decides_are_refused() -> None:
+    other = body([node("Sin", ["x"], ["sin"])], "sin")
     with pytest.raises(NnefError, match=r"(?s)its branches give float32\[b.*declare the shape"):
-        tvm_nnef.convert(squeeze(RELU), bounds=8)
+        tvm_nnef.convert(squeeze(RELU, other=other), bounds=8)
+
+
+def test_a_squeeze_whose_result_may_have_any_rank_takes_a_dimension_of_1() -> None:
+    """As in Silero VAD. What keeps the dimension is an error in the run, not another rank."""
+    proto = squeeze(RELU)
+    exe = tvm_nnef.build(proto, progress=False)
+    for size in (1, 3):
+        x = values(size, 1, 4)
+        expected = np.maximum(x[:, 0], 0)
+        np.testing.assert_array_equal(tvm_nnef.evaluate(proto, x)[0], expected)
+        np.testing.assert_array_equal(exe(x)[0], expected)
+    for run in (exe, lambda x: tvm_nnef.evaluate(proto, x)):
+        with pytest.raises(NnefError, match="would have 3 dimensions"):
+            run(values(2, 5, 4))

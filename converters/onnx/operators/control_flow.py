@@ -96,6 +96,8 @@ def _of_equal_ranks(node: Node, blocks: Sequence[_Block], builder: Builder) -> l
     if not differing:
         return list(blocks)
     suitable = [_suits(node, each) for each in outputs]
+    if all(suitable) and (squeezing := _squeezing(node)) is not None:
+        suitable = [number == squeezing for number in range(2)]
     if suitable[0] == suitable[1]:
         raise _differing(*differing[0])
     taken = suitable.index(True)
@@ -103,10 +105,22 @@ def _of_equal_ranks(node: Node, blocks: Sequence[_Block], builder: Builder) -> l
     name = next(filter(None, node.proto.output))
     message = (
         f"'{name}' would have {plural(wrong.rank, 'dimension')}, "
-        f"and what reads it takes {right.rank}"
+        f"and the model is converted for {right.rank}"
     )
     error = _impossible(blocks[taken], message, builder)
     return [block if each else error for block, each in zip(blocks, suitable, strict=True)]
+
+
+def _squeezing(node: Node) -> int | None:
+    """The branch that removes a dimension of 1, where the other one keeps it: ``x.squeeze(axis)``.
+
+    TorchScript writes that for a dynamic dimension. The code around it expects a size of 1.
+    """
+    bodies = [node.attributes[name] for name in ("then_branch", "else_branch")]
+    kinds = [{each.op_type for each in body.node} - {"Constant"} for body in bodies]
+    if {"Squeeze"} not in kinds or {"Identity"} not in kinds:
+        return None
+    return kinds.index({"Squeeze"})
 
 
 def _suits(node: Node, outputs: Sequence[Tensor]) -> bool:
