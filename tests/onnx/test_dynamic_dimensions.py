@@ -372,7 +372,7 @@ def test_branches_of_different_ranks_hint_at_input_shapes(make_model: Any) -> No
             node("Gather", ["shape", "one"], ["t"]),
             node("Equal", ["t", "one"], ["is_one"]),
             node("If", ["is_one"], ["y"], then_branch=body("Squeeze", "axes"),
-                 else_branch=body("Identity")),
+                 else_branch=body("Sin")),
         ],
         [("x", "float32", [2, "t"])],
         [("y", "float32", None)],
