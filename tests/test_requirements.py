@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,21 @@ def test_what_hints_name_installs_the_packages() -> None:
     for package, extra, _ in _PACKAGES.values():
         names = {re.split(r"[<>=\[; ]", each)[0] for each in installed[extra]}
         assert package in names, (package, extra)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_file_that_hides_a_package_is_named_unless_it_is_installed(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tvm_nnef import requirements
+
+    hiding = types.ModuleType("grandalf")
+    hiding.__file__ = str(tmp_path / "grandalf" / "__init__.py")
+    monkeypatch.setitem(sys.modules, "grandalf", hiding)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if installed:
+        (tmp_path / "grandalf-0.8.dist-info").mkdir()
+    found = requirements.hidden_package()
+    assert (found is None) == installed
+    if found is not None:
+        assert "hides the package 'grandalf'" in str(found)

@@ -63,7 +63,10 @@ def hidden_package() -> NnefError | None:
         if file is None:
             continue
         folder = Path(file).resolve().parent
-        if str(folder) in before or (folder.name == name and str(folder.parent) in before):
+        root = folder.parent if folder.name == name else folder
+        # PYTHONPATH may name a folder of installed packages, each of which has such a folder.
+        described = f"{_PACKAGES[name][0].replace('-', '_')}-*.dist-info"
+        if str(root) in before and not any(root.glob(described)):
             hint = "rename it, or run the command in another folder"
             return error(f"this file hides the package '{name}'", hint=hint, file=file)
     return None

@@ -79,6 +79,24 @@ def test_wrong_values(
     assert words in shown and "hint: " in shown
 
 
+def test_an_operator_of_the_model_is_not_taken_for_a_standard_one() -> None:
+    text = """
+    operator gather {
+        @attrib { axis: int; }
+        @input { x: real[n]; i: int[m]; }
+        @output { y: int[m]; }
+        @lower { y[j,] = i[j,] + axis, j < m; }
+    }
+    graph G {
+        @input { x: real[50]; i: int[100]; }
+        @output { y: int; }
+        @compose { y = gather{axis=7}(x, i); }
+    }
+    """
+    _, i = random_inputs(tvm_nnef.compose(text))
+    assert set(i.tolist()) == {0, 1}
+
+
 def test_errors_of_a_run_name_random_inputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

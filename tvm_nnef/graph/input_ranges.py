@@ -18,6 +18,9 @@ _MOVING = frozenset(
 """Operators whose result has the numbers of their first operand."""
 
 _COMPARING = frozenset(f"math.{name}" for name in ("eq", "ne"))
+_CONVERTED = frozenset(("extra.expand", "extra.stretch"))
+_INDEXING = frozenset(("layout.gather", "extra.gather", "extra.gather_elements"))
+"""The operators of converters are known by name: a guess suffices for random numbers."""
 
 
 def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequence[int]]:
@@ -33,7 +36,7 @@ def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequenc
         used = [each for each in operands if each in origin]
         if not used or not isinstance(node, Operation):
             continue
-        if node.operator in _MOVING or node.operator.rpartition(".")[2] in ("expand", "stretch"):
+        if node.standard_operator in _MOVING or node.operator in _CONVERTED:
             results = flatten(node.results)
             if len(results) == 1 and used[0] is operands[0]:
                 origin[results[0]] = origin[used[0]]
@@ -60,18 +63,17 @@ def _values(
     node: Operation, tensor: Tensor, operands: Sequence[Tensor], sizes: Mapping[str, int]
 ) -> Sequence[int]:
     """The values that an operation shows to be meant for an operand; nothing if it shows none."""
-    name = node.operator.rpartition(".")[2]
-    if node.operator in _COMPARING and len(operands) == 2:
+    if node.standard_operator in _COMPARING and len(operands) == 2:
         other = operands[1] if operands[0] is tensor else operands[0]
         value = other.value
         return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
-    if name in ("gather", "gather_elements") and len(operands) > 1 and operands[1] is tensor:
-        axis = node.attributes.get("axis")
-        if isinstance(axis, int):
+    if node.operator in _INDEXING and len(operands) > 1 and operands[1] is tensor:
+        axis, rank = node.attributes.get("axis"), operands[0].rank
+        if isinstance(axis, int) and -rank <= axis < rank:
             size = trees.evaluate(operands[0].shape[axis], sizes)
             return range(max(int(size), 1))
     depth = node.attributes.get("depth", node.attributes.get("count"))
-    if name == "one_hot" and isinstance(depth, int) and operands[0] is tensor:
+    if node.operator == "extra.one_hot" and isinstance(depth, int) and operands[0] is tensor:
         return range(max(depth, 1))
     return ()
 
