@@ -367,7 +367,6 @@ def test_an_index_object_may_be_used_in_several_contractions() -> None:
     [
         ({"arguments": {"s": 1}}, "no parameter 's'"),
         ({"input_shapes": {"J": (3, 4)}}, "the model has no input 'J'"),
-        ({}, "the shape of input 'I' is not known"),
         ({"bounds": {"Q": 3}}, "no dimension or result is named 'Q'"),
         ({"input_shapes": {"I": (3, 4, 5)}}, "has 3 dimensions"),
     ],
