@@ -12,7 +12,7 @@ from tvm import sym, tirx
 from tvm.ir import Expr, TensorLoad
 
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 Tree: TypeAlias = "PrimExpression | tirx.Stmt"
 """An expression or statement."""
@@ -81,13 +81,5 @@ def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) 
 
     Each ``Let`` in it gets its own variable.
     """
-    own = traversal.mapped(expression, (tirx.Let, _renewed))
+    own = traversal.mapped(expression, (tirx.Let, traversal.renewed))
     return traversal.mapped(own, (tirx.Var, lambda var: values.get(var, var)))
-
-
-def _renewed(let: tirx.Let) -> tirx.Let:
-    """The same binding with another variable: TVM takes two of one variable for a mistake."""
-    fresh = tirx.Var(let.var.name, dtype_of(let.var))
-    replaced = {let.var: fresh}
-    body = traversal.mapped(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
-    return tirx.Let(fresh, let.value, body)

@@ -15,12 +15,12 @@ runtime = pytest.importorskip("onnxruntime")
 node = onnx.helper.make_node
 
 
-def agree(proto: Any, *runs: Sequence[np.ndarray]) -> None:
+def agree(proto: Any, *runs: Sequence[np.ndarray], bounds: int | None = 16) -> None:
     """Both compiled routes give what ONNX Runtime gives."""
     proto.ir_version = 10
     session = runtime.InferenceSession(proto.SerializeToString())
     names = [each.name for each in session.get_inputs()]
-    model = tvm_nnef.convert(proto, bounds=16)
+    model = tvm_nnef.convert(proto, bounds=bounds)
     for route in ("mapped", "formula"):
         compiled = tvm_nnef.build(model, route=route, progress=False)
         for arrays in runs:
@@ -289,3 +289,16 @@ def test_a_batch_normalization_of_constants(make_model: Any) -> None:
         opset=13,
     )
     agree(proto, [generator.random((5, 4), np.float32)])
+
+
+def test_positions_of_aligned_corners_along_a_dynamic_dimension(make_model: Any) -> None:
+    """TVM looked for the bounds of a vector of reals, to which it had bound a variable."""
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    proto = make_model(
+        [node("Resize", ["x", "", "scales"], ["y"], **attributes)],
+        [("x", "float32", ["n", 4, "m"])],
+        [("y", "float32", None)],
+        {"scales": np.array([1, 1, 3], np.float32)},
+    )
+    generator = np.random.default_rng(0)
+    agree(proto, *([generator.random((2, 4, m), np.float32)] for m in (1, 2, 12)), bounds=None)

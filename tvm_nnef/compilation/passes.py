@@ -65,6 +65,7 @@ from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.interrupts import deferring
 from tvm_nnef.tvm_support.lowering import (
     compacted,
+    converts_positions,
     device_functions,
     is_tangled,
     keeping_buffers,
@@ -259,7 +260,10 @@ def _lowering(
         # of the index.
         *_if(
             not is_cuda,
-            ("eliminate_common_subexpressions", _unless(_names_values, tir.CommonSubexprElim())),
+            (
+                "eliminate_common_subexpressions",
+                _unless(_keeps_repeated_values, tir.CommonSubexprElim()),
+            ),
         ),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),
@@ -385,9 +389,10 @@ def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
     return seen
 
 
-def _names_values(function: PrimFunction) -> bool:
-    """Whether values get names later, which the analysis of TVM cannot replace by the values."""
-    return names_values(function) or has_late_arithmetic(function)
+def _keeps_repeated_values(function: PrimFunction) -> bool:
+    """Whether TVM would name values that it cannot analyze, or that get names later."""
+    named = names_values(function) or has_late_arithmetic(function)
+    return named or converts_positions(function)
 
 
 def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:

@@ -27,7 +27,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
     with_mapped_body,
 )
-from tvm_nnef.tvm_support.traversal import walk
+from tvm_nnef.tvm_support.traversal import renewed, walk
 
 _CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
@@ -66,6 +66,7 @@ def compacted(mod: Module) -> Module:
 
 def vectorized(mod: Module) -> Module:
     """The kernels with vectors of as many lanes as their schedules say."""
+    mod = update_functions(mod, {n: _named_apart(f) for n, f in prim_functions(mod).items()})
     functions, vectorize = prim_functions(mod), tirx.transform.VectorizeLoop(True)
     for_cpu = all(map(is_host_function, functions.values()))
     made = _with_hidden_target(vectorize, mod) if for_cpu else vectorize(mod)
@@ -74,6 +75,15 @@ def vectorized(mod: Module) -> Module:
         for name, each in prim_functions(made).items()
     }
     return update_functions(mod, changed)
+
+
+def _named_apart(function: PrimFunction) -> PrimFunction:
+    """The function with a variable for each ``Let``.
+
+    Conversions to bfloat16 repeat their operand. TVM takes a variable that is bound twice for a
+    mistake, unless both values are equal to it, which those with a ``Let`` in them are not.
+    """
+    return with_mapped_body(function, (tirx.Let, renewed)) if names_values(function) else function
 
 
 def _with_hidden_target(vectorize: Callable[[Module], Module], mod: Module) -> Module:
@@ -165,6 +175,26 @@ def names_values(function: PrimFunction) -> bool:
     after the statement that it is in.
     """
     return bool(_named_values(function.body))
+
+
+def converts_positions(function: PrimFunction) -> bool:
+    """Whether a function makes real numbers of a vector of positions.
+
+    TVM 0.27 looks for the bounds of such a vector if a variable is bound to it, and fails: they are
+    integers for it.
+    """
+    found: list[tirx.Ramp] = []
+
+    def converted(cast: tirx.Cast) -> None:
+        if dtype_of(cast).startswith(("float", "bfloat")) and lanes_of(cast.ty) > 1:
+            entries = [
+                (tirx.Ramp, found.append),
+                (TensorLoad, lambda load: tvm_ffi.WalkResult.SKIP),
+            ]
+            tvm_ffi.structural_walk(cast.value, entries, order="pre")
+
+    walk(function.body, (tirx.Cast, converted))
+    return bool(found)
 
 
 def _named_values(node: Any) -> list[tirx.Let]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import tvm
+from tvm import tirx
 
 Entry: TypeAlias = "tuple[Any, Callable[[Any], Any]]"
 """A class of nodes, or a tuple of classes, and what is called with each of its nodes."""
@@ -31,6 +32,14 @@ def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post")
     """The root with each node replaced by what the first fitting callback returns."""
     made: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
     return made
+
+
+def renewed(let: tirx.Let) -> tirx.Let:
+    """The same binding with another variable: TVM takes two of one variable for a mistake."""
+    fresh = tirx.Var(let.var.name, str(let.var.ty))
+    replaced = {let.var: fresh}
+    body = mapped(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
+    return tirx.Let(fresh, let.value, body)
 
 
 def _indexed(entries: Entry | Sequence[Entry]) -> list[tuple[int, Callable[[Any], Any]]]:
