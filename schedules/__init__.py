@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.schedules.gpu import strategies as gpu_strategies
-from tvm_nnef.schedules.plan import STRATEGY as STRATEGY
-from tvm_nnef.schedules.plan import Choice
+from tvm_nnef.schedules.plan.plan import STRATEGY as STRATEGY
+from tvm_nnef.schedules.plan.plan import Choice
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,

@@ -35,7 +35,7 @@ def built(pair: Pair, text: str) -> tuple[Callable[[], object], np.ndarray]:
 
 def ratio(name: str, pair: Pair, seconds: float, alone: bool) -> float:
     """How much faster the formula is, printed with both times; 0 where it is something else."""
-    from tvm_nnef.measurement.turns import timed_in_turns
+    from tvm_nnef.measurement.interleaved import timed_in_turns
 
     texts = pair.text(), pair.text(pair.mapped)
     calls, (found, expected) = zip(*(built(pair, text) for text in texts), strict=True)

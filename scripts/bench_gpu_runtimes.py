@@ -57,7 +57,7 @@ def arrays(specs: Sequence[Spec], dtypes: Sequence[str]) -> list[Any]:
 
 def ours(library: str, specs: Sequence[Spec], expected: str, seconds: float) -> dict[str, Any]:
     """The times of a library, and the error of its outputs."""
-    from tvm_nnef.loading import load
+    from tvm_nnef.executable.loading import load
     from tvm_nnef.tvm_support import runtime
 
     start = time.perf_counter()

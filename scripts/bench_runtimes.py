@@ -100,7 +100,7 @@ def timed(
 def peak(threads: int) -> dict[str, Any]:
     """The multiplications and additions per second of a loop in registers."""
     from tvm_nnef.compilation.target import native
-    from tvm_nnef.measurement.peak import fma_peak
+    from tvm_nnef.measurement.fma_peak import fma_peak
     from tvm_nnef.tvm_support.threads import use_threads
 
     use_threads(threads)

@@ -24,21 +24,21 @@ if __name__ == "__main__":
     # An interrupt while modules are imported leaves no traceback; after that it is reported.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from tvm_nnef.api import build, from_nnef
+from tvm_nnef.api.building import build, from_nnef
 from tvm_nnef.cli import run_reporting
 from tvm_nnef.cli.arguments import add_model_options, compose_options, load_options
 from tvm_nnef.cli.parser import Parser
 from tvm_nnef.compilation.target import NATIVE, TargetRequest, request
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.library_file import check_library
-from tvm_nnef.model import load_model
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.library_file import check_library
+from tvm_nnef.executable.runtime import Executable
+from tvm_nnef.model.model import load_model
 from tvm_nnef.storage.manifest import file_digest
 from tvm_nnef.storage.output import workspace
 from tvm_nnef.storage.write import Content, check_target, is_archive, write_container
 from tvm_nnef.tvm_support.build import host_of, target_features, triple_of
 from tvm_nnef.tvm_support.compat import Module
-from tvm_nnef.vulkan.launcher import needed_features
+from tvm_nnef.vulkan_runtime.launcher import needed_features
 
 FORMAT = 1
 """The version of the manifest."""

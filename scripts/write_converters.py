@@ -21,7 +21,6 @@ from write_onnx_operators import entries as onnx_operators
 
 from tvm_nnef.converters.antares.scalars import FUNCTIONS as ANTARES_FUNCTIONS
 from tvm_nnef.converters.antares.statements import ASSIGNMENTS
-from tvm_nnef.converters.common.formats import FORMATS, Format
 from tvm_nnef.converters.nnef1 import fragments
 from tvm_nnef.converters.nnef1.operators import registry as nnef1_operations
 from tvm_nnef.converters.stablehlo import registry as stablehlo_operations
@@ -29,6 +28,7 @@ from tvm_nnef.converters.stablehlo.conversion import CALLS, ENDS, TUPLES
 from tvm_nnef.converters.tile.text.values import FUNCTIONS as TILE_FUNCTIONS
 from tvm_nnef.converters.tile.text.values import OPERATORS as TILE_OPERATORS
 from tvm_nnef.converters.tile.tracing import Aggregation
+from tvm_nnef.formats.registry import FORMATS, Format
 
 PAGE = DOCS / "converters.md"
 SCRIPT = "write_converters.py"

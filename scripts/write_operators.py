@@ -9,7 +9,7 @@ import sys
 
 from generated_page import DOCS, write
 
-from tvm_nnef.catalogue import page, standard_entries
+from tvm_nnef.stdlib.catalogue import page, standard_entries
 
 if __name__ == "__main__":
     sys.exit(write(DOCS / "operators.md", lambda: page(standard_entries()), __doc__))

@@ -52,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     names = {"--verify-kernels": "verify", "--bounds-checks": "checked"}
     chosen = {name: True for option, name in names.items() if config.getoption(option)}
     if chosen:
-        from tvm_nnef import api
+        from tvm_nnef.api import building
 
-        api.build = functools.partial(api.build, **chosen)
+        building.build = functools.partial(building.build, **chosen)
 
 
 def pytest_collection_finish() -> None:

@@ -13,11 +13,11 @@ import pytest
 from onnx import helper
 
 import tvm_nnef
-from tvm_nnef import runtime
-from tvm_nnef.call_memory import needed_bytes, shortage
 from tvm_nnef.cli import main
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.converters.common.types import Type
+from tvm_nnef.executable import runtime
+from tvm_nnef.executable.call_memory import needed_bytes, shortage
 
 NET = """
 import math, nn;

@@ -82,7 +82,7 @@ def test_each_target_has_a_library_and_the_manifest_describes_it(
 def test_a_target_that_cannot_be_built_is_reported_and_the_others_are_built(
     script: Any, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tvm_nnef import linking
+    from tvm_nnef.executable import linking
 
     monkeypatch.setattr(linking, "_installed", lambda machine: iter(()))
     for variable in ("CXX", "CC"):

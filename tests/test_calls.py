@@ -16,7 +16,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.runtime import Executable
 
 # y = 2 * a - b, s = a + b; a pack of two, and a running sum for the state.
 TEXT = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.api import compose
+from tvm_nnef.api.building import compose
 from tvm_nnef.graph.verify import verify
 
 F = np.float32

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.arguments.ports import TensorInfo
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.ports import TensorInfo
 
 IMPORTS = "import math; import layout; import linalg; import nn;\n"
 SIZES = (0, 1, 2, 5, 10)
@@ -223,7 +223,7 @@ def test_inputs_that_break_a_bound_or_an_agreement_are_named(plain, changed, mes
 
 
 def test_random_inputs_are_as_large_as_can_be(plain: Any) -> None:
-    from tvm_nnef.random_inputs import random_inputs
+    from tvm_nnef.arguments.random_inputs import random_inputs
 
     given = random_inputs(tvm_nnef.compose(PLAIN))
     assert [array.shape for array in given] == [(10, 3), (10, 3), (5,), (10,)]

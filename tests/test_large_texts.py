@@ -12,7 +12,7 @@ SECONDS = 120
 
 PROGRAM = """
 import json
-from tvm_nnef.model_check import check
+from tvm_nnef.api.checking import check
 
 def using(text):
     return graph("@using { %s }" % text, "y = x;")

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import library_cache, library_file
+from tvm_nnef.api import library_cache
 from tvm_nnef.cli import main
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.diagnostics import error
-from tvm_nnef.model import load_model
+from tvm_nnef.executable import library_file
+from tvm_nnef.model.model import load_model
 
 TEXT = """
 import math;

@@ -11,12 +11,12 @@ import pytest
 
 import tvm_nnef
 import tvm_nnef.cli.build
-from tvm_nnef import linking
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.linking import Machine, find_linker
-from tvm_nnef.loading import load
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable import linking
+from tvm_nnef.executable.linking import Machine, find_linker
+from tvm_nnef.executable.loading import load
+from tvm_nnef.executable.runtime import Executable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs ELF files and a shell")
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_nnef.api import compose, evaluate, from_nnef
+from tvm_nnef.api.building import compose, evaluate, from_nnef
+from tvm_nnef.api.checking import check
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model import load_model, save_model
-from tvm_nnef.model_check import check
+from tvm_nnef.model.model import load_model, save_model
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.tensor_file import write_tensor
 

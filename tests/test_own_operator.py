@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import standard_library
-from tvm_nnef.catalogue import Entry, page, standard_entries
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph import dump
+from tvm_nnef.stdlib import library
+from tvm_nnef.stdlib.catalogue import Entry, page, standard_entries
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -326,7 +326,7 @@ def test_a_standard_operator_needs_its_text_only(
     stdlib = tmp_path / "stdlib"
     shutil.copytree(STDLIB, stdlib)
     (stdlib / "mine.sknd").write_text(listing("mine.sknd"))
-    monkeypatch.setattr(standard_library, "_folder", lambda: stdlib)
+    monkeypatch.setattr(library, "_folder", lambda: stdlib)
     (y,) = tvm_nnef.build(listing("main.sknd"), progress=False)(X)
     np.testing.assert_allclose(y, MEAN, rtol=1e-5)
     entries: list[Entry] = standard_entries()

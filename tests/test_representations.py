@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import options
 from tvm_nnef.cli import conversion as conversion_options
-from tvm_nnef.html_table import MAX_ROWS, html_table
+from tvm_nnef.model import options
+from tvm_nnef.support.html_table import MAX_ROWS, html_table
 
 DIGITS = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
 
@@ -139,7 +139,7 @@ def test_options_are_typed(call: Callable[..., Any]) -> None:
 
 
 def test_the_options_of_every_format_are_typed() -> None:
-    from tvm_nnef.converters.common.formats import FORMATS
+    from tvm_nnef.formats.registry import FORMATS
 
     typed = options.ConvertOptions.__annotations__
     for each in FORMATS:
@@ -149,7 +149,7 @@ def test_the_options_of_every_format_are_typed() -> None:
 
 def test_every_typed_option_is_one_of_a_format() -> None:
     pytest.importorskip("onnx")
-    from tvm_nnef.converters.common.formats import FORMATS
+    from tvm_nnef.formats.registry import FORMATS
 
     found = set()
     for each in FORMATS:

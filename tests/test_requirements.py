@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.requirements import _PACKAGES, needed_for
+from tvm_nnef.support.requirements import _PACKAGES, needed_for
 
 DIGITS = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
 COMMON = '''
@@ -236,7 +236,7 @@ def test_what_hints_name_installs_the_packages() -> None:
 def test_a_file_that_hides_a_package_is_named_unless_it_is_installed(
     installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tvm_nnef import requirements
+    from tvm_nnef.support import requirements
 
     hiding = types.ModuleType("grandalf")
     hiding.__file__ = str(tmp_path / "grandalf" / "__init__.py")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.catalogue import standard_entries
+from tvm_nnef.stdlib.catalogue import standard_entries
 
 IMPORTS = "import math; import layout;\n"
 MAKE = "ys = for v : x do..(n) math.add(v, 1.0);"  # 1, 2, 3 … up to n

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_nnef.api import build, compose, evaluate, from_nnef
-    from tvm_nnef.calls import Outputs
+    from tvm_nnef.api.building import build, compose, evaluate, from_nnef
+    from tvm_nnef.api.checking import check
+    from tvm_nnef.api.conversion import convert
+    from tvm_nnef.api.files import load_image, read_tensor, write_tensor
+    from tvm_nnef.api.importers import from_onnx
+    from tvm_nnef.api.tuning import tune
+    from tvm_nnef.arguments.calls import Outputs
     from tvm_nnef.comparison import Report
     from tvm_nnef.comparison.models import compare
-    from tvm_nnef.conversion import convert
     from tvm_nnef.diagnostics import (
         Diagnostic,
         InputError,
@@ -23,14 +27,10 @@ if TYPE_CHECKING:
         TargetError,
         UnsupportedError,
     )
-    from tvm_nnef.files import load_image, read_tensor, write_tensor
-    from tvm_nnef.importers import from_onnx
-    from tvm_nnef.loading import load
-    from tvm_nnef.model import Model, load_model, save_model
-    from tvm_nnef.model_check import check
-    from tvm_nnef.profile import Profile
-    from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.models import tune
+    from tvm_nnef.executable.loading import load
+    from tvm_nnef.executable.runtime import Executable
+    from tvm_nnef.model.model import Model, load_model, save_model
+    from tvm_nnef.profiling.profile import Profile
     from tvm_nnef.version import __version__
 
 __all__ = [
@@ -64,11 +64,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "tvm_nnef.api": ("build", "compose", "evaluate", "from_nnef"),
+    "tvm_nnef.api.building": ("build", "compose", "evaluate", "from_nnef"),
     "tvm_nnef.comparison": ("Report",),
     "tvm_nnef.comparison.models": ("compare",),
-    "tvm_nnef.calls": ("Outputs",),
-    "tvm_nnef.conversion": ("convert",),
+    "tvm_nnef.arguments.calls": ("Outputs",),
+    "tvm_nnef.api.conversion": ("convert",),
     "tvm_nnef.diagnostics": (
         "Diagnostic",
         "InputError",
@@ -78,20 +78,20 @@ _HOMES = {
         "UnsupportedError",
     ),
     "tvm_nnef.version": ("__version__",),
-    "tvm_nnef.files": ("load_image", "read_tensor", "write_tensor"),
-    "tvm_nnef.importers": ("from_onnx",),
-    "tvm_nnef.loading": ("load",),
-    "tvm_nnef.model": ("Model", "load_model", "save_model"),
-    "tvm_nnef.model_check": ("check",),
-    "tvm_nnef.profile": ("Profile",),
-    "tvm_nnef.runtime": ("Executable",),
-    "tvm_nnef.tuning.models": ("tune",),
+    "tvm_nnef.api.files": ("load_image", "read_tensor", "write_tensor"),
+    "tvm_nnef.api.importers": ("from_onnx",),
+    "tvm_nnef.executable.loading": ("load",),
+    "tvm_nnef.model.model": ("Model", "load_model", "save_model"),
+    "tvm_nnef.api.checking": ("check",),
+    "tvm_nnef.profiling.profile": ("Profile",),
+    "tvm_nnef.executable.runtime": ("Executable",),
+    "tvm_nnef.api.tuning": ("tune",),
 }
 
 
 # In a checkout, two packages are beside this one.
 if not (Path(__file__).parent / "schedules").is_dir():
-    importlib.import_module("tvm_nnef.checkout").find_outer_packages()
+    importlib.import_module("tvm_nnef.support.checkout").find_outer_packages()
 
 
 def __getattr__(name: str) -> Any:

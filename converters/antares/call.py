@@ -9,13 +9,13 @@ from typing import Any
 import lark
 import numpy as np
 
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.antares import syntax
 from tvm_nnef.converters.antares.literals import WORDS, Reader, Value
 from tvm_nnef.converters.antares.text import Text
-from tvm_nnef.converters.common.problems import Problems
+from tvm_nnef.converters.common.collected_errors import Problems
 from tvm_nnef.converters.common.types import MAX_RANK
 from tvm_nnef.diagnostics import Source, Span, did_you_mean, error
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.machine_types import DTYPES
 
 MAX_DIMENSION = 2**31 - 1

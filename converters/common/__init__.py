@@ -11,7 +11,7 @@ with ``convert(source, *, input_shapes, dtypes, …) -> Model``, which
    dynamic dimensions, and is reported with its position in the source;
 3. calls ``builder.outputs`` and ``steps.needed`` for a :class:`~.tensors.ConvertedGraph`;
 4. hands that to :func:`~.assembly.assemble_graph`, which outlines repeated blocks, gives names,
-   writes the text, and returns a :class:`tvm_nnef.model.Model`.
+   writes the text, and returns a :class:`tvm_nnef.model.model.Model`.
 
 ==========================  ========================================================================
 module                      content

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from tvm_nnef.converters.common import emission
-from tvm_nnef.converters.common.library import EXTRA, Library, invoked, module_texts
 from tvm_nnef.converters.common.names import Namer
 from tvm_nnef.converters.common.naming import (
     give_names,
@@ -22,14 +21,15 @@ from tvm_nnef.converters.common.naming import (
     made_tensors,
     own_operators,
 )
+from tvm_nnef.converters.common.operator_modules import EXTRA, Library, invoked, module_texts
 from tvm_nnef.converters.common.outlining import outlined
 from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.converters.common.tensors import Call, ConvertedGraph, Tensor
 from tvm_nnef.diagnostics import NnefError, Source
-from tvm_nnef.model import Model
+from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN
-from tvm_nnef.standard_library import standard_module
+from tvm_nnef.stdlib.library import standard_module
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.symbolic.dimensions import UNLIMITED
 from tvm_nnef.syntax import nodes, print_module

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tvm_nnef.converters.common.block_boundaries import Boundaries, Cost, boundaries
 from tvm_nnef.converters.common.blocks import invocations
-from tvm_nnef.converters.common.boundaries import Boundaries, Cost, boundaries
 from tvm_nnef.converters.common.emission import is_literal
 from tvm_nnef.converters.common.repeats import Repeat, repeats
 from tvm_nnef.converters.common.steps import reads, results

@@ -13,14 +13,14 @@ from typing import Any
 
 import onnx
 
+from tvm_nnef.arrays.coded_arrays import as_held, from_held
 from tvm_nnef.converters.common.execution import as_numbers
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.replaceable import as_inputs
 from tvm_nnef.converters.onnx.types import NUMBER_OF, type_name
 from tvm_nnef.diagnostics import error
-from tvm_nnef.graph.coded_arrays import as_held, from_held
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _IR_VERSION = 10

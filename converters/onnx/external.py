@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import numpy as np
 import onnx
 
+from tvm_nnef.arrays.coded_arrays import numpy_dtype
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
-from tvm_nnef.graph.coded_arrays import numpy_dtype
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.storage.bit_packing import packed_size
 
 _LONGEST = 80

@@ -23,8 +23,8 @@ from tvm_nnef.converters.onnx.torch_state import (
     with_buffers_as_inputs,
 )
 from tvm_nnef.diagnostics import error
-from tvm_nnef.model import Model
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.model.model import Model
+from tvm_nnef.support.requirements import needed_for
 
 
 def convert(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.collected_errors import Problems
 from tvm_nnef.converters.common.names import Namer
-from tvm_nnef.converters.common.problems import Problems
 from tvm_nnef.converters.common.steps import needed
 from tvm_nnef.converters.common.tensors import Argument, ConvertedGraph
 from tvm_nnef.converters.common.tensors import Tensor as GraphTensor

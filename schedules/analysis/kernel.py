@@ -14,7 +14,6 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import PANEL_WIDTH, read_sort
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import (
@@ -26,6 +25,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 )
 from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.function_attributes import PANEL_WIDTH, read_sort
 
 _LONGEST = 64
 """The most elements and constants of a short expression: a limit of compile time."""
@@ -59,7 +59,8 @@ class Stage:
     """One buffer: ``buffer[axes] = value``, or the values over ``reduced`` combined with ``init``.
 
     ``init`` and ``reducer`` are None for a stage without reduction. ``panel_width`` is that of an
-    operand in panels along the last axis (:data:`~tvm_nnef.function_attributes.PANEL_WIDTH`).
+    operand in panels along the last axis
+    (:data:`~tvm_nnef.tvm_support.function_attributes.PANEL_WIDTH`).
     """
 
     buffer: tirx.Var

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm_ffi import structural_equal
 
-from tvm_nnef.min_max import Combination, is_number, max_value, maximum, min_value, minimum
+from tvm_nnef.tir.min_max import Combination, is_number, max_value, maximum, min_value, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_nnef.function_attributes import Sort
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, itemsize
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 
 def key_type_of(dtype: str) -> str:

@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

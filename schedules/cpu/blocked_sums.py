@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 LONGEST = 4096

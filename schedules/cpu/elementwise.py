@@ -16,7 +16,6 @@ from typing import ClassVar
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
 from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import (
@@ -31,9 +30,10 @@ from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan, widest_bits
 from tvm_nnef.schedules.cpu.transposition import BlocksPlan, block_edge, crossing
-from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.emit import tail_for
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 

@@ -20,7 +20,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimFunction
 
 

@@ -18,7 +18,6 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.common_subexpressions import with_shared_stages
@@ -33,9 +32,10 @@ from tvm_nnef.schedules.analysis.kernel import (
 from tvm_nnef.schedules.analysis.rows import row_buffers, with_rows
 from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
 from tvm_nnef.schedules.cpu.stage_plan import strip_vectors
-from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.emit import Tail
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

@@ -17,7 +17,6 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
@@ -25,7 +24,8 @@ from tvm_nnef.schedules.analysis.reducers import MAX, MIN
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.stage_plan import Values
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

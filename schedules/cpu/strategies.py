@@ -11,7 +11,6 @@ from tvm_nnef.schedules.cpu import (
     elementwise,
     fallback,
     fission,
-    register_tile,
     row_reduction,
     sampling,
     sequential,
@@ -19,8 +18,9 @@ from tvm_nnef.schedules.cpu import (
 )
 from tvm_nnef.schedules.cpu.bfloat16_broadcasts import without_repeated_bfloat16
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
+from tvm_nnef.schedules.cpu.tile import register_tile
 from tvm_nnef.schedules.machine import CpuModel, cpu_model
-from tvm_nnef.schedules.plan import Choice, Plan, cheapest
+from tvm_nnef.schedules.plan.plan import Choice, Plan, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Match = Callable[[Kernel, CpuModel], Plan | None]

@@ -14,7 +14,6 @@ from typing import ClassVar
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.analysis.expressions import (
@@ -29,6 +28,7 @@ from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.gpu import launch, vectors
 from tvm_nnef.schedules.gpu.plan import GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import PrimExpression, is_conditional
 
 

@@ -15,8 +15,6 @@ from typing import ClassVar
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import POLLS_SIGNALS
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
 from tvm_nnef.schedules.analysis.expressions import mentions, nodes, substituted
@@ -24,7 +22,8 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.scans import read_scan
 from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimFunction,
@@ -33,6 +32,7 @@ from tvm_nnef.tvm_support.compat import (
     with_mapped_body,
     with_opaque_body,
 )
+from tvm_nnef.tvm_support.function_attributes import POLLS_SIGNALS
 
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, is_costly_to_repeat, stages_inside
 from tvm_nnef.schedules.gpu.plan import inlined_lengths
-from tvm_nnef.schedules.parts import PartsPlan, part_of
-from tvm_nnef.schedules.plan import Choice
+from tvm_nnef.schedules.plan.parts import PartsPlan, part_of
+from tvm_nnef.schedules.plan.plan import Choice
 
 
 def match(kernel: Kernel, match_part: Callable[[Kernel], Choice | None]) -> Choice | None:

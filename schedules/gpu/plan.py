@@ -12,7 +12,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_opaque_body
 
 

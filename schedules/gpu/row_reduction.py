@@ -15,7 +15,6 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product, inlined
@@ -23,6 +22,7 @@ from tvm_nnef.schedules.analysis.rows import with_rows
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 

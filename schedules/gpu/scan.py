@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
@@ -22,6 +21,7 @@ from tvm_nnef.schedules.analysis.reducers import PRODUCT, Reducer
 from tvm_nnef.schedules.analysis.scans import PrefixScan
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]

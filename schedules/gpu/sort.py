@@ -14,14 +14,13 @@ from typing import ClassVar
 
 from tvm import tirx
 
-from tvm_nnef.function_attributes import Sort, read_sort
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.sort_keys import key_of, key_type_of
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     IR,
     Buffer,
@@ -31,6 +30,7 @@ from tvm_nnef.tvm_support.compat import (
     statements,
     with_opaque_body,
 )
+from tvm_nnef.tvm_support.function_attributes import Sort, read_sort
 
 _INDEX, _DTYPE = "int32", "int64"
 """The dtypes of indices in a row, and of offsets."""

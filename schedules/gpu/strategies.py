@@ -10,22 +10,21 @@ from collections.abc import Callable
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.gpu import (
-    attention,
     compaction,
-    contraction,
     elementwise,
     fallback,
     parts,
     row_reduction,
     sort,
     suppression,
-    tensor_cores,
     thread_reduction,
     windows,
 )
+from tvm_nnef.schedules.gpu.attention import attention
 from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.product import contraction, tensor_cores
 from tvm_nnef.schedules.machine import GpuModel, gpu_model
-from tvm_nnef.schedules.plan import Choice, cheapest
+from tvm_nnef.schedules.plan.plan import Choice, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Match = Callable[[Kernel, GpuModel], GpuPlan | None]

@@ -13,14 +13,13 @@ from typing import ClassVar
 
 from tvm import tirx
 
-from tvm_nnef.box_geometry import area, corners, intersection_over_union
-from tvm_nnef.function_attributes import Suppression, read_suppression
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.box_geometry import area, corners, intersection_over_union
 from tvm_nnef.tvm_support.compat import (
     IR,
     Buffer,
@@ -31,6 +30,7 @@ from tvm_nnef.tvm_support.compat import (
     statements,
     with_opaque_body,
 )
+from tvm_nnef.tvm_support.function_attributes import Suppression, read_suppression
 
 _DTYPE = "int64"
 """The dtype of offsets."""

@@ -15,16 +15,16 @@ from typing import ClassVar
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import COMPARISONS, linear
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted, variables
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction
 from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.product.normal_form import inlined_reduction
 from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import host_machine
 from tvm_nnef.cli import main
+from tvm_nnef.support import host_machine
 
 DIGITS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits"
 

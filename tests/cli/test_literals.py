@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.cli import main
-from tvm_nnef.random_inputs import random_inputs
 
 TEXT = """graph G {
     @input { x: real[2, n]; ids: int[m]; flag: bool[]; rate: int[]; }

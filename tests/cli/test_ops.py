@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tvm_nnef.catalogue import Entry, page, standard_entries
 from tvm_nnef.cli import main
 from tvm_nnef.lower.ops import MAPPINGS
-from tvm_nnef.mapped_operators import MAPPED_OPERATORS
+from tvm_nnef.stdlib.catalogue import Entry, page, standard_entries
+from tvm_nnef.stdlib.mapped_operators import MAPPED_OPERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "operators.md"

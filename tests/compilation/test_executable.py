@@ -14,13 +14,13 @@ import pytest
 import tvm
 from tvm import relax, tirx
 
+from tvm_nnef.arguments.ports import PackInfo, TensorInfo
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import InputError, NnefError
-from tvm_nnef.loading import load
-from tvm_nnef.ports import PackInfo, TensorInfo
+from tvm_nnef.executable.loading import load
 from tvm_nnef.tvm_support import compat, runtime, threads
 from tvm_nnef.tvm_support.compat import prim_functions
 from tvm_nnef.tvm_support.threads import default_threads

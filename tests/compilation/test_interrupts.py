@@ -20,10 +20,10 @@ import tvm
 
 import tvm_nnef
 import tvm_nnef.cli.check
-from tvm_nnef.loading import load
+from tvm_nnef.executable.loading import load
+from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.lower.walk import Walk
-from tvm_nnef.runtime import Executable
-from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS
+from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS
 from tvm_nnef.tvm_support.interrupts import interrupts_deferred
 
 SECONDS = 60

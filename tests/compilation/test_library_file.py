@@ -17,9 +17,9 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.library_metadata import read_metadata
-from tvm_nnef.loading import load
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.loading import load
+from tvm_nnef.executable.metadata import read_metadata
+from tvm_nnef.executable.runtime import Executable
 
 X = np.array([1, -2, 3], "float32")
 MODEL = """

@@ -16,11 +16,11 @@ import pytest
 import tvm_ffi
 
 import tvm_nnef
-from tvm_nnef import host_machine
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.loading import load
+from tvm_nnef.executable.loading import load
+from tvm_nnef.support import host_machine
 from tvm_nnef.tvm_support import runtime
 
 X = np.array([1, -2, 3], "float32")

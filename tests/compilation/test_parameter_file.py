@@ -17,9 +17,9 @@ import tvm_nnef
 from tvm_nnef.compilation import weights
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.loading import load
-from tvm_nnef.parameter_file import HEADER
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.loading import load
+from tvm_nnef.executable.parameter_file import HEADER
+from tvm_nnef.executable.runtime import Executable
 
 GENERATOR = np.random.default_rng(0)
 DIGITS = Path(__file__).parents[2] / "docs" / "examples" / "digits"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tvm
 
+from tvm_nnef.arguments.ports import TensorInfo
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.executable.loading import load
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
-from tvm_nnef.loading import load
 from tvm_nnef.lower import lower
-from tvm_nnef.ports import TensorInfo
 
 COUNT, LAST = "main.G.counter.count", "main.G.last"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tvm_nnef.api import compose
+from tvm_nnef.api.building import compose
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.dump import text as dump
 from tvm_nnef.graph.nodes import Graph, Loop, Operation, Tensor, operations, tensors

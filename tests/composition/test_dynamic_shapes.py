@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvm_nnef.api import compose
+from tvm_nnef.api.building import compose
 from tvm_nnef.composition.symbols import plain
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operation, Tensor, tensors

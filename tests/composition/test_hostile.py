@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tvm_nnef.api.checking import check
 from tvm_nnef.composition import budget
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model_check import check
 from tvm_nnef.syntax import parse_expression
 
 pytestmark = pytest.mark.sampled(3)

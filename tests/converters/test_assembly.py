@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.converters.common import library
+from tvm_nnef.converters.common import operator_modules
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.library import EXTRA, Library, module_texts
+from tvm_nnef.converters.common.operator_modules import EXTRA, Library, module_texts
 from tvm_nnef.converters.common.steps import needed
 from tvm_nnef.converters.common.tensors import Block, Branch, ConvertedGraph, Loop, Tensor
 from tvm_nnef.graph.nodes import Graph, If, bodies, flatten
@@ -105,9 +105,9 @@ def test_a_format_has_a_module_of_its_own_that_invokes_the_common_one(
     own += "    @compose { y = nn.relu(x); }\n}\n"
     (tmp_path / "form.sknd").write_text(own)
     (tmp_path / "extra.sknd").write_text(
-        (Path(library.__file__).parent / "extra.sknd").read_text("utf-8"), "utf-8"
+        (Path(operator_modules.__file__).parent / "extra.sknd").read_text("utf-8"), "utf-8"
     )
-    monkeypatch.setattr(library.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(operator_modules.resources, "files", lambda _: tmp_path)
     form = Library("form", "form", "Operators of the format")
     texts = module_texts((form, EXTRA), ["form.a", "nn.relu", "own"])
     assert list(texts) == ["extra", "form"]

@@ -14,8 +14,8 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import NnefError
-from tvm_nnef.converters.common import formats
-from tvm_nnef.converters.common.formats import FORMATS, Format, open_source
+from tvm_nnef.formats import registry
+from tvm_nnef.formats.registry import FORMATS, Format, open_source
 
 TEXT = "import nn;\ngraph G { @input { x: real[2]; } @output { y: real[2]; } "
 TEXT += "@compose { y = nn.relu(x); } }\n"
@@ -133,7 +133,7 @@ def test_a_format_of_which_the_package_is_not_installed(monkeypatch: pytest.Monk
     def absent(name: str) -> None:
         raise ModuleNotFoundError(f"No module named '{name}'", name="onnx")
 
-    monkeypatch.setattr(formats, "importlib", SimpleNamespace(import_module=absent))
+    monkeypatch.setattr(registry, "importlib", SimpleNamespace(import_module=absent))
     with pytest.raises(NnefError, match="reading ONNX models needs the package 'onnx'") as caught:
         tvm_nnef.load_model(PROTO)
     assert caught.value.diagnostics[0].hint == "pip install 'onnx>=1.19' 'onnxruntime>=1.20'"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_nnef.converters.common.formats import FORMATS
+from tvm_nnef.formats.registry import FORMATS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "converters.md").read_text(encoding="utf-8")

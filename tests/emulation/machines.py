@@ -24,8 +24,8 @@ import tvm_ffi
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef.linking import link
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.linking import link
+from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.tvm_support.build import host_cpu, triple_of, write_objects
 
 SOURCE = Path(__file__).with_name("call_kernel.c")

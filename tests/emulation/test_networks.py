@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import linking
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.executable import linking
 from tvm_nnef.tvm_support.build import runs_here
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.graph.arrays import converted
-from tvm_nnef.graph.coded_arrays import (
+from tvm_nnef.arrays.coded_arrays import (
     as_held,
     format_of,
     from_held,
@@ -17,7 +15,9 @@ from tvm_nnef.graph.coded_arrays import (
     named,
     numpy_dtype,
 )
-from tvm_nnef.graph.few_bits import FORMATS, held
+from tvm_nnef.arrays.few_bits import FORMATS, held
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.graph.arrays import converted
 from tvm_nnef.graph.nodes import Tensor
 
 INTS = [name for name in FORMATS if FORMATS[name].type == "int"]

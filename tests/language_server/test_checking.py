@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import tvm_nnef
-from tvm_nnef import standard_library
 from tvm_nnef.language_server.checking import diagnostics_of, shapes_of
 from tvm_nnef.language_server.files import files_of
 from tvm_nnef.language_server.modules import modules_of
 from tvm_nnef.language_server.symbols import symbols_of
-from tvm_nnef.standard_library import standard_file
+from tvm_nnef.stdlib import library
+from tvm_nnef.stdlib.library import standard_file
 
 DIGITS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits" / "main.sknd"
 MODULE = "import nn; operator f {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }} {} }}"
@@ -83,10 +83,10 @@ def test_the_standard_library_may_be_linked(
 ) -> None:
     path = standard_file("<stdlib>/nn.sknd")
     (tmp_path / path.name).symlink_to(path)
-    monkeypatch.setattr(standard_library, "_folder", lambda: tmp_path)
-    assert standard_library.is_standard_file(tmp_path / path.name)
-    assert standard_library.is_standard_file(path)
-    assert not standard_library.is_standard_file(tmp_path / "own.sknd")
+    monkeypatch.setattr(library, "_folder", lambda: tmp_path)
+    assert library.is_standard_file(tmp_path / path.name)
+    assert library.is_standard_file(path)
+    assert not library.is_standard_file(tmp_path / "own.sknd")
 
 
 def test_shapes_are_after_the_names_of_results() -> None:

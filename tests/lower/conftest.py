@@ -15,12 +15,12 @@ from tvm import relax
 
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.pipeline import build_module
+from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Loop, Operation, Port, Tensor, flatten
 from tvm_nnef.graph.verify import verify
 from tvm_nnef.lower import lower
-from tvm_nnef.runtime import Executable
 
 KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
 

@@ -14,10 +14,10 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.executable.loading import load
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import If, Scan, Tensor
-from tvm_nnef.loading import load
 from tvm_nnef.lower import lower
 
 pytestmark = pytest.mark.sampled(3)

@@ -14,7 +14,7 @@ import pytest
 import tvm
 from tvm import te
 
-from tvm_nnef.graph.few_bits import FORMATS, held
+from tvm_nnef.arrays.few_bits import FORMATS, held
 from tvm_nnef.lower.few_bits import decoded, encoded
 
 REALS = [name for name in FORMATS if FORMATS[name].type == "real"]

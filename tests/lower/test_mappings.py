@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tvm_nnef import api
+from tvm_nnef.api import building
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
@@ -217,7 +217,7 @@ def model() -> str:
 def routes():
     """The results of all cases on both routes, and the two modules."""
     inputs = [value for _, values, _ in CASES.values() for value in values]
-    modules = {route: api.from_nnef(model(), route=route) for route in ("mapped", "formula")}
+    modules = {route: building.from_nnef(model(), route=route) for route in ("mapped", "formula")}
     found = {
         route: dict(zip(CASES, build_module(mod)(*inputs), strict=True))
         for route, mod in modules.items()

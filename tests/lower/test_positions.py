@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tvm_nnef.graph.formula import Binary, Constant, Index, Loop, Select, Statement, Unary
 from tvm_nnef.graph.intervals import interval
+from tvm_nnef.lower.index_maps import Position, Term, position_of
 from tvm_nnef.lower.naming import Names
-from tvm_nnef.lower.positions import Position, Term, position_of
 
 
 def number(value: int) -> Constant:

@@ -7,9 +7,9 @@ import pytest
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.tvm_support.compat import runtime_tensor
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 SIZES = [(1, 1), (5, 5), (63, 3), (64, 64), (65, 1), (200, 33), (300, 128), (331, 129), (1000, 7)]
 ROWS = 6

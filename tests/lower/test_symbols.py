@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.function_attributes import SIZE_ESTIMATES
+from tvm_nnef.graph.check_failure import CheckFailure
 from tvm_nnef.graph.formula import (
     Binary,
     Constant,
@@ -30,10 +29,11 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.positions import position_of
+from tvm_nnef.lower.index_maps import position_of
 from tvm_nnef.lower.symbols import untold
 from tvm_nnef.reference import evaluate
 from tvm_nnef.symbolic import dimensions, trees
+from tvm_nnef.tvm_support.function_attributes import SIZE_ESTIMATES
 
 S, T = dimensions.symbol("s"), dimensions.symbol("t")
 

@@ -10,10 +10,10 @@ import pytest
 
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.measurement.interleaved import timed_in_turns
 from tvm_nnef.measurement.kernel_report import NOT_TIMED, KernelReport, KernelRow
 from tvm_nnef.measurement.kernels import kernel_report
-from tvm_nnef.measurement.turns import timed_in_turns
-from tvm_nnef.measurement.work import Work
+from tvm_nnef.profiling.flop_counts import Work
 from tvm_nnef.tvm_support.build import runs_here
 
 TWICE = """

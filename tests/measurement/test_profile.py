@@ -15,7 +15,7 @@ import tvm_nnef
 from tvm_nnef import NnefError, UnsupportedError
 from tvm_nnef.cli import main
 from tvm_nnef.graph.nodes import flatten, operations, operator_name
-from tvm_nnef.profile import KernelTime, OperationTime, Profile
+from tvm_nnef.profiling.profile import KernelTime, OperationTime, Profile
 
 NETWORK = """
 import nn;

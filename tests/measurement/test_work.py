@@ -8,11 +8,11 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from tvm_nnef import min_max
-from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.measurement.work import Work, work_of
+from tvm_nnef.profiling.flop_counts import Work, work_of
+from tvm_nnef.tir import min_max
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 
 def function(*tensors: Any) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import tvm_nnef
 from tvm_nnef.converters.nnef1 import convert
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model import Model, save_model
+from tvm_nnef.model.model import Model, save_model
 from tvm_nnef.storage.tensor_file import write_tensor
 
 EXTENSIONS = """version 1.0;

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.registry import open_source
 
 GRAPH = "graph g(x) -> (y) { x = external(shape = [2]); y = neg(x); }"
 NNEF1 = f"version 1.0; {GRAPH}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_nnef.graph.few_bits import FORMATS
+from tvm_nnef.arrays.few_bits import FORMATS
 
 onnx = pytest.importorskip("onnx")
 

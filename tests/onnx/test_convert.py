@@ -12,7 +12,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.cli import main
-from tvm_nnef.converters.common import library
+from tvm_nnef.converters.common import operator_modules
 from tvm_nnef.converters.onnx import Builder, Node, operator
 from tvm_nnef.diagnostics import NnefError
 
@@ -404,14 +404,14 @@ def test_no_two_operators_that_are_brought_along_have_one_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     twice = "operator a { @input { x: real[]; } @output { y: real[]; } @lower { y[] = x[]; } }\n"
-    monkeypatch.setattr(library.resources, "files", lambda _: Path("/"))
+    monkeypatch.setattr(operator_modules.resources, "files", lambda _: Path("/"))
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: twice * 2)
-    library._entries.cache_clear()
+    operator_modules._entries.cache_clear()
     try:
         with pytest.raises(NnefError, match="'a' is defined twice"):
-            assert "a" not in library.EXTRA
+            assert "a" not in operator_modules.EXTRA
     finally:
-        library._entries.cache_clear()
+        operator_modules._entries.cache_clear()
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.graph.coded_arrays import limits
-from tvm_nnef.graph.few_bits import FORMATS
+from tvm_nnef.arrays.coded_arrays import limits
+from tvm_nnef.arrays.few_bits import FORMATS
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")

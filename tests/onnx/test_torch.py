@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.converters.common import formats
+from tvm_nnef.formats import registry
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -128,7 +128,7 @@ def test_what_cannot_be_exported_is_an_error(case: str) -> None:
 
 
 def test_the_format_is_detected_from_the_object() -> None:
-    assert formats.open_source(network()).format.name == "torch"
+    assert registry.open_source(network()).format.name == "torch"
 
 
 def test_the_exporter_prints_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_nnef.api import compose
+from tvm_nnef.api.building import compose
 from tvm_nnef.reference import evaluate
 
 MODEL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "alexnet"

@@ -9,7 +9,7 @@ import pytest
 from tvm import relax, te, tirx
 
 import tvm_nnef
-from tvm_nnef.min_max import arg_reduction
+from tvm_nnef.tir.min_max import arg_reduction
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 pytestmark = pytest.mark.slow

@@ -21,12 +21,12 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.verify import verify_kernels
-from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support.build import runs_here
 from tvm_nnef.tvm_support.compat import prim_functions, update_functions
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.schedules.graph.layout import channels_last
-from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.relax.layout import channels_last
+from tvm_nnef.schedules.relax.rewriting import operator_name
+from tvm_nnef.schedules.relax.simplify import simplify
 
 
 def weights(*shape):

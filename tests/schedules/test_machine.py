@@ -9,7 +9,7 @@ import pytest
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.cpu import tiles
+from tvm_nnef.schedules.cpu.tile import tile_sizes
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.schedules.machine.model import Special
 
@@ -45,9 +45,9 @@ def test_vectors_and_registers(name):
 def test_tiles_fit_the_registers_and_the_dimensions(name, rows, columns):
     machine = cpu_model(resolve(name))
     lanes = machine.lanes(32)
-    width = tiles.packed_width(rows, columns, 32, machine)
+    width = tile_sizes.packed_width(rows, columns, 32, machine)
     vectors = -(-width // lanes)
-    height = tiles.rows_for(rows, vectors, machine)
+    height = tile_sizes.rows_for(rows, vectors, machine)
     assert 1 <= height <= rows
     assert height * vectors + vectors + 1 <= machine.registers
     assert width % lanes == 0 or columns <= width < 2 * max(columns, 1)
@@ -55,14 +55,14 @@ def test_tiles_fit_the_registers_and_the_dimensions(name, rows, columns):
 
 def test_rows_that_the_cache_maps_to_one_set_are_few():
     machine = cpu_model(resolve("x86-64-v4"))
-    assert tiles.rows_for(3136, 2, machine, row_bytes=4096) < machine.l1_ways
-    assert tiles.rows_for(3136, 2, machine, row_bytes=4160) > machine.l1_ways
+    assert tile_sizes.rows_for(3136, 2, machine, row_bytes=4096) < machine.l1_ways
+    assert tile_sizes.rows_for(3136, 2, machine, row_bytes=4160) > machine.l1_ways
 
 
 @pytest.mark.parametrize("rows", [13, 14])
 def test_tiles_multiply_each_element_that_is_broadcast_by_several_vectors(rows):
     machine = cpu_model(resolve("x86-64-v3"))
-    width = tiles.packed_width(rows, 256, 32, machine)
+    width = tile_sizes.packed_width(rows, 256, 32, machine)
     # One vector would fit all rows, at half the speed: a broadcast takes as long as two products.
     assert width // machine.lanes(32) >= 2
 

@@ -9,8 +9,8 @@ import pytest
 from tvm import relax
 
 from tvm_nnef.compilation.passes import run_phases
-from tvm_nnef.schedules.graph.ranges import range_of
-from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.relax.ranges import range_of
+from tvm_nnef.schedules.relax.rewriting import Operands
 
 op = relax.op
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}

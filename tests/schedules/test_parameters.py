@@ -8,7 +8,7 @@ from tvm import relax
 
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.schedules.graph import parameters
+from tvm_nnef.schedules.relax import parameters
 
 SHAPES = {"w": (10, 6, 3, 3), "m": (10,), "v": (10,), "o": (10,), "s": (10,), "f": (7, 10)}
 

@@ -13,12 +13,12 @@ from tvm import relax, te, tirx
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.cpu import strategies
-from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import cpu_model
-from tvm_nnef.schedules.plan import Plan, cheapest
-from tvm_nnef.schedules.verify_plan import verify_plan
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.emit import Tail
+from tvm_nnef.schedules.plan.plan import Plan, cheapest
+from tvm_nnef.schedules.plan.verify import verify_plan
 from tvm_nnef.tvm_support.compat import opaque_function, prim_functions, runtime_tensor
 
 TARGET = resolve("native")

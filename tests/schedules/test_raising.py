@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.min_max import maximum, minimum
-from tvm_nnef.schedules.graph.raising import raise_to_operators
-from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.relax.raising import raise_to_operators
+from tvm_nnef.schedules.relax.rewriting import operator_name
+from tvm_nnef.schedules.relax.simplify import simplify
+from tvm_nnef.tir.min_max import maximum, minimum
 
 
 def summed(shape, term, *extents):

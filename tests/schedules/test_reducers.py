@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tvm import sym, tirx
 
-from tvm_nnef.min_max import maximum, minimum
 from tvm_nnef.schedules.analysis import reducers
+from tvm_nnef.tir.min_max import maximum, minimum
 
 VALUES = {"int32": (-7, 0, 5), "float32": (-1.5, 0.0, float("inf"), float("-inf"))}
 

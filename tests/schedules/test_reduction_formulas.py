@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.min_max import max_value, maximum, min_value, minimum
-from tvm_nnef.schedules.graph.layout import channels_last
-from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.relax.layout import channels_last
+from tvm_nnef.schedules.relax.rewriting import operator_name
+from tvm_nnef.tir.min_max import max_value, maximum, min_value, minimum
 
 op = relax.op
 

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.measurement.peak import fma_peak
+from tvm_nnef.measurement.fma_peak import fma_peak
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.codegen import stack, strided_loads
 from tvm_nnef.schedules.machine import GENERIC, cpu_model

@@ -11,12 +11,12 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.function_attributes import SORT, Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import sort, strategies
-from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.machine.model import CpuModel
+from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
 from tvm_nnef.tvm_support.compat import runtime_tensor
+from tvm_nnef.tvm_support.function_attributes import SORT, Sort
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -63,7 +63,7 @@ def test_poolings_after_a_convolution(kernels, name):
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_max_and_min_of_rows_keep_nan(kernels, name, length):
     """A maximum of rows as lowering writes it, with NaN and infinities at the ends and between."""
-    from tvm_nnef.min_max import maximum, minimum
+    from tvm_nnef.tir.min_max import maximum, minimum
 
     function = {"max": maximum, "min": minimum}[name]
     start = {"max": -np.inf, "min": np.inf}[name]

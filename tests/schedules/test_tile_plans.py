@@ -13,7 +13,7 @@ from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.cpu import strategies
 from tvm_nnef.schedules.machine import cpu_model
-from tvm_nnef.schedules.verify_plan import verify_plan
+from tvm_nnef.schedules.plan.verify import verify_plan
 from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 TARGET = resolve("x86-64-v3")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.standard_library import standard_module
+from tvm_nnef.stdlib.library import standard_module
 
 V = np.arange(10.0, 50.0, 5.0).reshape(4, 2, 1) + np.arange(3.0)
 V_24 = [10, 11, 12, 15, 16, 17, 20, 21, 22, 25, 26, 27,

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_nnef.standard_library import standard_operators
+from tvm_nnef.stdlib.library import standard_operators
 
 RANDOM = np.random.default_rng(77)
 Row = tuple[str, dict[str, Any], list[Any]]

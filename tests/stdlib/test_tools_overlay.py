@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.standard_library import tools_names
+from tvm_nnef.stdlib.library import tools_names
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import NnefError, Source
-from tvm_nnef.syntax import cache, nodes, parse, parse_cached, parser, store
+from tvm_nnef.support import user_cache
+from tvm_nnef.syntax import cache, nodes, parse, parse_cached, parser
 from tvm_nnef.syntax.build_tree import MAXIMUM_DEPTH
 
 TEXT = """import math;
@@ -24,7 +25,7 @@ public operator scale {
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(store, "folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(user_cache, "folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -134,7 +135,7 @@ def test_the_cache_folder_is_where_the_system_keeps_such(
     monkeypatch.setattr(sys, "platform", system)
     for name, value in {"HOME": "/home/me", "XDG_CACHE_HOME": "", "LOCALAPPDATA": ""}.items():
         monkeypatch.setenv(name, variables.get(name, value))
-    assert store.folder() == Path(expected)
+    assert user_cache.folder() == Path(expected)
 
 
 def test_without_a_home_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,5 +145,5 @@ def test_without_a_home_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(Path, "home", absent)
-    store.write("name", b"data")
-    assert (store.folder(), store.read("name")) == (None, None)
+    user_cache.write("name", b"data")
+    assert (user_cache.folder(), user_cache.read("name")) == (None, None)

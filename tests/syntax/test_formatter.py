@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.standard_library import standard_module
+from tvm_nnef.stdlib.library import standard_module
 from tvm_nnef.syntax import format_text, nodes, parse, print_module
 from tvm_nnef.syntax.spacing import words_of
 

@@ -11,7 +11,8 @@ import pytest
 
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.semantics import types
-from tvm_nnef.syntax import expressions, grammar, nodes, parse, statements, store
+from tvm_nnef.support import user_cache
+from tvm_nnef.syntax import expressions, grammar, nodes, parse, statements
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS
 
 
@@ -29,7 +30,7 @@ def test_an_unknown_dialect_is_an_error_that_names_the_known_ones() -> None:
 
 @pytest.fixture
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(store, "folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(user_cache, "folder", lambda: tmp_path / "cache")
     grammar.load.cache_clear()
     return tmp_path / "cache"
 
@@ -50,7 +51,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with whole tables, which take seconds to make."""
     folder = tmp_path_factory.mktemp("tables")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "folder", lambda: folder)
+        patch.setattr(user_cache, "folder", lambda: folder)
         grammar.load.cache_clear()
         grammar.load("draft")
     (file,) = folder.iterdir()

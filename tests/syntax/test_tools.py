@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.syntax import nodes, parse, parse_cached, parse_expression, print_expression, store
+from tvm_nnef.support import user_cache
+from tvm_nnef.syntax import nodes, parse, parse_cached, parse_expression, print_expression
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS
 
 EXPRESSIONS = {
@@ -245,7 +246,7 @@ def test_spans_point_into_the_text(count: int) -> None:
 def test_the_dialects_do_not_share_cached_trees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    monkeypatch.setattr(user_cache, "folder", lambda: tmp_path)
     text = "operator f { @using { a = exp(b); } @attrib { c: int..(n); } }"
     for _ in range(2):
         assert parse_cached(text, dialect="tools") == parse(text, dialect="tools")

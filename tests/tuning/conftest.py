@@ -10,7 +10,7 @@ from tvm import relax, te
 
 import tvm_nnef.schedules as schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.plan import Choice, Plan
+from tvm_nnef.schedules.plan.plan import Choice, Plan
 
 EXTENT = 96
 

@@ -12,9 +12,16 @@ import tvm
 from tvm import te
 
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.compilation.traces import complaint, scheduled_by
+from tvm_nnef.compilation.tuning_database import (
+    HEADER,
+    MAX_BYTES,
+    Database,
+    Measured,
+    Record,
+    hash_of,
+)
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.tuning.database import HEADER, MAX_BYTES, Database, Measured, Record, hash_of
-from tvm_nnef.tuning.traces import complaint, scheduled_by
 
 NATIVE = resolve("native")
 

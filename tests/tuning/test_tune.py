@@ -17,9 +17,9 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.compilation.tuning_database import HEADER, Measured, Record
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tuning import search, session, trial
-from tvm_nnef.tuning.database import HEADER, Measured, Record
 from tvm_nnef.tuning.report import TuningState
 from tvm_nnef.tuning.session import tune_module
 

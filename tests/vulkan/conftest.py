@@ -21,10 +21,10 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.vulkan import launcher
-from tvm_nnef.vulkan.device import Device
-from tvm_nnef.vulkan.kernel import compile_kernel
-from tvm_nnef.vulkan.shader import Shader
+from tvm_nnef.spirv.kernel import compile_kernel
+from tvm_nnef.vulkan_runtime import launcher
+from tvm_nnef.vulkan_runtime.device import Device
+from tvm_nnef.vulkan_runtime.shader import Shader
 
 THREADS = 64
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_nnef.vulkan.assembler import Assembler
-from tvm_nnef.vulkan.spirv import Op, StorageClass
+from tvm_nnef.spirv.assembler import Assembler
+from tvm_nnef.vulkan_runtime.opcodes import Op, StorageClass
 
 
 def instructions(words: list[int]) -> list[tuple[int, list[int]]]:

@@ -13,9 +13,10 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.vulkan import device as devices
-from tvm_nnef.vulkan import grids, launcher
-from tvm_nnef.vulkan.library import unpack
+from tvm_nnef.spirv import grids
+from tvm_nnef.vulkan_runtime import device as devices
+from tvm_nnef.vulkan_runtime import launcher
+from tvm_nnef.vulkan_runtime.library import unpack
 
 DIGITS = Path(__file__).parents[2] / "docs" / "examples" / "digits"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tvm import tirx
 
-from tvm_nnef.vulkan.arithmetic import Unsupported
-from tvm_nnef.vulkan.kernel import compile_kernel
+from tvm_nnef.spirv.arithmetic import Unsupported
+from tvm_nnef.spirv.kernel import compile_kernel
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 REALS = ["float16", "float32", "float64"]

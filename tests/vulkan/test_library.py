@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from tvm_nnef.vulkan.library import pack, unpack
-from tvm_nnef.vulkan.shader import Shader
+from tvm_nnef.vulkan_runtime.library import pack, unpack
+from tvm_nnef.vulkan_runtime.shader import Shader
 
 SHADERS = [
     Shader("add", (1, 2, 0xFFFFFFFF), ("handle", "handle", "int64"), ("blockIdx.x",)),

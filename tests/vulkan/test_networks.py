@@ -17,8 +17,8 @@ import pytest
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.vulkan import launcher
-from tvm_nnef.vulkan.library import unpack
+from tvm_nnef.vulkan_runtime import launcher
+from tvm_nnef.vulkan_runtime.library import unpack
 
 TESTS = Path(__file__).parents[1]
 SCRIPTS = TESTS.parent / "scripts"

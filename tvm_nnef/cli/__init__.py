@@ -95,7 +95,7 @@ def run_reporting(action: Callable[[], int]) -> int:
         if signals:  # What a library made of the interrupt.
             return _fail(*_ENDING[signals[0]])
         from tvm_nnef.cli.terminal import rendered_error
-        from tvm_nnef.requirements import hidden_package
+        from tvm_nnef.support.requirements import hidden_package
 
         if (hidden := hidden_package()) is not None:
             return _fail(rendered_error(hidden), _FAILED)
@@ -128,7 +128,7 @@ def _noted(signals: list[signal.Signals]) -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tvm_nnef.requirements import needed_for
+    from tvm_nnef.support.requirements import needed_for
 
     if options.command in _SHORT:
         gc.disable()  # A tenth of their time went into searching for garbage; there is none.

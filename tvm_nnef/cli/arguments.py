@@ -11,7 +11,7 @@ from tvm_nnef.cli.examples import epilog_of
 from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
-from tvm_nnef.converters.common.formats import FORMATS
+from tvm_nnef.formats.registry import FORMATS
 
 
 def make_parser() -> argparse.ArgumentParser:

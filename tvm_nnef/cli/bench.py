@@ -16,19 +16,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tvm_nnef.api import build
+from tvm_nnef.api.building import build
 from tvm_nnef.cli.inputs import naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
 from tvm_nnef.comparison.source import executable as executable_format
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import error, plural
-from tvm_nnef.measurement.turns import Times, timed_in_turns
-from tvm_nnef.runtime import Executable
+from tvm_nnef.executable.runtime import Executable
+from tvm_nnef.formats.registry import OpenedSource, open_source
+from tvm_nnef.measurement.interleaved import Times, timed_in_turns
+from tvm_nnef.model.variables import check_variables
 from tvm_nnef.tvm_support.runtime import array_of
 from tvm_nnef.tvm_support.threads import available_cores, default_threads
-from tvm_nnef.variables import check_variables
 
 _OURS = "tvm-nnef"
 

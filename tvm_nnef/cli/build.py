@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from tvm_nnef.api import build
+from tvm_nnef.api.building import build
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.library_file import check_library
+from tvm_nnef.executable.library_file import check_library
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.storage.output import STANDARD_OUTPUT
 from tvm_nnef.tvm_support.build import triple_of

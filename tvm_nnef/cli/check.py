@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Sequence
 
+from tvm_nnef.api.checking import check
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.diagnostics import Diagnostic, plural, printable
-from tvm_nnef.library_kind import is_library
-from tvm_nnef.model_check import check
+from tvm_nnef.executable.library_kind import is_library
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.models import compare
 from tvm_nnef.comparison.report import WIDTH
-from tvm_nnef.variables import check_variables
+from tvm_nnef.model.variables import check_variables
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvm_nnef.cli import words
-from tvm_nnef.converters.common.formats import FORMATS
+from tvm_nnef.formats.registry import FORMATS
 
 ROUTES = ("mapped", "formula", "reference")
 """The routes on which any model runs."""

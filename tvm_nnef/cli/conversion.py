@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_nnef.cli import words
-from tvm_nnef.converters.common.formats import FORMATS
+from tvm_nnef.formats.registry import FORMATS
 
 
 @dataclass(frozen=True, slots=True)

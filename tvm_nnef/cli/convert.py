@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from tvm_nnef.api.checking import check
+from tvm_nnef.api.conversion import check_destination, convert, not_foreign
 from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
 from tvm_nnef.cli.refusal import refuse_given
-from tvm_nnef.conversion import check_destination, convert, not_foreign
-from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
 from tvm_nnef.diagnostics import NnefError, error, plural
-from tvm_nnef.model import Model, save_model
-from tvm_nnef.model_check import check
+from tvm_nnef.formats.registry import FORMATS, exported_format, open_source
+from tvm_nnef.model.model import Model, save_model
 
 _OF_COMPOSING = ("graph", "attr", "type", "dialect", "search_path")
 """The options of which nothing is written into a SkriptND model."""

@@ -8,9 +8,8 @@ import json
 import os
 import platform
 
-from tvm_nnef import host_machine
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.syntax import store
+from tvm_nnef.support import host_machine, user_cache
 from tvm_nnef.version import __version__
 
 _PACKAGES = ("lark", "numpy", "ml-dtypes", "onnx", "onnxruntime", "torch", "jax", "vulkan")
@@ -54,7 +53,7 @@ def described() -> dict[str, dict[str, str]]:
             "architecture": host_machine.architecture(),
             "CPU features": " ".join(features) or "unknown",
             **machine,
-            "cache": str(store.folder() or "none, for there is no home folder"),
+            "cache": str(user_cache.folder() or "none, for there is no home folder"),
         },
         "targets": targets,
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},

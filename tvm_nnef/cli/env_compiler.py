@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_nnef.compilation.target import NATIVE, SHORT_NAMES, native, resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.linking import find_linker
+from tvm_nnef.executable.linking import find_linker
 from tvm_nnef.tvm_support import runtime
 from tvm_nnef.tvm_support.build import cuda_arch, triple_of
 from tvm_nnef.tvm_support.threads import available_cores, default_threads

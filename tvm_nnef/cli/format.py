@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tvm_nnef.diagnostics import NnefError, error, plural, printable
-from tvm_nnef.standard_library import tools_names
+from tvm_nnef.stdlib.library import tools_names
 from tvm_nnef.storage.container import MAX_TEXT_SIZE, decode_source
 from tvm_nnef.storage.output import STANDARD_OUTPUT, write_file
 from tvm_nnef.storage.regular import open_regular

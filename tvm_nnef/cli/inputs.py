@@ -12,13 +12,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tvm_nnef.calls import by_source
+from tvm_nnef.arguments.calls import by_source
+from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.cli.images import given_images
 from tvm_nnef.cli.literals import RANDOM, is_literal, literal
 from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.graph.size_estimates import size_estimates
-from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 from tvm_nnef.storage.metadata import ImageInput
 from tvm_nnef.symbolic import dimensions, trees

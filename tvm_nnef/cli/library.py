@@ -7,11 +7,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.cli.refusal import refuse_given
-from tvm_nnef.library_kind import is_library
+from tvm_nnef.executable.library_kind import is_library
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 
 if TYPE_CHECKING:
-    from tvm_nnef.runtime import Executable
+    from tvm_nnef.executable.runtime import Executable
 
 _OF_MODELS = (
     *("graph", "attr", "type", "shape", "dtype", "bound", "dialect", "search_path", "format"),
@@ -38,7 +38,7 @@ def load_library(options: argparse.Namespace) -> Executable | None:
     if not is_library(options.model):
         return None
     refuse_options_of_models(options)
-    from tvm_nnef.loading import load
+    from tvm_nnef.executable.loading import load
 
     executable = load(options.model)
     threads: Any = getattr(options, "threads", None)

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from tvm_nnef.arguments.ports import port_info
 from tvm_nnef.cli.library import refuse_options_of_models
 from tvm_nnef.diagnostics import Diagnostic, NnefError, printable
-from tvm_nnef.library_file import inspect_library
-from tvm_nnef.library_metadata import mismatch
-from tvm_nnef.ports import port_info
+from tvm_nnef.executable.library_file import inspect_library
+from tvm_nnef.executable.metadata import mismatch
 
 _PORTS = ("inputs", "outputs")
 

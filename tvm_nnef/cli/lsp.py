@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from tvm_nnef.options import search_folder
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.model.options import search_folder
+from tvm_nnef.support.requirements import needed_for
 
 
 def run(options: argparse.Namespace) -> int:

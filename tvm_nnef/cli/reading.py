@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef.api import compose
+from tvm_nnef.api.building import compose
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.literals import count, is_literal
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
-from tvm_nnef.model import Model, load_to_compose
+from tvm_nnef.model.model import Model, load_to_compose
 
 _IMPOSSIBLE = "extra.impossible"
 

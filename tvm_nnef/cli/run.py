@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_nnef.api import build, evaluate
-from tvm_nnef.calls import Outputs
+from tvm_nnef.api.building import build, evaluate
+from tvm_nnef.arguments.calls import Outputs
+from tvm_nnef.arguments.ports import PortInfo, TensorInfo
 from tvm_nnef.cli.images import read_labels
 from tvm_nnef.cli.inputs import flat_tensors, naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.diagnostics import error, plural, printable
-from tvm_nnef.ports import PortInfo, TensorInfo
+from tvm_nnef.model.variables import check_variables
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.storage.output import (
     STANDARD_OUTPUT,
@@ -28,11 +29,10 @@ from tvm_nnef.storage.output import (
     is_stream,
     write_file,
 )
-from tvm_nnef.variables import check_variables
 
 if TYPE_CHECKING:
-    from tvm_nnef.profile import Profile
-    from tvm_nnef.runtime import Executable
+    from tvm_nnef.executable.runtime import Executable
+    from tvm_nnef.profiling.profile import Profile
 
 _TOP = 5
 """The classes that are printed by default."""

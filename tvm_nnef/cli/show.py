@@ -15,10 +15,10 @@ from tvm_nnef.cli.reading import read_composed
 from tvm_nnef.diagnostics import error, printable
 from tvm_nnef.display.page import page, read_profile
 from tvm_nnef.display.table import table
+from tvm_nnef.executable.library_file import described_library
 from tvm_nnef.graph import dump
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.library_file import described_library
-from tvm_nnef.model import Model
+from tvm_nnef.model.model import Model
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_output, write_file
 
 _FILES = ("dot", "html", "svg")

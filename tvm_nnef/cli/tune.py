@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 
+from tvm_nnef.api.tuning import tune
 from tvm_nnef.cli.arguments import compose_options, load_options
-from tvm_nnef.tuning.models import tune
 
 
 def run(options: argparse.Namespace) -> int:

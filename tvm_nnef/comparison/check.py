@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_nnef.arguments.inputs import bind_inputs, default_values
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.comparison.program import program_rows
 from tvm_nnef.comparison.report import Report
@@ -16,13 +17,12 @@ from tvm_nnef.comparison.routes import Setting, outputs
 from tvm_nnef.comparison.source import source_model
 from tvm_nnef.comparison.walk import compare_routes
 from tvm_nnef.converters.common.execution import as_numbers
-from tvm_nnef.converters.common.formats import OpenedSource
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.executable.runtime import Executable
+from tvm_nnef.formats.registry import OpenedSource
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten
-from tvm_nnef.model import Model
+from tvm_nnef.model.model import Model
 from tvm_nnef.reference import evaluate
-from tvm_nnef.reference.inputs import bind_inputs, default_values
-from tvm_nnef.runtime import Executable
 
 _REFERENCE = "reference"
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef.graph.few_bits import FORMATS
+from tvm_nnef.arrays.few_bits import FORMATS
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Number: TypeAlias = "bool | int | float"

@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.api import compose
-from tvm_nnef.argument_kinds import with_checked_arguments
+from tvm_nnef.api.building import compose
+from tvm_nnef.arguments.inputs import bind_inputs, default_values
+from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.comparison.report import Report
 from tvm_nnef.comparison.routes import RECORDED, Setting
 from tvm_nnef.comparison.source import executable, source_locations, source_model, source_names
 from tvm_nnef.comparison.walk import compare_routes
-from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.model import AnyModel, Model, load_to_compose
-from tvm_nnef.progress import progress_reported
-from tvm_nnef.random_inputs import random_inputs
-from tvm_nnef.reference.inputs import bind_inputs, default_values
-from tvm_nnef.variables import check_variables
+from tvm_nnef.formats.registry import OpenedSource, open_source
+from tvm_nnef.model.model import AnyModel, Model, load_to_compose
+from tvm_nnef.model.variables import check_variables
+from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.progress import progress_reported
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tvm_nnef.options import ComposeOptions
+    from tvm_nnef.model.options import ComposeOptions
 
 
 @with_checked_arguments

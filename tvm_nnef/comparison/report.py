@@ -12,7 +12,7 @@ from tvm_nnef.comparison.differences import Difference
 from tvm_nnef.comparison.source import Origin
 from tvm_nnef.diagnostics import Diagnostic, Note, Span
 from tvm_nnef.graph.nodes import Node, Tensor, operator_name
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -255,7 +255,7 @@ class Report:
         return table
 
     def _repr_html_(self) -> str:
-        from tvm_nnef.html_table import html_table
+        from tvm_nnef.support.html_table import html_table
 
         every = (*self.rows, *self.program)
         rows = [

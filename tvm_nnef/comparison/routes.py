@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.comparison.source import Origin, SourceModel
-from tvm_nnef.converters.common.formats import FORMATS
 from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.formats.registry import FORMATS
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor, flatten, tensors
 
 Arrays: TypeAlias = Mapping[Tensor, Array]

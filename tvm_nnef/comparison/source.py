@@ -14,10 +14,10 @@ from typing import Any
 
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.converters.common.execution import Execution
-from tvm_nnef.converters.common.formats import FORMATS, Format, OpenedSource, open_source
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.formats.registry import FORMATS, Format, OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten, opened_nodes
-from tvm_nnef.model import Model
+from tvm_nnef.model.model import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from tvm_nnef.graph.nodes import (
 from tvm_nnef.symbolic import trees
 
 if TYPE_CHECKING:
-    from tvm_nnef.progress import Report as Progress
+    from tvm_nnef.support.progress import Report as Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import tvm
 from tvm import relax, s_tir
 
 from tvm_nnef.compilation.relax_functions import relax_functions, with_mapped_calls
-from tvm_nnef.function_attributes import PREPARED
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
+from tvm_nnef.tvm_support.function_attributes import PREPARED
 
 _INPUTS = "num_input"
 """The attribute of a function that says how many of its parameters may have another address in each

@@ -29,7 +29,7 @@ library call it. Its members:
 - ``versions``: of ``tvm_nnef``, ``tvm`` and ``tvm_ffi``.
 
 ``main`` takes and returns the tensors one after the other, packs flattened.
-:mod:`tvm_nnef.library_metadata` reads all that.
+:mod:`tvm_nnef.executable.metadata` reads all that.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ import tvm
 from tvm import relax
 
 from tvm_nnef.compilation.target import native
-from tvm_nnef.function_attributes import DESCRIPTION
-from tvm_nnef.host_machine import architecture_of, checkable_features, present_features
-from tvm_nnef.library_metadata import FORMAT, FUNCTION
+from tvm_nnef.executable.metadata import FORMAT, FUNCTION
+from tvm_nnef.support.host_machine import architecture_of, checkable_features, present_features
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import build, compat, runtime, traversal
 from tvm_nnef.tvm_support.compat import Module, Target
+from tvm_nnef.tvm_support.function_attributes import DESCRIPTION
 from tvm_nnef.version import __version__
 
 

@@ -14,15 +14,14 @@ from typing import Any, TypeAlias
 from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.allocations import with_size_classes
-from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
-from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.lower.late_arithmetic import has_late_arithmetic, with_late_arithmetic
+from tvm_nnef.profiling.call_sites import CallSites
 from tvm_nnef.schedules import Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
@@ -32,23 +31,26 @@ from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.codegen.wrapping import with_wrapping_elements
-from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.gpu.launch import without_empty_launches
 from tvm_nnef.schedules.gpu.strategies import takes_attention
-from tvm_nnef.schedules.graph import packing
-from tvm_nnef.schedules.graph.attention_fusion import with_fused_attention
-from tvm_nnef.schedules.graph.cancellation import with_kept_differences
-from tvm_nnef.schedules.graph.layout import channels_last
-from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
-from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
-from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
-from tvm_nnef.schedules.graph.patterns import annotate
-from tvm_nnef.schedules.graph.raising import raise_to_operators
-from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
-from tvm_nnef.schedules.graph.simplify import share_subexpressions, simplify_calls
-from tvm_nnef.schedules.graph.specialization import with_bound_constants
-from tvm_nnef.schedules.graph.wrapped_elements import with_sealed_elements
 from tvm_nnef.schedules.machine import machine_model
+from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
+from tvm_nnef.schedules.relax import packing
+from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
+from tvm_nnef.schedules.relax.cancellation import with_kept_differences
+from tvm_nnef.schedules.relax.layout import channels_last
+from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
+from tvm_nnef.schedules.relax.loop_kernels import with_loop_kernels
+from tvm_nnef.schedules.relax.parameters import with_prepared_parameters
+from tvm_nnef.schedules.relax.patterns import annotate
+from tvm_nnef.schedules.relax.raising import raise_to_operators
+from tvm_nnef.schedules.relax.reduction_fusion import with_fused_reductions
+from tvm_nnef.schedules.relax.simplify import share_subexpressions, simplify_calls
+from tvm_nnef.schedules.relax.specialization import with_bound_constants
+from tvm_nnef.schedules.relax.wrapped_elements import with_sealed_elements
+from tvm_nnef.spirv import generator
+from tvm_nnef.spirv import math_functions as vulkan_math
+from tvm_nnef.spirv.grids import split_large_grids
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -62,6 +64,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.empty_constants import with_readable_constants
 from tvm_nnef.tvm_support.flattening import flattened
+from tvm_nnef.tvm_support.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.tvm_support.interrupts import deferring
 from tvm_nnef.tvm_support.lowering import (
     compacted,
@@ -80,9 +83,6 @@ from tvm_nnef.tvm_support.lowering import (
     with_written_infinities,
 )
 from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
-from tvm_nnef.vulkan import generator
-from tvm_nnef.vulkan import math_functions as vulkan_math
-from tvm_nnef.vulkan.grids import split_large_grids
 
 PHASES = ("bind", "graph", "fuse", "schedule", "bytecode", "lower", "code")
 """The phases in their order. The result of ``code`` is an executable, of all others a module."""

@@ -20,8 +20,8 @@ from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
 from tvm_nnef.diagnostics import UnsupportedError, error, plural
+from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.measurement.kernel_report import KernelReport
-from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.build import kernels_of, runs_here
@@ -29,8 +29,8 @@ from tvm_nnef.tvm_support.compat import Module, Target, prim_functions
 from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
-    from tvm_nnef.progress import Report as Progress
-    from tvm_nnef.tuning.database import Database
+    from tvm_nnef.compilation.tuning_database import Database
+    from tvm_nnef.support.progress import Report as Progress
 
 _LOG = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | N
         return nullcontext()
     if progress is not True:
         return nullcontext(progress)
-    from tvm_nnef.progress import progress_reported
+    from tvm_nnef.support.progress import progress_reported
 
     return progress_reported()
 
@@ -217,7 +217,7 @@ def compile_phases(
 
 
 def _opened(database: str | os.PathLike[str], target: Target) -> Database:
-    from tvm_nnef.tuning.database import Database
+    from tvm_nnef.compilation.tuning_database import Database
 
     return Database.opened(database, target)
 

@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 
 from tvm_nnef.diagnostics import NnefError, TargetError, did_you_mean, error, raised_as
-from tvm_nnef.linking import normalized_triple
+from tvm_nnef.executable.linking import normalized_triple
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import Target
 

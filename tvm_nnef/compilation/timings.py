@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 with needed_for("the table of times"):
     from rich.console import Console

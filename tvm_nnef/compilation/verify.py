@@ -18,14 +18,14 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef import schedules
-from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.compilation.metadata import bounds_of
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.graph.check_failure import CheckFailure
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.measurement.work import extent_value
+from tvm_nnef.profiling.flop_counts import extent_value
 from tvm_nnef.schedules.machine import cpu_model
-from tvm_nnef.schedules.verify_plan import verify_plan
+from tvm_nnef.schedules.plan.verify import verify_plan
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target, prim_functions
 

@@ -17,8 +17,8 @@ from tvm import relax
 from tvm.ir import Call
 
 from tvm_nnef.compilation.metadata import read_members, with_members
-from tvm_nnef.library_metadata import FUNCTION
-from tvm_nnef.parameter_file import HEADER, header, weight_digest
+from tvm_nnef.executable.metadata import FUNCTION
+from tvm_nnef.executable.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Array, Module
 from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of

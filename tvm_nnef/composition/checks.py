@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tvm_nnef.composition import value_hints
+from tvm_nnef.composition.assignment import decompose, target_names
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
-from tvm_nnef.composition.targets import decompose, target_names
 from tvm_nnef.composition.values import (
     Environment,
     Value,

@@ -12,21 +12,21 @@ from dataclasses import replace
 from functools import partial
 
 from tvm_nnef.composition import declarations, value_hints
+from tvm_nnef.composition.assignment import assignment_of, decompose
 from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.budget import OPERATION, TENSOR, Budget
 from tvm_nnef.composition.checks import check_outputs, helper_values
-from tvm_nnef.composition.computed import computed, needs_run
+from tvm_nnef.composition.compaction import check_counted, counted_body, counter, lowered_part
 from tvm_nnef.composition.control_flow import branch, loop
-from tvm_nnef.composition.counted import check_counted, counted_body, counter, lowered_part
+from tvm_nnef.composition.dynamic_packs import joined, taken_apart
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
 from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.results import declared_result, results_like
-from tvm_nnef.composition.stacked import joined, taken_apart
+from tvm_nnef.composition.scalar_tensors import computed, needs_run
 from tvm_nnef.composition.static_types import StaticTypes
-from tvm_nnef.composition.targets import assignment_of, decompose
 from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
     Value,

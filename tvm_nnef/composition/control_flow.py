@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tvm_nnef.composition import declarations, value_hints
 from tvm_nnef.composition.budget import OPERATION
-from tvm_nnef.composition.dynamic import declared_shape
+from tvm_nnef.composition.data_dependent_shapes import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.subgraphs import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.budget import TENSOR
-from tvm_nnef.composition.dynamic import declared_shape, require_within
+from tvm_nnef.composition.data_dependent_shapes import declared_shape, require_within
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import Shape, evaluate_shape

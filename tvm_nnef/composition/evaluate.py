@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tvm_nnef.composition import arithmetic, folds, indexing, selects, value_hints
+from tvm_nnef.composition import arithmetic, folds, indexing, run_time_selects, value_hints
 from tvm_nnef.composition.access import load, spanned
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.symbols import plain
@@ -385,9 +385,9 @@ def _select(node: nodes.Select, env: Environment) -> Value:
         if isinstance(item, bool):
             return yes if item else no
         if dimensions.is_condition(item):
-            return selects.by_extents(item, yes, no, node.span)
+            return run_time_selects.by_extents(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
-            return None if no is None else selects.at_run_time(item, yes, no, node.span)
+            return None if no is None else run_time_selects.at_run_time(item, yes, no, node.span)
         message = f"a condition must be of type bool, found {describe(item)}"
         raise error(message, node.span, hint=value_hints.condition(item))
 

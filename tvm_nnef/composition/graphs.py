@@ -8,11 +8,12 @@ from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import unknown_names
+from tvm_nnef.composition.assignment import target_names
 from tvm_nnef.composition.binding import Invocation, bind, check_attribute
 from tvm_nnef.composition.budget import TENSOR
 from tvm_nnef.composition.composer import Composer
+from tvm_nnef.composition.data_dependent_shapes import declared_shape
 from tvm_nnef.composition.declarations import concrete_type
-from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.indexing import count
@@ -20,7 +21,6 @@ from tvm_nnef.composition.quantize import check_applied
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.sizes import check_sizes
 from tvm_nnef.composition.symbols import Symbols
-from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import (
     MAX_REPORTED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tvm_nnef.composition.assignment import decompose
 from tvm_nnef.composition.shapes import Shape
-from tvm_nnef.composition.targets import decompose
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
 from tvm_nnef.semantics.program import CheckedDefinition

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tvm_nnef.composition import value_hints
-from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
+from tvm_nnef.composition.scalar_tensors import item
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.values import Value, describe, show
 from tvm_nnef.diagnostics import Span, error

@@ -23,7 +23,7 @@ def plain(message: Iterable[str | Dimension]) -> str:
 class Symbols:
     """The symbols of a model with their bounds, and the checks of the graph being composed.
 
-    ``stacked`` are tensors that stand for a pack (:mod:`tvm_nnef.composition.stacked`).
+    ``stacked`` are tensors that stand for a pack (:mod:`tvm_nnef.composition.dynamic_packs`).
     """
 
     bounds: dict[str, int] = field(default_factory=dict)

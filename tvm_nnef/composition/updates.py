@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tvm_nnef.composition import value_hints
+from tvm_nnef.composition.assignment import target_names
 from tvm_nnef.composition.subgraphs import kind
-from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Value, describe
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Tensor

@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
+from tvm_nnef.arrays.coded_arrays import numpy_dtype
 from tvm_nnef.graph import formula as f
-from tvm_nnef.graph.coded_arrays import numpy_dtype
 from tvm_nnef.graph.formula import Formula, Scalar, Statement
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, bodies, flatten, tensors
 from tvm_nnef.symbolic import dimensions

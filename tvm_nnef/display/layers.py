@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 with needed_for("an SVG picture"):
     from grandalf.graphs import Edge, Graph, Vertex

@@ -16,7 +16,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.display.page_data import page_data
 from tvm_nnef.display.statistics import WeightStatistics
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.model import Model
+from tvm_nnef.model.model import Model
 from tvm_nnef.storage.regular import open_regular
 
 DAGRE = "dagre-3.1.3"

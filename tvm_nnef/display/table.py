@@ -8,8 +8,8 @@ from tvm_nnef.diagnostics import printable
 from tvm_nnef.display.counts import at_bounds
 from tvm_nnef.display.rows import Row, Totals, rows_of, totals_of
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.html_table import html_table
 from tvm_nnef.semantics.program import Program
+from tvm_nnef.support.html_table import html_table
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.dimensions import Dimension
 

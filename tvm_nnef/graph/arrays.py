@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_nnef.arrays.coded_arrays import format_of, largest, limits, rounded
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.graph.coded_arrays import format_of, largest, limits, rounded
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.nodes import Tensor
 
 

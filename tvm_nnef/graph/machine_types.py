@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.formula import Constant, Formula, ScalarType, scalars, walk
 from tvm_nnef.graph.nodes import (
     Graph,
@@ -71,7 +71,7 @@ def assign(
     if problems:
         raise NnefError(problems)
     for name in _FOREIGN.intersection((*defaults.values(), *named.values())):
-        from tvm_nnef.graph.coded_arrays import numpy_dtype  # Imports NumPy.
+        from tvm_nnef.arrays.coded_arrays import numpy_dtype  # Imports NumPy.
 
         numpy_dtype(name)
     types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tvm_nnef.catalogue import parameter_text
 from tvm_nnef.language_server.modules import Modules, definition_around
 from tvm_nnef.language_server.names import operator_description, statements_of
-from tvm_nnef.standard_library import operator_names
+from tvm_nnef.stdlib.catalogue import parameter_text
+from tvm_nnef.stdlib.library import operator_names
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.recovery import braces
 from tvm_nnef.syntax.spelling import STRING

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvm_nnef.diagnostics import Source, Span
-from tvm_nnef.options import search_folder
-from tvm_nnef.standard_library import tools_names
+from tvm_nnef.model.options import search_folder
+from tvm_nnef.stdlib.library import tools_names
 from tvm_nnef.storage.container import Container, open_files
 from tvm_nnef.storage.names import MAIN_FILE
 from tvm_nnef.syntax import detect

@@ -15,7 +15,7 @@ from functools import lru_cache
 from tvm_nnef.diagnostics import NnefError, Source
 from tvm_nnef.language_server.files import EditedFiles
 from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX
-from tvm_nnef.standard_library import standard_module
+from tvm_nnef.stdlib.library import standard_module
 from tvm_nnef.syntax import nodes, parse, parse_cached
 from tvm_nnef.syntax.recovery import without_error
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tvm_nnef.catalogue import entry_of, listing, parameter_text
 from tvm_nnef.diagnostics import Span
 from tvm_nnef.language_server.modules import Modules
 from tvm_nnef.semantics.blocks import sort_blocks
+from tvm_nnef.stdlib.catalogue import entry_of, listing, parameter_text
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import parts, walk
 

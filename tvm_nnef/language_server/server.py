@@ -25,7 +25,7 @@ from tvm_nnef.language_server.names import declaration_at, description
 from tvm_nnef.language_server.positions import offset_of, position_of, range_of
 from tvm_nnef.language_server.symbols import Symbol, SymbolKind, symbols_of
 from tvm_nnef.semantics.program import STDLIB_PREFIX
-from tvm_nnef.standard_library import standard_file
+from tvm_nnef.stdlib.library import standard_file
 from tvm_nnef.syntax import format_text
 
 _PAUSE = 0.2

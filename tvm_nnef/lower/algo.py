@@ -11,14 +11,13 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.function_attributes import Sort
-from tvm_nnef.lower.boxes import box_rows, boxes_apart
 from tvm_nnef.lower.checks import define
 from tvm_nnef.lower.invocation import Invocation, Lowered
-from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
 from tvm_nnef.lower.sorting import POSITION_DTYPE, sorting_function
+from tvm_nnef.lower.suppression import box_rows, boxes_apart
 from tvm_nnef.lower.symbols import own
+from tvm_nnef.lower.tir_loops import INDEX
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support.compat import (
@@ -28,6 +27,7 @@ from tvm_nnef.tvm_support.compat import (
     shape_and_dtype,
     tensor_type,
 )
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 
 def first_positions(invocation: Invocation) -> Lowered:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm import relax, te
 
-from tvm_nnef.check_failure import MARK, CheckFailure
+from tvm_nnef.graph.check_failure import MARK, CheckFailure
 from tvm_nnef.graph.checks import location
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel

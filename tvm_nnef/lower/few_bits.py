@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from tvm_nnef.graph.few_bits import FORMATS, Format
+from tvm_nnef.arrays.few_bits import FORMATS, Format
 from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.tvm_support.compat import BlockBuilder, PrimExpression, RelaxExpression

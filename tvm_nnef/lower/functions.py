@@ -29,7 +29,7 @@ from tvm_nnef.lower.integers import (
     subtracted,
 )
 from tvm_nnef.lower.literals import literal
-from tvm_nnef.min_max import maximum, minimum
+from tvm_nnef.tir.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 NARROW_INTS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})

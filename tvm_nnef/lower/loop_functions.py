@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from tvm import relax
 
+from tvm_nnef.arrays.coded_arrays import rounded
+from tvm_nnef.arrays.few_bits import held
 from tvm_nnef.diagnostics import error
-from tvm_nnef.function_attributes import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS
-from tvm_nnef.graph.coded_arrays import rounded
-from tvm_nnef.graph.few_bits import held
 from tvm_nnef.graph.nodes import (
     Graph,
     Loop,
@@ -33,6 +32,7 @@ from tvm_nnef.graph.nodes import (
     updated_variables,
 )
 from tvm_nnef.lower.checks import block, defines_symbols
+from tvm_nnef.lower.data_dependent_sizes import cut
 from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.private_functions import (
@@ -45,12 +45,12 @@ from tvm_nnef.lower.private_functions import (
     runs_pure,
     scalar,
 )
-from tvm_nnef.lower.sized import cut
-from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
+from tvm_nnef.lower.run_time_packs import empty, item, part, stacked, stored
 from tvm_nnef.lower.symbols import occurring, sizes
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.function_attributes import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS
 
 if TYPE_CHECKING:
     from tvm_nnef.lower.scope import Scope

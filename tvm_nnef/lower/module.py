@@ -39,21 +39,21 @@ from typing import Any
 from tvm import relax
 from tvm.error import InternalError
 
+from tvm_nnef.arrays.few_bits import FORMATS, computed, held
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.function_attributes import INITIAL_STATE
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
-from tvm_nnef.graph.few_bits import FORMATS, computed, held
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, tensors, updated_variables
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import MAIN, Names, port_items
-from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
+from tvm_nnef.profiling.provenance import Provenance
 from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE
 
 
 def lower(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
+from tvm_nnef.executable.metadata import FUNCTION
 from tvm_nnef.graph.nodes import Port, Tensor
-from tvm_nnef.library_metadata import FUNCTION
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 
 MAIN = "main"
 """The name of the function that runs a model."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm import relax
 
-from tvm_nnef.function_attributes import CONSTANTS_FROM
 from tvm_nnef.graph.nodes import (
     If,
     Loop,
@@ -18,6 +17,7 @@ from tvm_nnef.graph.nodes import (
 from tvm_nnef.lower.checks import is_pure
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.function_attributes import CONSTANTS_FROM
 
 if TYPE_CHECKING:
     from tvm_nnef.lower.scope import Scope

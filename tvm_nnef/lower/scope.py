@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tvm_nnef.graph.nodes import Graph, Tensor
-from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import Symbol
+from tvm_nnef.profiling.provenance import Provenance
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 

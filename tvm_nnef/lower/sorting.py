@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
-from tvm_nnef.function_attributes import Sort, sort_attributes
-from tvm_nnef.lower.loops import INDEX, Shape, wide
+from tvm_nnef.lower.tir_loops import INDEX, Shape, wide
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.function_attributes import Sort, sort_attributes
 
 POSITION_DTYPE = "int32"
 """The dtype of indices along an axis."""

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
-from tvm_nnef.function_attributes import SIZE_ESTIMATES
 from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
 from tvm_nnef.tvm_support.compat import Module, RelaxExpression, update_functions, with_own_symbols
+from tvm_nnef.tvm_support.function_attributes import SIZE_ESTIMATES
 
 Symbol: TypeAlias = Any
 """A TIR variable that stands for a dimension."""

@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
+from tvm_nnef.arrays.coded_arrays import rounded
+from tvm_nnef.arrays.few_bits import FORMATS, computed, held
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, extent_check
-from tvm_nnef.graph.coded_arrays import rounded
-from tvm_nnef.graph.few_bits import FORMATS, computed, held
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
@@ -42,8 +42,8 @@ from tvm_nnef.lower.naming import Names, identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.layout import MOVING
 from tvm_nnef.lower.ops.symbolic import is_safe
-from tvm_nnef.lower.provenance import Provenance
 from tvm_nnef.lower.symbols import Symbol, occurring, own
+from tvm_nnef.profiling.provenance import Provenance
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat

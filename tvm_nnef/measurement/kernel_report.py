@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_nnef.measurement.work import Work
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.profiling.flop_counts import Work
+from tvm_nnef.support.requirements import needed_for
 
 with needed_for("the table of kernels"):
     from rich.console import Console, JustifyMethod

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 _HINT = "give the ONNX model that this one was converted from"
 

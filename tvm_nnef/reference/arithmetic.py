@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.graph.coded_arrays import limits, rounded
+from tvm_nnef.arrays.coded_arrays import limits, rounded
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
 from tvm_nnef.graph.machine_types import DTYPES
 

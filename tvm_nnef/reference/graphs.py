@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_nnef.arguments.inputs import bind_inputs, bind_variables, default_values
+from tvm_nnef.arrays.coded_arrays import rounded
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, check_known, complaint, extent_check, to_json
-from tvm_nnef.graph.coded_arrays import rounded
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
 from tvm_nnef.graph.nodes import (
@@ -34,7 +35,6 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.reference.arithmetic import Array, constant
 from tvm_nnef.reference.formulas import run
-from tvm_nnef.reference.inputs import bind_inputs, bind_variables, default_values
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
 from tvm_nnef.symbolic import dimensions, trees

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef.semantics.assignment import target_names
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckOrder
-from tvm_nnef.semantics.targets import target_names
 from tvm_nnef.syntax import nodes
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import did_you_mean
+from tvm_nnef.semantics.assignment import Assignments, target_names
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.control_flow import check_components
 from tvm_nnef.semantics.invocation import Caller, check_quantizer
 from tvm_nnef.semantics.names import Names, Symbol, used_names
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.semantics.targets import Assignments, target_names
 from tvm_nnef.syntax import nodes
 
 

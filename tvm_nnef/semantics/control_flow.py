@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics import expected, hints, infer
+from tvm_nnef.semantics.assignment import Assignments, assign, target_names
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import Shapes, base_type
 from tvm_nnef.semantics.expected import promoted
 from tvm_nnef.semantics.invocation import Caller, check_call
 from tvm_nnef.semantics.names import Symbol
-from tvm_nnef.semantics.targets import Assignments, assign, target_names
 from tvm_nnef.semantics.types import INT, UNKNOWN, Type, same_base
 from tvm_nnef.syntax import nodes
 

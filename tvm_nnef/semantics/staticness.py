@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.semantics.affine import affine
+from tvm_nnef.semantics.assignment import target_names
 from tvm_nnef.semantics.names import Report
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.semantics.targets import target_names
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import parts, walk
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.requirements import needed_for
 from tvm_nnef.storage.metadata import ImageInput
 from tvm_nnef.storage.regular import open_regular
+from tvm_nnef.support.requirements import needed_for
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,8 +17,8 @@ from json.decoder import JSONDecoder
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, did_you_mean, error
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.storage.container import decode_source
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_nnef.arrays.coded_arrays import as_held, format_of, numpy_dtype
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.graph.coded_arrays import as_held, format_of, numpy_dtype
 from tvm_nnef.storage.bit_packing import pack_bits, packed_size, unpack_bits
 
 Array: TypeAlias = "NDArray[Any]"

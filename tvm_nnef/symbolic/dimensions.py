@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 from tvm_nnef.symbolic.simplification import analyzer, decided, is_zero, simplified, wide
 
 if TYPE_CHECKING:

@@ -18,13 +18,14 @@ from importlib import resources
 from typing import Any
 
 from tvm_nnef.diagnostics import Source, Span
-from tvm_nnef.syntax import nodes, store
+from tvm_nnef.support import user_cache
+from tvm_nnef.syntax import nodes
 
 
 def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Module:
     """Parse a file, or take its tree from the cache; raises :class:`NnefError` like ``parse``."""
-    name = f"tree-{store.key_of(text, dialect, _version_key())}.bin"
-    data = store.read(name)
+    name = f"tree-{user_cache.key_of(text, dialect, _version_key())}.bin"
+    data = user_cache.read(name)
     module = None if data is None else decode(data, Source(path, text))
     if module is None:
         # Only now: lark and the grammar's tables are not needed for a tree that is kept.
@@ -33,7 +34,7 @@ def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nod
         module = parse(text, path, dialect)
         # A caller may be deep in the stack already; then the tree is not kept.
         with contextlib.suppress(RecursionError):
-            store.write(name, encode(module))
+            user_cache.write(name, encode(module))
     return module
 
 
@@ -116,4 +117,4 @@ _MAKERS_OF_TREES = (
 def _version_key() -> str:
     folder = resources.files(__package__)
     files = [folder.joinpath(name).read_bytes() for name in _MAKERS_OF_TREES]
-    return store.key_of(*files, platform.python_version())
+    return user_cache.key_of(*files, platform.python_version())

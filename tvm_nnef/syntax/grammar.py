@@ -15,7 +15,7 @@ from importlib import resources
 
 import lark
 
-from tvm_nnef.syntax import store
+from tvm_nnef.support import user_cache
 from tvm_nnef.syntax.spelling import spelling_of
 
 STARTS = ("module", "expression")
@@ -56,8 +56,9 @@ def load(dialect: str) -> lark.Lark:
 
 def load_tables(text: str, starts: tuple[str, ...]) -> lark.Lark:
     """The tables of a grammar, from the user's cache folder if they are kept there."""
-    name = f"tables-{store.key_of(text, *starts, lark.__version__, platform.python_version())}.bin"
-    data = store.read(name)
+    key = user_cache.key_of(text, *starts, lark.__version__, platform.python_version())
+    name = f"tables-{key}.bin"
+    data = user_cache.read(name)
     if data is not None:
         try:
             return lark.Lark.load(io.BytesIO(data))
@@ -66,7 +67,7 @@ def load_tables(text: str, starts: tuple[str, ...]) -> lark.Lark:
     tables = _build(text, starts)
     buffer = io.BytesIO()
     tables.save(buffer)
-    store.write(name, buffer.getvalue())
+    user_cache.write(name, buffer.getvalue())
     return tables
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 from tvm_nnef.tuning.report import Observer, TuningReport, TuningState
 
 with needed_for("the progress of tuning"):

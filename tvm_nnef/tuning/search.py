@@ -15,11 +15,18 @@ import tvm
 from tvm import s_tir
 from tvm.s_tir import meta_schedule
 
+from tvm_nnef.compilation.traces import (
+    Trace,
+    as_module,
+    complaint,
+    function_of,
+    scheduled_by,
+    trace_of,
+)
+from tvm_nnef.compilation.tuning_database import MAX_TRACES, Database, Measured, Record, hash_of
 from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.schedules import SHORTCUTS, Scheduled
 from tvm_nnef.tuning import trial
-from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
-from tvm_nnef.tuning.traces import Trace, as_module, complaint, function_of, scheduled_by, trace_of
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 BATCH = 8

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.compilation.tuning_database import Database, Record, hash_of
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.schedules import Scheduled
-from tvm_nnef.tuning.database import Database, Record, hash_of
 from tvm_nnef.tuning.report import Observer, TunedKernel, TuningReport, TuningState
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
 from tvm_nnef.tvm_support.build import runs_here

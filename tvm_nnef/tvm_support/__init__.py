@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.support.requirements import needed_for
 
 
 @contextmanager

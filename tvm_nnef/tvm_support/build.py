@@ -20,7 +20,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
-from tvm_nnef.tvm_support import cuda, runtime, vulkan
+from tvm_nnef.tvm_support import cuda, runtime
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -28,7 +28,7 @@ from tvm_nnef.tvm_support.compat import (
     Target,
 )
 from tvm_nnef.tvm_support.runtime import virtual_machine as virtual_machine
-from tvm_nnef.vulkan import launcher
+from tvm_nnef.vulkan_runtime import launcher, tvm_device
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
@@ -269,7 +269,7 @@ def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) 
         """Writes the imported modules and constants as data in an object file for the target."""
         kernels = launcher.kernels_of(module)
         if kernels is not None:
-            return str(vulkan.write_imports(module, *kernels, triple_of(target), Path(folder)))
+            return str(tvm_device.write_imports(module, *kernels, triple_of(target), Path(folder)))
         if gpu_code is not None:
             return str(cuda.write_imports(module, gpu_code, triple_of(target), Path(folder)))
         path = str(Path(folder) / "devc.o")

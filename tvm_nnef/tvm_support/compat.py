@@ -17,9 +17,14 @@ from tvm import relax, s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
-from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
-from tvm_nnef.graph.coded_arrays import as_held
+from tvm_nnef.arrays.coded_arrays import as_held
 from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.function_attributes import (
+    EXACT_BUFFERS,
+    OP_PATTERN,
+    POLLS_SIGNALS,
+    FusionPattern,
+)
 from tvm_nnef.tvm_support.runtime import Array as Array
 from tvm_nnef.tvm_support.runtime import runtime_tensor as runtime_tensor
 from tvm_nnef.tvm_support.runtime import version as version

@@ -11,7 +11,6 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
     CHECK_SIGNALS,
@@ -27,6 +26,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
     with_mapped_body,
 )
+from tvm_nnef.tvm_support.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.tvm_support.traversal import renewed, walk
 
 _CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)

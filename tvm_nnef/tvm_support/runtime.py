@@ -22,8 +22,8 @@ import numpy as np
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
+from tvm_nnef.arrays.coded_arrays import as_held, format_of, from_held
 from tvm_nnef.diagnostics import InputError, NnefError, error
-from tvm_nnef.graph.coded_arrays import as_held, format_of, from_held
 from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -100,7 +100,7 @@ def load_library(path: str, device: str = "cpu") -> Any:
 
 def _launcher() -> Any:
     """What runs kernels for Vulkan, if TVM cannot."""
-    return importlib.import_module("tvm_nnef.vulkan.launcher")
+    return importlib.import_module("tvm_nnef.vulkan_runtime.launcher")
 
 
 def missing_library(part: str) -> str | None:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from tvm_nnef.diagnostics import error
-from tvm_nnef.environment import whole_number
+from tvm_nnef.support.environment import whole_number
 from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
 

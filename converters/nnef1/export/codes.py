@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible
-from tvm_nnef.converters.common.library import known_operator
+from tvm_nnef.converters.common.operator_modules import known_operator
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.emitter import Emitter
 from tvm_nnef.converters.nnef1.export.invocation import Invocation, static

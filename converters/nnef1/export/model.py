@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from tvm_nnef.arguments.inputs import bind_variables
 from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.nnef1.export import codes
@@ -28,7 +29,6 @@ from tvm_nnef.graph.nodes import (
     tensors,
     updated_variables,
 )
-from tvm_nnef.reference.inputs import bind_variables
 
 _RESERVED = frozenset({
     "version", "extension", "graph", "fragment", "tensor", "integer", "scalar", "logical",

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from tvm_nnef.converters.common.library import EXTRA
+from tvm_nnef.converters.common.operator_modules import EXTRA
 from tvm_nnef.converters.nnef1.export import operators
 from tvm_nnef.converters.nnef1.export.invocation import ExportFunction
 from tvm_nnef.converters.nnef1.main import LIBRARY

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
-from tvm_nnef.converters.common.library import known_operator
+from tvm_nnef.converters.common.operator_modules import known_operator
 from tvm_nnef.converters.nnef1.export.codes import SMALL, export_codes, is_whole
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from tvm_nnef.arrays.coded_arrays import format_of
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
-from tvm_nnef.graph.coded_arrays import format_of
 from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.reference.arithmetic import constant
 from tvm_nnef.symbolic import dimensions, trees

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 
+from tvm_nnef.arguments.inputs import bind_variables
 from tvm_nnef.converters.onnx.export.context import Context, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.pruning import pruned
@@ -25,7 +26,6 @@ from tvm_nnef.converters.onnx.reading import PRODUCER
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
-from tvm_nnef.reference.inputs import bind_variables
 from tvm_nnef.version import __version__
 
 OPSET = 21

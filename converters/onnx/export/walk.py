@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
-from tvm_nnef.converters.common.library import EXTRA, known_operator
+from tvm_nnef.converters.common.operator_modules import EXTRA, known_operator
 from tvm_nnef.converters.onnx.export import control_flow
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
@@ -13,7 +14,6 @@ from tvm_nnef.converters.onnx.export.formula import written_out
 from tvm_nnef.converters.onnx.export.invocation import Exported, Invocation, Value
 from tvm_nnef.converters.onnx.export.registry import Rule, rules
 from tvm_nnef.converters.onnx.main import LIBRARY
-from tvm_nnef.graph.few_bits import FORMATS
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors

@@ -7,14 +7,14 @@ from functools import partial, reduce
 
 import numpy as np
 
+from tvm_nnef.arrays.coded_arrays import largest
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Argument, Tensor
 from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.registry import operator, table_of
-from tvm_nnef.graph.coded_arrays import largest
-from tvm_nnef.graph.few_bits import FORMATS
 
 _UNARY: Mapping[str, str] = {
     "Abs": "math.abs", "Neg": "math.neg", "Ceil": "math.ceil", "Floor": "math.floor",

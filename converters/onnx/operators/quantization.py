@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tvm_nnef.arrays.coded_arrays import limits
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.tensors import Tensor
@@ -16,8 +18,6 @@ from tvm_nnef.converters.onnx.operators.elementwise import saturated
 from tvm_nnef.converters.onnx.operators.windows import convolution
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.types import DTYPE_OF, type_name
-from tvm_nnef.graph.coded_arrays import limits
-from tvm_nnef.graph.few_bits import FORMATS
 
 
 def _spread(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> tuple[int, int]:

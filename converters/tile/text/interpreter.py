@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import lark
 
-from tvm_nnef.converters.common.problems import Problems
+from tvm_nnef.converters.common.collected_errors import Problems
 from tvm_nnef.converters.tile import tracing
 from tvm_nnef.converters.tile.dimensions import TensorDim
 from tvm_nnef.converters.tile.indices import TensorIndex

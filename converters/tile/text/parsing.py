@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lark
 
-from tvm_nnef.converters.common.problems import Problems
+from tvm_nnef.converters.common.collected_errors import Problems
 from tvm_nnef.diagnostics import NnefError, Source, Span, error
 
 MAX_DEPTH = 32

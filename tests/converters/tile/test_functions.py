@@ -13,8 +13,8 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.converters import tile
-from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.converters.tile import TensorDims, TensorIndexes, TensorOutput, convert
+from tvm_nnef.formats.registry import open_source
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.random_inputs import random_inputs
+from tvm_nnef.arguments.random_inputs import random_inputs
 
 pytestmark = pytest.mark.sampled(3)
 

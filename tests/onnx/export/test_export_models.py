@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.random_inputs import random_inputs
 
 pytest.importorskip("onnx")
 

@@ -445,7 +445,7 @@ def test_a_module_that_is_called_as_one_of_the_converters(
     changed: bool, exported: Callable[..., Any], tmp_path: Path
 ) -> None:
     """The definition decides whether an operator is the converters' `extra.round_even`."""
-    from tvm_nnef.converters.common.library import EXTRA, module_texts
+    from tvm_nnef.converters.common.operator_modules import EXTRA, module_texts
 
     original = module_texts([EXTRA], ["extra.round_even"])["extra"]
     text = original.replace("@output", "# a comment\n        @output")

@@ -15,8 +15,8 @@ import tvm_nnef
 from tvm_nnef.compilation.passes import passes, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.schedules.gpu import tiles
-from tvm_nnef.schedules.gpu.tiles import Sizes
+from tvm_nnef.schedules.gpu.product import tiles
+from tvm_nnef.schedules.gpu.product.tiles import Sizes
 from tvm_nnef.schedules.machine import cuda, gpu_model
 from tvm_nnef.tvm_support import cuda as compiler
 from tvm_nnef.tvm_support.build import cuda_arch

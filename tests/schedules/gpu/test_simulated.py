@@ -15,7 +15,8 @@ from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import read_kernel
-from tvm_nnef.schedules.gpu import contraction, strategies, tensor_cores
+from tvm_nnef.schedules.gpu import strategies
+from tvm_nnef.schedules.gpu.product import contraction, tensor_cores
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 

@@ -9,12 +9,12 @@ import pytest
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.gpu import strategies
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
+from tvm_nnef.tvm_support.function_attributes import Sort
 
 pytestmark = pytest.mark.sampled(3)
 

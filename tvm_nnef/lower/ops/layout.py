@@ -16,7 +16,7 @@ from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
-from tvm_nnef.lower.stacks import whole_stack
+from tvm_nnef.lower.run_time_packs import whole_stack
 from tvm_nnef.tvm_support.compat import constant, constant_array
 
 

@@ -1,0 +1,1 @@
+"""Products and convolutions on CPUs: a tile of the result in registers."""

@@ -1,0 +1,1 @@
+"""Plans of kernels, and what turns one into TIR."""

@@ -1,0 +1,153 @@
+"""Stages as tensor expressions again: a stage in, a function for ``call_te`` out.
+
+A kernel is taken apart with it into calls of one stage each, or gets tensors whose dimensions are
+stored in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import tvm_ffi
+from tvm import te, tirx
+from tvm.ir import TensorLoad
+
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
+from tvm_nnef.schedules.relax.permuted import Order
+from tvm_nnef.tvm_support.compat import (
+    BlockBuilder,
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    RelaxExpression,
+    Var,
+    dtype_of,
+    is_tensor,
+    shape_and_dtype,
+)
+from tvm_nnef.tvm_support.sound_indices import with_hidden_conditions, with_plain_conditions
+
+Symbols: TypeAlias = "dict[Var, PrimExpression]"
+"""The symbols of a PrimFunc by those of a Relax function."""
+
+
+def kernel_at_call(function: PrimFunction, arguments: Sequence[RelaxExpression]) -> Kernel | None:
+    """The kernel that a call computes, in the symbols of the call; None if it is not a kernel.
+
+    ``arguments`` are Relax expressions for the parameters of the function without the results.
+    None also if their shapes do not define all symbols of the function.
+    """
+    if not all(map(is_tensor, arguments)):
+        return None
+    values: Symbols = {}
+    defined: list[Var] = []
+    for parameter, argument in zip(function.params, arguments, strict=False):
+        for own, given in zip(parameter.shape, shape_and_dtype(argument)[0], strict=True):
+            defined += [given] if isinstance(given, tirx.Var) else []
+            if isinstance(own, tirx.Var):
+                values.setdefault(own, sizes.number(given, dtype_of(own)))
+    if values:
+        replaced = (tirx.Var, lambda var: values.get(var, var))
+        function = tvm_ffi.structural_map(function, replaced)
+    kernel = read_kernel(function)
+    if kernel is None or len(kernel.parameters) != len(arguments) + len(kernel.results):
+        return None
+    axes = (axis for stage in kernel.stages for axis in (*stage.axes, *stage.reduced))
+    is_defined = all(var in defined for axis in axes for var in sizes.symbols(axis.extent))
+    return kernel if is_defined else None
+
+
+def call_te(
+    builder: BlockBuilder,
+    function: Callable[..., te.Tensor | list[te.Tensor]],
+    arguments: Sequence[RelaxExpression],
+    name: str,
+    attributes: Mapping[str, str | int] | None = None,
+) -> RelaxExpression:
+    """A call of a new PrimFunc, whose tensors ``function(symbols, *tensors)`` makes.
+
+    A PrimFunc has its own symbols: ``symbols`` are these, by those of the Relax function.
+    """
+
+    def made(*tensors: te.Tensor) -> te.Tensor | list[te.Tensor]:
+        symbols: Symbols = {}
+        for tensor, argument in zip(tensors, arguments, strict=True):
+            for own, given in zip(tensor.shape, shape_and_dtype(argument)[0], strict=True):
+                symbols.update(zip(sizes.symbols(given), sizes.symbols(own), strict=True))
+        return function(symbols, *tensors)
+
+    call = builder.call_te(
+        made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
+    )
+    variable = call.args[0]
+    builder.update_func(variable, with_plain_conditions(builder.get()[variable]))
+    return call
+
+
+def call_kernel(
+    builder: BlockBuilder, kernel: Kernel, arguments: Sequence[RelaxExpression], name: str
+) -> RelaxExpression:
+    """A call of a new PrimFunc that computes a kernel of one result."""
+
+    def computed(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
+        return tensors_of(kernel, tensors, {}, symbols)[kernel.outputs[0]]
+
+    return call_te(builder, computed, arguments, name)
+
+
+def tensors_of(
+    kernel: Kernel, arguments: Sequence[te.Tensor], orders: Mapping[Buffer, Order], symbols: Symbols
+) -> dict[Buffer, te.Tensor]:
+    """The ``te`` tensor of each buffer of a kernel.
+
+    ``arguments`` are the tensors of its parameters without the results; ``orders`` are the
+    orders of the dimensions of some of their tensors; ``symbols`` replace the kernel's.
+    """
+    tensors = dict(zip(kernel.inputs, arguments, strict=True))
+    for stage in kernel.stages:
+        tensors[stage.buffer] = _tensor_of(stage, tensors, orders, symbols)
+    return tensors
+
+
+def _tensor_of(
+    stage: Stage,
+    tensors: Mapping[Buffer, te.Tensor],
+    orders: Mapping[Buffer, Order],
+    symbols: Symbols,
+) -> te.Tensor:
+    """The tensor that a stage computes from those of other buffers."""
+
+    def extent(axis: Axis) -> PrimExpression:
+        """A dimension in the dtype of its axis, which its variable then has too."""
+        own = axis.extent if sizes.is_known(axis.extent) else substituted(axis.extent, symbols)
+        return sizes.number(own, dtype_of(axis.var))
+
+    order = orders.get(stage.buffer, tuple(range(len(stage.axes))))
+    steps = [
+        te.reduce_axis((tirx.const(0, dtype_of(axis.var)), extent(axis)), axis.var.name)
+        for axis in stage.reduced
+    ]
+
+    def loaded(load: TensorLoad) -> PrimExpression:
+        stored = orders.get(load.source, tuple(range(len(load.indices))))
+        return tensors[load.source](*(load.indices[dimension] for dimension in stored))
+
+    def element(*indices: PrimExpression) -> PrimExpression:
+        axes = {stage.axes[d].var: index for d, index in zip(order, indices, strict=True)}
+        reduced = {axis.var: step.var for axis, step in zip(stage.reduced, steps, strict=True)}
+        # TVM simplifies the value: an index that is limited has to stay so under its condition.
+        value = with_hidden_conditions(substituted(stage.value, {**symbols, **axes, **reduced}))
+        value = tvm_ffi.structural_map(value, (TensorLoad, loaded))
+        reducer = stage.reducer
+        if reducer is None:
+            return value
+        combine = te.comm_reducer(
+            lambda a, b: reducer.combine(a, b), lambda _: stage.init, name="combine"
+        )
+        return combine(value, axis=steps)
+
+    shape = [extent(stage.axes[dimension]) for dimension in order]
+    return te.compute(shape, element, name=stage.buffer.name)

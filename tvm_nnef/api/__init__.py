@@ -1,0 +1,1 @@
+"""What users call; ``tvm_nnef`` has the names."""

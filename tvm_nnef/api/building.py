@@ -1,0 +1,402 @@
+"""A model composed, evaluated, lowered and built, each in one call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from tvm_nnef.arguments.calls import Outputs, by_source, ordered_inputs
+from tvm_nnef.composition import compose_graph
+from tvm_nnef.composition.graphs import NotGiven, find_graph
+from tvm_nnef.diagnostics import ModelError, raised_as
+from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.model.dtypes import with_dtypes
+from tvm_nnef.model.model import AnyModel, Model, load_model, load_to_compose
+from tvm_nnef.model.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
+from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_source
+from tvm_nnef.model.variables import check_names, check_variables, require_mapping
+from tvm_nnef.storage.metadata import Metadata, write_metadata
+from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.tvm_support.function_attributes import DESCRIPTION
+
+if TYPE_CHECKING:
+    import os
+
+    import tvm
+    from typing_extensions import Unpack
+
+    from tvm_nnef.executable.runtime import Executable
+    from tvm_nnef.measurement.kernel_report import KernelReport
+    from tvm_nnef.model.options import ComposeOptions, LoadOptions, LowerOptions
+
+
+@raised_as(ModelError)
+@with_checked_arguments
+def compose(
+    model: AnyModel,
+    *,
+    graph: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+    types: Mapping[str, str] | None = None,
+    input_shapes: Mapping[str, Any] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    quantize: bool = True,
+    **load_options: Unpack[LoadOptions],
+) -> Graph:
+    """Resolve a graph of a model: attributes, types, shapes and compositions (chapter 3).
+
+    Parameters
+    ----------
+    model
+        Any model, as for :func:`load_model`. One of another format is converted with the shapes
+        and the dtypes of inputs that are given.
+    graph
+        The name of the graph; the first one of the main module by default.
+    attributes
+        Values of graph attributes by name.
+    types
+        Concrete types of the graph's generics by name: ``{"T": "int"}``.
+    input_shapes
+        Concrete shapes by the name of the input, if the graph does not declare them.
+    dtypes
+        Dtypes for ``real``, ``int`` and ``bool`` (by default float32, int32 and bool), for inputs
+        by name, or for tensors by full name, instead of those in ``model.json``.
+    quantize
+        Whether ``@quantize`` is applied.
+    **load_options
+        Those of :func:`load_model`.
+
+    Returns
+    -------
+    Graph
+        The graph, with the shape and the dtype of each tensor.
+
+    Raises
+    ------
+    ModelError
+        For all errors in the model, and for arguments that do not fit it.
+    UnsupportedError
+        If everything that is reported is valid, but not supported.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> graph = tvm_nnef.compose("docs/examples/digits", attributes={"batch": 2})
+    >>> graph.inputs[0].operand.shape
+    (2, 1, 8, 8)
+    """
+    given = {name: value for name, value in load_options.items() if value is not None}
+    asked = {"input_shapes": input_shapes, "dtypes": dtypes}
+    loaded, left = load_to_compose(model, {**given, **asked})
+    composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
+    return _composed(loaded, {**left, **composing}, dynamic=True)
+
+
+def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
+    """A graph of a model; ``dynamic`` keeps named dimensions that have no value."""
+    left = dict(options)
+    names = ("graph", "attributes", "types", "input_shapes", "quantize")
+    composing = {name: left.pop(name) for name in names if name in left}
+    dtypes = left.pop("dtypes", None)
+    load_model(model, **left)  # Raises NnefError for options that are left.
+    declared = declared_inputs(find_graph(model.program, composing.get("graph")), model.metadata)
+    composing["input_shapes"] = by_own_names(composing.get("input_shapes"), declared)
+    composed = compose_graph(model.program, **composing, dynamic=dynamic)
+    dtypes = by_own_names(dtypes, declared)
+    return with_source(with_dtypes(composed, model.machine_types, dtypes), model.metadata)
+
+
+@with_checked_arguments
+def evaluate(
+    model_or_graph: AnyModel | Graph,
+    *inputs: Any,
+    tensors: Sequence[str] = (),
+    variables: Mapping[str, Any] | None = None,
+    **compose_options: Unpack[ComposeOptions],
+) -> Outputs:
+    """Compute the outputs of a model with the reference evaluator, which uses NumPy alone.
+
+    Parameters
+    ----------
+    model_or_graph
+        Any model, as for :func:`load_model`, or a Graph from :func:`compose`.
+    *inputs
+        An array for each input in the order of the graph, a list of arrays for a pack; or one
+        mapping of names, of the model or of its source, to these. They determine the shapes that
+        the model does not fix. Inputs with a default may be left out.
+    tensors
+        Names of intermediate tensors to return as well.
+    variables
+        Arrays by full name, instead of the model's own; a Graph does not have any.
+    **compose_options
+        Those of :func:`compose`.
+
+    Returns
+    -------
+    Outputs
+        NumPy arrays in the order of the outputs, then of ``tensors``, also indexed by name.
+
+    Raises
+    ------
+    NnefError
+        For errors in the model, inputs that do not fit, and checks of the model that fail.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> image = tvm_nnef.load_image("docs/examples/digits/digit-7.png", "docs/examples/digits")
+    >>> int(tvm_nnef.evaluate("docs/examples/digits", image)["probabilities"].argmax())
+    7
+    """
+    from tvm_nnef.reference import evaluate as evaluate_graph
+    from tvm_nnef.reference.recording import Recorder
+
+    if isinstance(model_or_graph, Graph):
+        graph, values = model_or_graph, variables or {}
+        refuse_for_graph(compose_options)
+        require_mapping(values)
+        check_names(graph, values)
+    else:
+        options = {**compose_options, "variables": variables}
+        model, left = load_to_compose(model_or_graph, options)
+        graph, values = _composed_for(model, inputs, left), model.variables
+        check_variables(model, graph)
+    kept, types = Recorder(graph, tensors), graph.machine_types or None
+    results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
+    names = [port.name for port in graph.outputs]
+    return Outputs([*names, *tensors], [*results, *kept.arrays], by_source(graph.outputs))
+
+
+def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
+    """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
+    from numpy import shape
+
+    from tvm_nnef.arguments.inputs import default_values
+
+    try:
+        return _composed(model, options, dynamic=False)
+    except NotGiven:
+        definition = find_graph(model.program, options.get("graph"))
+        declared = declared_inputs(definition, model.metadata)
+        defaults = default_values(declared, model.variables)
+        inputs = ordered_inputs(declared, inputs, defaults=defaults)
+        if options.get("input_shapes") or len(inputs) != len(definition.inputs):
+            raise
+        shapes = {
+            parameter.name.name: list(map(shape, value))
+            if parameter.type.pack is not None
+            else shape(value)
+            for parameter, value in zip(definition.inputs, inputs, strict=True)
+        }
+        return compose(model, **{**options, "input_shapes": shapes})
+
+
+@with_checked_arguments
+def from_nnef(
+    model: AnyModel,
+    *,
+    route: Literal["mapped", "formula"] = "mapped",
+    keep_params_in_input: bool = False,
+    lowerings: Mapping[str, Callable[..., Any]] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    checked: bool = False,
+    **compose_options: Unpack[ComposeOptions],
+) -> tvm.IRModule:
+    """Lower a model to a TVM module with a Relax function ``main``.
+
+    Parameters
+    ----------
+    model
+        Any model, as for :func:`load_model`.
+    route
+        ``"mapped"`` uses Relax operators that compute the same; ``"formula"`` lowers every operator
+        from its own definition.
+    keep_params_in_input
+        Make variables parameters of ``main`` after its inputs, as TVM's own importers do
+        (``relax.frontend.detach_params``). By default they are constants.
+    lowerings
+        Functions ``(builder, operation, operands)`` that return a Relax expression, or None to
+        decline, by the qualified name of an operator. They replace the standard lowering.
+    variables
+        Arrays by full name, instead of the ``.dat`` files.
+    checked
+        Do not clamp data-dependent indices; for ``build(checked=True)``.
+    **compose_options
+        Those of :func:`compose`.
+
+    Returns
+    -------
+    tvm.IRModule
+        The module. ``main`` takes the inputs, then the parameters, then the state (variables that
+        ``@update`` changes), and returns the outputs, then the new state.
+
+    Raises
+    ------
+    NnefError
+        For errors in the model, unknown routes and unknown names in ``lowerings``, and for
+        operators that cannot be lowered.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> module = tvm_nnef.from_nnef("docs/examples/digits")
+    >>> [variable.name for variable in module["main"].params]
+    ['image']
+    """
+    from tvm_nnef.lower import lower
+
+    check_route(route)
+    options = {**compose_options, "variables": variables}
+    loaded, left = load_to_compose(model, options)
+    check_lowerings(loaded.program, lowerings or {})
+    graph = compose(loaded, **left)
+    check_variables(loaded, graph)
+    module = lower(
+        graph,
+        machine_types=graph.machine_types,
+        variables=loaded.variables,
+        route=route,
+        keep_params_in_input=keep_params_in_input,
+        lowerings=lowerings,
+        checked=checked,
+        sources=loaded.metadata.source_operations or loaded.metadata.source_names,
+    )
+    return _with_description(module, loaded.metadata)
+
+
+def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
+    """The module with what programs that run it need to know of labels and images."""
+    used = Metadata(labels=metadata.labels, inputs=metadata.inputs)
+    if used != Metadata():
+        described = module["main"].with_attr(DESCRIPTION, write_metadata(used).decode())
+        module.update_func(module.get_global_var("main"), described)
+    return module
+
+
+@with_checked_arguments
+def build(
+    model_or_mod: AnyModel | tvm.IRModule,
+    target: Any = "native",
+    *,
+    progress: bool = True,
+    database: str | os.PathLike[str] | None = None,
+    dump_dir: str | os.PathLike[str] | None = None,
+    verbose: bool | Callable[[KernelReport], None] = False,
+    timings: bool = False,
+    threads: int | None = None,
+    verify: bool = False,
+    checked: bool = False,
+    cuda_graphs: bool = False,
+    cache: bool = True,
+    **from_nnef_options: Unpack[LowerOptions],
+) -> Executable:
+    """Compile a model, or a module of :func:`from_nnef`, for a target.
+
+    Parameters
+    ----------
+    model_or_mod
+        Any model, as for :func:`load_model`, or a ``tvm.IRModule``.
+    target
+        The machine: ``"native"`` (this CPU with all of its instructions), another short name such
+        as ``"x86-64-v3"``, ``"aarch64"``, ``"cuda:sm_80"`` or ``"vulkan"``, or a target of TVM.
+    progress
+        Show a progress bar.
+    database
+        A folder that :func:`tune` wrote, whose schedules are used.
+    dump_dir
+        A folder to write the module to after each pass.
+    verbose
+        Print the strategy, work and measured speed of each kernel, the slowest first; or a function
+        that gets the report.
+    timings
+        Print the time of each pass.
+    threads
+        The number of threads of the executable; all cores by default.
+    verify
+        Compare each scheduled kernel with its unscheduled form on random data. Implies ``checked``.
+    checked
+        Compile bounds checks: an index outside of its tensor raises NnefError. Otherwise a
+        data-dependent index means the nearest element. A module must be made by
+        ``from_nnef(checked=True)``. The model becomes slower.
+    cuda_graphs
+        For CUDA: launch kernels of static shapes as graphs, which the first call captures. This is
+        faster if kernels are many and small. Weights that a program passes to ``main_prepared`` of
+        an exported library must then stay where they are.
+    cache
+        Load a library that was built before from the user's cache folder, or keep the new one
+        there. Applies to models for this CPU, without ``lowerings``, ``database`` and reports on
+        the build.
+    **from_nnef_options
+        Those of :func:`from_nnef`; not with a module.
+
+    Returns
+    -------
+    Executable
+        The compiled model. One for another machine can be exported, but not called.
+
+    Raises
+    ------
+    TargetError
+        For an unknown target.
+    NnefError
+        For errors in the model, ``threads`` below 1, a database for another target or version of
+        TVM, CUDA graphs on another target, and kernels that ``verify`` finds to be wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tvm_nnef
+    >>> executable = tvm_nnef.build("docs/examples/digits", progress=False)
+    >>> executable
+    <Executable (image: float32[1, 1, 8, 8]) -> (probabilities: float32[1, 10])>
+    >>> executable(np.zeros((1, 1, 8, 8), np.float32))["probabilities"].shape
+    (1, 10)
+    """
+    from tvm_nnef.api import library_cache
+    from tvm_nnef.tvm_support.threads import checked_threads
+
+    threads, checked, key = checked_threads(threads), checked or verify, None
+    options: dict[str, Any] = dict(from_nnef_options)
+    is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
+    if cache and is_plain and not _is_module(model_or_mod):
+        model_or_mod, options = load_to_compose(model_or_mod, options)
+        key = library_cache.key_of(model_or_mod, target, options, checked=checked)
+        if key is not None and (found := library_cache.find(key)) is not None:
+            found.threads = threads
+            return found
+    from tvm_nnef.compilation.pipeline import build_module
+
+    built = build_module(
+        lowered(model_or_mod, {**options, "checked": checked}),
+        target,
+        progress=progress,
+        dump_dir=dump_dir,
+        database=database,
+        verbose=verbose,
+        timings=timings,
+        threads=threads,
+        checked=checked,
+        verify=verify,
+        cuda_graphs=cuda_graphs,
+    )
+    if key is None:
+        return built
+    kept = library_cache.keep(key, built)
+    kept.threads = threads
+    return kept
+
+
+def _is_module(value: object) -> bool:
+    """Whether a value is a tvm.IRModule; TVM, which takes long to import, is not imported."""
+    return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
+
+
+def lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+    """The module that is given, or that of a model. Raises NnefError for options of a module."""
+    if not _is_module(model_or_mod):
+        return from_nnef(model_or_mod, **options)
+    options.pop("checked", None)
+    refuse_for_module(options)
+    module: tvm.IRModule = model_or_mod
+    return module

@@ -1,0 +1,1 @@
+"""The arguments of a call: ports of a graph, arrays given for them, random ones, and results."""

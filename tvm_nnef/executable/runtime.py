@@ -1,0 +1,466 @@
+"""What was built, to be called: arrays in, arrays out; exported to a file.
+
+Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tvm_nnef.arguments.calls import Outputs, grouped, ordered_inputs
+from tvm_nnef.arguments.inputs import bind_inputs
+from tvm_nnef.arguments.ports import PortInfo, dtypes_of, port_info, signature, tensor_info
+from tvm_nnef.arguments.random_inputs import random_inputs
+from tvm_nnef.diagnostics import error
+from tvm_nnef.executable.call_errors import (
+    Sizes,
+    check_sizes,
+    missing_device,
+    refuse_copy,
+    run_error,
+)
+from tvm_nnef.executable.call_memory import available_bytes, shortage
+from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
+from tvm_nnef.executable.metadata import FUNCTION, mismatch, read_metadata
+from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
+from tvm_nnef.executable.state import State
+from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.profiling.timing import Timing, timed
+from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.tvm_support import device_errors, runtime
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, PREPARED
+from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
+from tvm_nnef.tvm_support.threads import checked_threads, default_threads, on_threads
+
+if TYPE_CHECKING:
+    from tvm_nnef.profiling.profile import Profile
+
+
+_REMEMBERED = 1024
+"""Sizes of so many calls are remembered: to check them takes longer than a small model."""
+
+
+class Executable:
+    """A compiled model, to be called with arrays.
+
+    :func:`build` and :func:`load` return it. Calls from several threads take turns; a
+    :meth:`clone` for each thread lets them run in parallel.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of PortInfo
+        The ports in the order of the graph, with names, shapes and dtypes.
+    bounds : Mapping
+        The maximum of each symbol in their shapes, by name.
+    state : State
+        The variables that ``@update`` changes, by name, with the values after the last call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tvm_nnef
+    >>> executable = tvm_nnef.build("docs/examples/digits", progress=False)
+    >>> image = np.zeros((1, 1, 8, 8), np.float32)
+    >>> (probabilities,) = executable(image)
+    >>> np.array_equal(probabilities, executable(image=image)["probabilities"])
+    True
+    """
+
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    bounds: Mapping[str, int]
+    state: State
+
+    def __init__(
+        self,
+        library: Any,
+        *,
+        file: LibraryFile | None = None,
+        metadata: str | None = None,
+        weights: Array | None = None,
+    ) -> None:
+        """Takes what was compiled, or the library that was loaded from ``file``.
+
+        Its ``metadata`` are needed if this machine does not have the device that it is for.
+        ``weights`` are the bytes of the parameter file, if it has one.
+        """
+        self.threads = default_threads()
+        # The virtual machine keeps the frames of the calls that it is in.
+        self._turn = threading.RLock()
+        self._library = library
+        self._file = file
+        self._weights = weights
+        self._entry = "main"
+        self._kind = "cpu"  # Until the metadata are read.
+        self._text = str(self._machine[FUNCTION]()) if metadata is None else metadata
+        self._read(read_metadata(self._text))
+        self._kind = str(self.metadata["target"]["device"])
+        self._device = None if mismatch(self.metadata) else runtime.device_of(self._kind)
+        self.reset()
+
+    @functools.cached_property
+    def _machine(self) -> Any:
+        """The virtual machine, for which all code is generated: only if it is used."""
+        made = runtime.virtual_machine(self._module, self._kind)
+        if self._kind == "cuda" and self._device is not None:
+            weakref.finalize(self, device_errors.keep_if_broken, made)
+        return made
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        """What was built or loaded, as a module that all clones share."""
+        return runtime.executable_module(self._library)
+
+    @functools.cached_property
+    def _weight_tensors(self) -> Any:
+        """The tensors in the parameter file, in the memory of the device."""
+        if self._weights is None:
+            hint = "build the model again, or load it with its parameter file beside it"
+            raise error("the parameter file of this model is missing", hint=hint)
+        described = self.metadata["weights"]["tensors"]
+        return runtime.tensors_in(self._weights, described, self._device)
+
+    def _weights_of(self, function: str) -> list[Any]:
+        """The last argument of a function, if it takes what is in the parameter file."""
+        described = self.metadata["weights"]
+        taken = described is not None and function in described["functions"]
+        return [self._weight_tensors] if taken else []
+
+    @functools.cached_property
+    def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any]]:
+        """What runs the model, and what makes the machine let go of the results."""
+        return self._machine[self._entry], self._machine[FUNCTION]
+
+    def _read(self, metadata: Mapping[str, Any]) -> None:
+        """Takes the descriptions of inputs and outputs, and the functions of the library."""
+        self.inputs = tuple(map(port_info, metadata["inputs"]))
+        self.outputs = tuple(map(port_info, metadata["outputs"]))
+        self.bounds = dict(metadata["bounds"])
+        self.metadata = metadata
+        self._graph = signature(metadata)
+        self._prepared: list[Any] = []
+        self._passed: set[Sizes] = set()
+
+    __getstate__ = refuse_copy
+
+    def __repr__(self) -> str:
+        sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        return "<Executable ({}) -> ({})>".format(*sides)
+
+    def __call__(self, /, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
+        """Run the model.
+
+        Parameters
+        ----------
+        *inputs
+            A value for each input in the order of the graph, or a single mapping of names to
+            values. A value is an array (NumPy, DLPack, or what NumPy makes an array of), for a pack
+            a list of arrays. Within a kind of dtype values are converted: float64 to float32, but
+            no int to a real. Names are those of the model or of its source; inputs with a default
+            may be left out.
+        out
+            Preallocated arrays that receive outputs: one for a single output, a sequence for all,
+            or a mapping of names to arrays; these are then returned.
+        **named
+            Inputs by name.
+
+        Returns
+        -------
+        Outputs
+            A tuple of NumPy arrays in the order of the graph, a list of arrays for a pack, that can
+            also be indexed by name: ``outputs["probabilities"]``.
+
+        Raises
+        ------
+        InputError
+            For inputs that are missing, unknown, or of another shape or kind of dtype than
+            expected, and for arrays in ``out`` that do not fit.
+        NnefError
+            If a check of the model fails.
+        """
+        buffers = None if out is None else OutputBuffers(self.outputs, out)
+        tensors = self._call(inputs, named)
+        if buffers is not None:
+            return buffers.filled(tensors)
+        arrays = list(map(array_of, tensors, dtypes_of(self.outputs)))
+        return grouped(self.outputs, arrays, list)
+
+    def tensors(self, /, *inputs: Any, **named: Any) -> Outputs:
+        """Run the model, and return DLPack tensors that share TVM's memory.
+
+        ``torch.from_dlpack(executable.tensors(x)["y"])`` copies nothing.
+
+        Parameters
+        ----------
+        *inputs, **named
+            As for a call.
+
+        Returns
+        -------
+        Outputs
+            Tensors on the device of the model. A pack of dynamic length is one tensor.
+        """
+        return grouped(self.outputs, self._call(inputs, named), lambda stacked: stacked)
+
+    def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The tensors of the outputs, after which the state is the new one."""
+        with self._turn:
+            tensors = self._run(self._arguments(inputs, named))
+            end = len(tensors) - len(self.state)
+            self.state.tensors = tensors[end:]
+        return tensors[:end]
+
+    def clone(self) -> Executable:
+        """Return another executable of the same model, which shares its code and weights.
+
+        Its state is separate, with the initial values. Clones run in parallel in threads of Python.
+        """
+        if self._device is not None:  # Only what is loaded before the copy is shared.
+            _ = self._module, self.metadata["weights"] and self._weight_tensors
+        made = object.__new__(Executable)
+        vars(made).update(vars(self))
+        made._turn = threading.RLock()
+        for name in ("_machine", "_functions"):
+            vars(made).pop(name, None)
+        made._passed = set()
+        made.reset()
+        return made
+
+    def with_parameters(self, *parameters: Any) -> Executable:
+        """Return an executable of the same library with weights bound to its parameters.
+
+        What the kernels need of the weights (packed forms) is computed once, here.
+
+        Parameters
+        ----------
+        *parameters
+            Arrays for the weights of a module that was built without values for them
+            (``keep_params_in_input``): its last inputs.
+
+        Returns
+        -------
+        Executable
+            An executable that takes the other inputs alone.
+
+        Raises
+        ------
+        NnefError
+            If the model has no parameters, or the arrays do not fit.
+        """
+        count = len(self._graph.inputs) - int(self.metadata.get("parameters", 0))
+        if self._prepared or count == len(self._graph.inputs):
+            hint = "call it with its inputs alone"
+            raise error("this executable has no parameters: all weights are in it", hint=hint)
+        taken = replace(self._graph, inputs=self._graph.inputs[count:])
+        given = [numpy_view(value) for value in parameters]
+        bound, _ = bind_inputs(taken, given, self._graph.machine_types)
+        tensors = self._tensors(bound.values())
+
+        def run() -> list[Any]:
+            return list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
+
+        with self._turn:
+            with device_errors.reported:
+                prepared = on_threads(self._threads, run)
+            made = object.__new__(Executable)
+            vars(made).update(vars(self))
+        made._prepared, made._entry = prepared, PREPARED
+        vars(made).pop("_functions", None)
+        if self._kind == "cuda":
+            # A machine replays CUDA graphs with the addresses of the first weights.
+            vars(made).pop("_machine", None)
+        made.inputs = self.inputs[:count]
+        made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
+        made.reset()
+        return made
+
+    def trim(self) -> None:
+        """Return the memory to the system that earlier calls took and later ones may use.
+
+        A call keeps the memory of its tensors for the next one of similar sizes. This is that of
+        all executables of the process.
+        """
+        runtime.release_memory()
+
+    def reset(self) -> None:
+        """Reset the state to the initial values of the model."""
+        described = [tensor_info(tensor) for tensor in self.metadata["state"]]
+        with self._turn:
+            defaults = [port.name for port in self._graph.inputs if port.has_default]
+            known = (described or defaults) and self._device is not None
+            weights = self._weights_of(INITIAL_STATE) if known else []
+            with device_errors.reported:
+                values = list(self._machine[INITIAL_STATE](*weights)) if known else []
+                arrays = list(map(array_of, values[len(described) :]))
+            self.state = State(described, values[: len(described)], self._device)
+            self._defaults = dict(zip(defaults, arrays, strict=False))
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that a call uses, at most one for each core. It can be set.
+
+        All cores by default, or as many as ``TVM_NUM_THREADS`` says; NnefError below 1.
+        """
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._threads = checked_threads(count)
+
+    def prepared(self, *inputs: Any) -> Callable[[], list[Any]]:
+        """Return a function that runs the model on fixed inputs and does nothing else, to be timed.
+
+        Inputs, random ones by default, are converted and checked here; the state does not change.
+        The function returns tensors of TVM: the outputs, packs item by item, then the new state.
+        """
+        arguments = self._arguments(inputs or random_inputs(self._graph))
+        return lambda: self._run(arguments)
+
+    @with_checked_arguments
+    def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
+        """Measure how long a run takes. The state does not change.
+
+        Parameters
+        ----------
+        *inputs
+            As for a call; by default random ones, of the largest sizes.
+        repeat
+            The number of runs that are measured.
+        warmup
+            The number of runs before.
+
+        Returns
+        -------
+        Timing
+            ``median``, ``minimum`` and ``mean`` in seconds.
+        """
+        return timed(self.prepared(*inputs), repeat, warmup)
+
+    @with_checked_arguments
+    def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
+        """Measure how long each operation of the model takes. The state does not change.
+
+        Parameters
+        ----------
+        *inputs, **named
+            As for a call; by default random ones, of the largest sizes.
+        repeat, warmup
+            As for :meth:`benchmark`.
+
+        Returns
+        -------
+        Profile
+            Medians of the times, by operation and by kernel.
+
+        Raises
+        ------
+        UnsupportedError
+            For a model on a GPU.
+        NnefError
+            For a library that was not built from a model, or by a version that did not note its
+            operations.
+        """
+        from tvm_nnef.profiling.call_times import check_profile, profiled
+
+        check_profile(self.metadata)
+        made = self.clone()
+        made.state.tensors = list(self.state.tensors)
+        run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
+        return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
+
+    @with_checked_arguments
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write a library that :func:`load` and C++ programs read.
+
+        Files are written whole or not at all.
+
+        Parameters
+        ----------
+        path
+            The suffixes ``.tar``, ``.tgz`` and ``.tar.gz`` give an archive of object files, which
+            ``load`` links; any other name is that of a shared library. Large weights go to a
+            second file beside it, whose name has ``.params`` appended, or into the archive.
+
+        Raises
+        ------
+        NnefError
+            If a file cannot be written, or no compiler or linker is installed.
+        """
+        write_library(path, self._file or CompiledFiles(self._library, self._text, self._weights))
+
+    @property
+    def compiled(self) -> CompiledFiles | None:
+        """What the files of the library are written from; None if it was loaded from a file."""
+        made = CompiledFiles(self._library, self._text, self._weights)
+        return made if self._file is None else None
+
+    @property
+    def signature(self) -> Graph:
+        """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
+        return self._graph
+
+    def _arguments(
+        self, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
+        given = [numpy_view(value) for value in ordered]
+        bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
+        if (key := tuple(sizes.items())) not in self._passed:
+            check_sizes(self.metadata["checks"], sizes)
+            self._check_memory(sizes)
+            if len(self._passed) == _REMEMBERED:
+                self._passed.clear()
+            self._passed.add(key)
+        tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
+        return [*tensors, *self._weights_of(self._entry)]
+
+    def _check_memory(self, sizes: Mapping[str, int]) -> None:
+        """Raises NnefError if the tensors of a call do not fit the memory that is free."""
+        there = available_bytes() if self._kind == "cpu" else None
+        if there is None or shortage(self.metadata, sizes, there) is None:
+            return
+        self.trim()
+        problem = shortage(self.metadata, sizes, available_bytes() or there)
+        if problem is not None:
+            raise problem
+
+    def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
+        """The arrays as tensors of the device; NnefError if this machine does not have it."""
+        if self._device is None:
+            raise missing_device(self.metadata, self._kind)
+        return runtime.runtime_tensors(arrays, self._device)
+
+    def _run(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which has ended."""
+        with device_errors.reported:
+            results = self._started(arguments)
+            if self._kind == "cuda":
+                device_errors.synchronize(self._device)
+        return results
+
+    def _started(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a run, which a GPU may not have computed yet."""
+
+        def run() -> Any:
+            main, let_go = self._functions
+            result = main(*arguments)
+            # The machine keeps what it returned last. It would hold these tensors during the
+            # next run, which then writes to other memory, that no cache has.
+            let_go()
+            return result
+
+        try:
+            with self._turn:
+                result = on_threads(self._threads, run)
+        except (RuntimeError, TypeError, ValueError) as problem:
+            known = run_error(problem)
+            if known is None:
+                raise
+            raise known from None
+        return [result] if isinstance(result, runtime.Tensor) else list(result)

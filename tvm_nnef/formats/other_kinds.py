@@ -1,0 +1,121 @@
+"""Files and objects that people take for models and that are not: what each is, and what to do.
+
+A candidate in, a name and a next step out. The content decides where it can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_nnef.formats.detection import Candidate
+from tvm_nnef.storage.names import MAIN_FILE
+
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_ZIP = b"PK\3\4"
+_PICKLE = re.compile(rb"\x80[\2-\5]")
+_WEB = re.compile(rb"(?is)\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b")
+_GRAPH_DEF = re.compile(rb"\x12.(Placeholder|Const|NoOp|VarHandleOp)", re.DOTALL)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+
+_TORCH = "load it in Python, and give the module to tvm_nnef.build: see docs/torch.md"
+_TENSORFLOW = "convert it to ONNX first, for example with tf2onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Something that is not a model: its name with an article, the next step, and how to see it."""
+
+    name: str
+    hint: str
+    matches: Callable[[Candidate], bool]
+
+
+def other_kind(candidate: Candidate) -> tuple[str, str] | None:
+    """What a candidate is instead of a model, and a next step; None if that is not known."""
+    found = next((each for each in _KINDS if each.matches(candidate)), None)
+    return None if found is None else (found.name, found.hint)
+
+
+def missing_kind(path: str) -> tuple[str, str] | None:
+    """What a path is that names no file: an address, or standard input."""
+    if _ADDRESS.match(path):
+        return "an address", "addresses are not read: download the file, and give its path"
+    if path == "-":
+        return "standard input", "standard input is not read: write it to a file first"
+    return None
+
+
+def _begins(*starts: bytes) -> Callable[[Candidate], bool]:
+    return lambda candidate: candidate.head.startswith(starts)
+
+
+def _named(*suffixes: str) -> Callable[[Candidate], bool]:
+    return lambda candidate: _path(candidate).suffix.lower() in suffixes
+
+
+def _matching(pattern: re.Pattern[bytes]) -> Callable[[Candidate], bool]:
+    return lambda candidate: pattern.match(candidate.head) is not None
+
+
+def _path(candidate: Candidate) -> Path:
+    source = candidate.source
+    is_path = isinstance(source, (str, Path)) and "\n" not in str(source)
+    return Path(source) if is_path else Path()
+
+
+def _is_safetensors(candidate: Candidate) -> bool:
+    """The length of a header, which is JSON."""
+    head = candidate.head
+    return head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < 1 << 32
+
+
+def _is_zip_of_torch(candidate: Candidate) -> bool:
+    return candidate.head.startswith(_ZIP) and (
+        _named(".pt", ".pth", ".pt2", ".ptl", ".bin", ".ckpt")(candidate)
+        or b"/data.pkl" in candidate.head
+        or b"/byteorder" in candidate.head
+    )
+
+
+def _is_graph_def(candidate: Candidate) -> bool:
+    return candidate.text is None and _GRAPH_DEF.search(candidate.head[:4096]) is not None
+
+
+def _is_part(candidate: Candidate) -> bool:
+    """A file of a model folder that is not its main module."""
+    path = _path(candidate)
+    is_part = path.name == "model.json" or path.suffix == ".dat"
+    return is_part and (path.parent / MAIN_FILE).is_file()
+
+
+_KINDS = (
+    _Kind("a Git LFS pointer, not the file itself", "fetch the content with 'git lfs pull'",
+          _begins(b"version https://git-lfs.github.com/spec/")),
+    _Kind("an HTML page", "the download gave a page instead of the file: download it again",
+          _matching(_WEB)),
+    _Kind("a text in UTF-16", "save it in the encoding UTF-8", _begins(*_UTF16)),
+    _Kind("a part of a model folder", "give the folder that it is in", _is_part),
+    _Kind("a TensorFlow Lite model", _TENSORFLOW, lambda each: each.head[4:8] == b"TFL3"),
+    _Kind("an HDF5 file, as Keras writes it",
+          "export the model to ONNX in Keras: model.export('model.onnx', format='onnx')",
+          _begins(b"\x89HDF\r\n\x1a\n")),
+    _Kind("a TensorFlow model", _TENSORFLOW,
+          lambda each: each.has("saved_model.pb") or _is_graph_def(each)),
+    _Kind("a file of weights (safetensors), without a graph", _TORCH, _is_safetensors),
+    _Kind("a GGUF file, weights for llama.cpp",
+          "export the model to ONNX, or give the PyTorch module",
+          _begins(b"GGUF")),
+    _Kind("a PyTorch file", _TORCH, _is_zip_of_torch),
+    _Kind("a Keras model", "export it to ONNX in Keras: model.export('model.onnx', format='onnx')",
+          lambda each: each.head.startswith(_ZIP) and _named(".keras")(each)),
+    _Kind("a Python pickle, as older versions of PyTorch write it", _TORCH, _matching(_PICKLE)),
+    _Kind("an OpenVINO model", "give the model that it was converted from",
+          lambda each: each.text is not None and b"<net " in each.head[:512]),
+    _Kind("an array of NumPy", "it can be an input: -i FILE", _begins(b"\x93NUMPY")),
+    _Kind("a picture", "it can be an input: -i FILE",
+          lambda each: each.head.startswith(_PICTURES) or each.head[8:12] == b"WEBP"),
+)  # fmt: skip

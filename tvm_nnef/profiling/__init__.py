@@ -1,0 +1,1 @@
+"""Which operation of a model takes how long: followed through the passes, and timed in a run."""

@@ -1,0 +1,1 @@
+"""Code for Vulkan: PrimFuncs in, SPIR-V shaders out."""

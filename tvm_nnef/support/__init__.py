@@ -1,0 +1,1 @@
+"""What every package may use: requirements, progress, folders, machines. Nothing of NNEF."""

@@ -1,0 +1,1 @@
+"""Expressions of TIR that lowering and schedules share."""
