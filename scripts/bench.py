@@ -155,7 +155,7 @@ def measured(
 
 def largest_error(folder: Path) -> float:
     """The largest difference of our outputs from those of ONNX Runtime, relative to the largest."""
-    from tvm_nnef.measurement.onnx_runtime import largest_relative_error
+    from tvm_nnef.converters.onnx.runtime import largest_relative_error
 
     errors = []
     with np.load(folder / f"{OURS}.npz") as ours, np.load(folder / f"{ONNX_RUNTIME}.npz") as theirs:

@@ -87,7 +87,7 @@ def device() -> dict[str, Any]:
     from tvm_nnef.tvm_support import runtime
 
     missing = runtime.missing_library("cuda")
-    gpu = None if missing else runtime.device_of("cuda")
+    gpu = None if missing else runtime.present_device("cuda")
     if gpu is None:
         sys.exit(f"there is no GPU that TVM's runtime finds: {missing or 'no device'}")
     attribute = runtime.runtime_function("runtime.GetDeviceAttr")

@@ -124,7 +124,7 @@ def _ours(library: str, inputs: Sequence[Any], threads: int) -> Call:
 
 
 def _onnx_runtime(file: str, inputs: Sequence[Any], threads: int) -> Call:
-    from tvm_nnef.measurement.onnx_runtime import open_session
+    from tvm_nnef.converters.onnx.runtime import open_session
 
     return open_session(Path(file), threads).prepared_in_order(inputs)
 

@@ -32,7 +32,7 @@ from tvm_nnef.compilation.target import NATIVE, TargetRequest, request
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.executable.library_file import check_library
 from tvm_nnef.executable.runtime import Executable
-from tvm_nnef.model.model import load_model
+from tvm_nnef.formats.reading import load_model
 from tvm_nnef.storage.manifest import file_digest
 from tvm_nnef.storage.output import workspace
 from tvm_nnef.storage.write import Content, check_target, is_archive, write_container

@@ -214,7 +214,7 @@ def _read_text(data: bytes, folder: Path) -> None:
 
 
 def _read_dat(data: bytes, folder: Path) -> None:
-    from tvm_nnef.model.model import load_model
+    from tvm_nnef.formats.reading import load_model
 
     (folder / "main.sknd").write_bytes(_GRAPH)
     (folder / "main.G.w.dat").write_bytes(data)

@@ -19,7 +19,7 @@ from tvm_nnef.cli import main
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.diagnostics import error
 from tvm_nnef.executable import library_file
-from tvm_nnef.model.model import load_model
+from tvm_nnef.formats.reading import load_model
 
 TEXT = """
 import math;

@@ -15,7 +15,8 @@ import pytest
 from tvm_nnef.api.building import compose, evaluate, from_nnef
 from tvm_nnef.api.checking import check
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.model.model import load_model, save_model
+from tvm_nnef.formats.reading import load_model
+from tvm_nnef.model.model import save_model
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.tensor_file import write_tensor
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
     from tvm_nnef.executable.loading import load
     from tvm_nnef.executable.runtime import Executable
-    from tvm_nnef.model.model import Model, load_model, save_model
+    from tvm_nnef.formats.reading import load_model
+    from tvm_nnef.model.model import Model, save_model
     from tvm_nnef.profiling.profile import Profile
     from tvm_nnef.version import __version__
 
@@ -81,7 +82,8 @@ _HOMES = {
     "tvm_nnef.api.files": ("load_image", "read_tensor", "write_tensor"),
     "tvm_nnef.api.importers": ("from_onnx",),
     "tvm_nnef.executable.loading": ("load",),
-    "tvm_nnef.model.model": ("Model", "load_model", "save_model"),
+    "tvm_nnef.formats.reading": ("load_model",),
+    "tvm_nnef.model.model": ("Model", "save_model"),
     "tvm_nnef.api.checking": ("check",),
     "tvm_nnef.profiling.profile": ("Profile",),
     "tvm_nnef.executable.runtime": ("Executable",),

@@ -22,8 +22,9 @@ from tvm_nnef.converters.antares.syntax import MAX_TEXT
 from tvm_nnef.converters.antares.text import Text
 from tvm_nnef.converters.common.assembly import assemble
 from tvm_nnef.converters.common.collected_errors import Problems
-from tvm_nnef.converters.common.input_options import dtypes_given, shapes_given
+from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.diagnostics import Source, did_you_mean, error
+from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import is_text

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
-from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.diagnostics import error
 
 
 def shapes_given(
@@ -35,19 +32,3 @@ def _dimension(name: str, given: Any, hint: str) -> int | str:
     if hasattr(given, "__index__") and index(given) >= 0:
         return index(given)
     raise error(f"input '{name}' cannot have a dimension of {given!r}", hint=hint)
-
-
-def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
-    """The names of ``dtypes``. Raises NnefError for what a tensor cannot have."""
-    return {name: _dtype(name, each) for name, each in (dtypes or {}).items()}
-
-
-def _dtype(name: str, given: Any) -> str:
-    try:
-        found = given if isinstance(given, str) and given in DTYPES else str(np.dtype(given))
-    except TypeError:
-        found = str(given)
-    if found in DTYPES:
-        return found
-    hint = did_you_mean(found, DTYPES) or f"dtypes are {', '.join(DTYPES)}"
-    raise error(f"'{name}' cannot have the dtype '{found}'", hint=hint)

@@ -9,7 +9,7 @@ from typing import Any
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.grouping import grouped
-from tvm_nnef.converters.common.input_options import dtypes_given, shapes_given
+from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.converters.common.operator_modules import EXTRA, Library
 from tvm_nnef.converters.nnef1.checking import Checked, examine
 from tvm_nnef.converters.nnef1.conversion import convert_graph
@@ -20,6 +20,7 @@ from tvm_nnef.converters.nnef1.quantization import quantizers
 from tvm_nnef.converters.nnef1.reading import ModelSource, Nnef1Model, read
 from tvm_nnef.converters.nnef1.vendors import extended
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.version import __version__
 

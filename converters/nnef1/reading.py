@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.detection import HEAD
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.parser import parse, parse_quantization
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
-from tvm_nnef.formats.detection import HEAD
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, decode_source, is_text, open_files
 from tvm_nnef.storage.names import NNEF1_FILE

@@ -9,13 +9,14 @@ from typing import Any
 
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
-from tvm_nnef.converters.common.input_options import dtypes_given, shapes_given
+from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.converters.common.operator_modules import EXTRA, Library
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
 from tvm_nnef.converters.onnx.replaceable import with_replaceable
 from tvm_nnef.converters.onnx.state import State
+from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.version import __version__

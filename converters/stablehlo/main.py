@@ -7,16 +7,17 @@ from typing import Any
 
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
-from tvm_nnef.converters.common.input_options import dtypes_given, shapes_given
+from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.converters.common.operator_modules import EXTRA, Library
 from tvm_nnef.converters.stablehlo.conversion import convert_module
 from tvm_nnef.converters.stablehlo.operation import OperatorFunction
 from tvm_nnef.converters.stablehlo.reading import read
+from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.version import __version__
 
 LIBRARY = Library(
-    "xla", "tvm_nnef.converters.stablehlo", "XLA operators that the standard library lacks"
+    "xla", "tvm_nnef.stdlib.extensions", "XLA operators that the standard library lacks"
 )
 """Operators of XLA."""
 

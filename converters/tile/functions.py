@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_nnef.converters.common.detection import PYTHON_FUNCTIONS, without_partial
 from tvm_nnef.converters.tile.locations import Mistake, line_of, raised_at
 from tvm_nnef.converters.tile.tracing import Tensor, Trace
 from tvm_nnef.diagnostics import NnefError, Span, did_you_mean, error
-from tvm_nnef.formats.detection import PYTHON_FUNCTIONS, without_partial
 
 
 def is_function(source: object) -> bool:

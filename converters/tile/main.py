@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
-from tvm_nnef.converters.common.input_options import dtypes_given, shapes_given
+from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.converters.tile.conversion import convert_trace
 from tvm_nnef.converters.tile.functions import file_of, is_function, trace_function
 from tvm_nnef.converters.tile.text.program import trace_text
 from tvm_nnef.converters.tile.text.reading import read_text
+from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.version import __version__
 

@@ -20,6 +20,7 @@ from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import InputError, NnefError
+from tvm_nnef.executable import devices
 from tvm_nnef.executable.loading import load
 from tvm_nnef.tvm_support import compat, runtime, threads
 from tvm_nnef.tvm_support.compat import prim_functions
@@ -402,9 +403,9 @@ def test_a_library_with_weights_is_exported_and_loaded_without_a_message(name, t
 
 
 def test_code_for_running_is_generated_when_it_first_runs(monkeypatch, tmp_path):
-    made, make = [], runtime.virtual_machine
+    made, make = [], devices.virtual_machine
     monkeypatch.setattr(
-        runtime,
+        devices,
         "virtual_machine",
         lambda library, kind: made.append(kind) or make(library, kind),
     )

@@ -7,7 +7,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.compilation.pipeline import compile_phases
-from tvm_nnef.tvm_support.build import virtual_machine
+from tvm_nnef.executable.devices import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TEXT = """import math;

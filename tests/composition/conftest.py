@@ -12,8 +12,8 @@ from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.reading import load_model
 from tvm_nnef.graph.nodes import Graph, Tensor
-from tvm_nnef.model.model import load_model
 from tvm_nnef.syntax import parse_expression
 
 RELAY = """

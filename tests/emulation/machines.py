@@ -25,8 +25,9 @@ from tvm import relax
 
 import tvm_nnef
 from tvm_nnef.executable.linking import link
+from tvm_nnef.executable.objects import write_objects
 from tvm_nnef.executable.runtime import Executable
-from tvm_nnef.tvm_support.build import host_cpu, triple_of, write_objects
+from tvm_nnef.tvm_support.build import host_cpu, triple_of
 
 SOURCE = Path(__file__).with_name("call_kernel.c")
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6}

@@ -7,8 +7,8 @@ import pytest
 import tvm
 from tvm import relax
 
+from tvm_nnef.executable.devices import virtual_machine
 from tvm_nnef.lower.run_time_packs import stacked
-from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SHAPES = {"rows": ((3, 4), 0), "blocks": ((6, 4), 0), "columns": ((2, 3), 1), "single": ((1, 3), 1)}

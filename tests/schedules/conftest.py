@@ -14,7 +14,7 @@ from tvm import relax
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_support.build import virtual_machine
+from tvm_nnef.executable.devices import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 

@@ -11,9 +11,9 @@ from tvm import relax, te, tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.executable.devices import virtual_machine
 from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.schedules.machine import cpu_model
-from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import (
     in_place_store,
     opaque_function,

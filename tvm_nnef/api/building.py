@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.arguments.calls import Outputs, by_source, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import ModelError, raised_as
+from tvm_nnef.formats.reading import AnyModel, load_model, load_to_compose
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model.dtypes import with_dtypes
-from tvm_nnef.model.model import AnyModel, Model, load_model, load_to_compose
+from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
 from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_source
 from tvm_nnef.model.variables import check_names, check_variables, require_mapping
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.support.argument_kinds import with_checked_arguments
-from tvm_nnef.tvm_support.function_attributes import DESCRIPTION
 
 if TYPE_CHECKING:
     import os
@@ -90,7 +91,23 @@ def compose(
     asked = {"input_shapes": input_shapes, "dtypes": dtypes}
     loaded, left = load_to_compose(model, {**given, **asked})
     composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
-    return _composed(loaded, {**left, **composing}, dynamic=True)
+    return ShownGraph.of(_composed(loaded, {**left, **composing}, dynamic=True))
+
+
+class ShownGraph(Graph):
+    """A Graph that notebooks show as a table of its operations."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, graph: Graph) -> ShownGraph:
+        """The same graph."""
+        return cls(**{each.name: getattr(graph, each.name) for each in fields(Graph)})
+
+    def _repr_html_(self) -> str:
+        from tvm_nnef.display.table import html
+
+        return html(self)
 
 
 def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
@@ -269,6 +286,8 @@ def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
     """The module with what programs that run it need to know of labels and images."""
     used = Metadata(labels=metadata.labels, inputs=metadata.inputs)
     if used != Metadata():
+        from tvm_nnef.tvm_support.function_attributes import DESCRIPTION
+
         described = module["main"].with_attr(DESCRIPTION, write_metadata(used).decode())
         module.update_func(module.get_global_var("main"), described)
     return module

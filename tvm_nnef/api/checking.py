@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, capped
+from tvm_nnef.formats.reading import AnyModel, load_model, read_model
 from tvm_nnef.formats.registry import open_source
 from tvm_nnef.model.dtypes import split_dtypes, with_dtypes
-from tvm_nnef.model.model import AnyModel, Model, load_model, read_model
+from tvm_nnef.model.model import Model
 from tvm_nnef.model.variables import check_variables, unknown_variables, without_files
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.program import MAIN

@@ -7,8 +7,9 @@ from typing import Any
 
 from tvm_nnef.api.building import compose
 from tvm_nnef.diagnostics import ModelError, NnefError, error, raised_as
+from tvm_nnef.formats.reading import load_model, load_to_compose
 from tvm_nnef.formats.registry import FORMATS, exported_format, open_source
-from tvm_nnef.model.model import Model, load_model, load_to_compose, save_model
+from tvm_nnef.model.model import Model, save_model
 from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api.building import compose
 from tvm_nnef.diagnostics import InputError, did_you_mean, error, raised_as
+from tvm_nnef.formats.reading import AnyModel, load_model
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.model.model import AnyModel, load_model
 from tvm_nnef.storage import image, tensor_file
 from tvm_nnef.storage.output import write_file
 from tvm_nnef.storage.regular import open_regular

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api.building import lowered
-from tvm_nnef.model.model import AnyModel
+from tvm_nnef.formats.reading import AnyModel
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 
 if TYPE_CHECKING:

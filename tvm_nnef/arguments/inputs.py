@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_nnef.arguments.calls import ordered_inputs
 from tvm_nnef.arrays.coded_arrays import named
@@ -26,10 +27,11 @@ from tvm_nnef.diagnostics import (
     raised_as,
 )
 from tvm_nnef.graph.arrays import converted, shape_hint
-from tvm_nnef.graph.machine_types import DEFAULTS
+from tvm_nnef.graph.machine_types import DEFAULTS, kind_of
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
-from tvm_nnef.reference.arithmetic import Array, kind_of
 from tvm_nnef.symbolic import trees
+
+Array: TypeAlias = NDArray[Any]
 
 
 @raised_as(InputError)

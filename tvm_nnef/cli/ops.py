@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tvm_nnef.cli.arguments import load_options
 from tvm_nnef.cli.terminal import is_coloured
 from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.model.model import load_model
+from tvm_nnef.formats.reading import load_model
 from tvm_nnef.stdlib.catalogue import Entry, importable_entries, own_entries, standard_entries
 
 _NARROWEST = 20

@@ -16,9 +16,10 @@ from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.literals import count, is_literal
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.reading import load_to_compose
 from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
-from tvm_nnef.model.model import Model, load_to_compose
+from tvm_nnef.model.model import Model
 
 _IMPOSSIBLE = "extra.impossible"
 

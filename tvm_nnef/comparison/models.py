@@ -13,8 +13,9 @@ from tvm_nnef.comparison.report import Report
 from tvm_nnef.comparison.routes import RECORDED, Setting
 from tvm_nnef.comparison.source import executable, source_locations, source_model, source_names
 from tvm_nnef.comparison.walk import compare_routes
+from tvm_nnef.formats.reading import AnyModel, load_to_compose
 from tvm_nnef.formats.registry import OpenedSource, open_source
-from tvm_nnef.model.model import AnyModel, Model, load_to_compose
+from tvm_nnef.model.model import Model
 from tvm_nnef.model.variables import check_variables
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.progress import progress_reported

@@ -43,13 +43,13 @@ import tvm
 from tvm import relax
 
 from tvm_nnef.compilation.target import native
-from tvm_nnef.executable.metadata import FORMAT, FUNCTION
+from tvm_nnef.executable.metadata import FORMAT
 from tvm_nnef.support.host_machine import architecture_of, checkable_features, present_features
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import build, compat, runtime, traversal
 from tvm_nnef.tvm_support.compat import Module, Target
-from tvm_nnef.tvm_support.function_attributes import DESCRIPTION
+from tvm_nnef.tvm_support.function_attributes import DESCRIPTION, METADATA
 from tvm_nnef.version import __version__
 
 
@@ -63,24 +63,24 @@ def with_metadata(mod: Module, target: Target, code_forms: Sequence[str] = ()) -
     if code_forms:
         described["target"]["code_forms"] = list(code_forms)
     text = json.dumps(described)
-    with builder.function(FUNCTION, []):
+    with builder.function(METADATA, []):
         builder.emit_func_output(compat.string(text))
     return builder.get()
 
 
 def with_members(mod: Module, members: Mapping[str, Any]) -> Module:
     """The module whose metadata, if it has some, have more members."""
-    found = [v for v in mod.get_global_vars() if str(v.name_hint) == FUNCTION]
+    found = [v for v in mod.get_global_vars() if str(v.name_hint) == METADATA]
     if not found:
         return mod
     text = compat.string(json.dumps({**read_members(mod), **members}))
-    changed = traversal.mapped(mod[FUNCTION], (tvm.ir.StringImm, lambda _: text))
-    return compat.update_functions(mod, {FUNCTION: changed})
+    changed = traversal.mapped(mod[METADATA], (tvm.ir.StringImm, lambda _: text))
+    return compat.update_functions(mod, {METADATA: changed})
 
 
 def bounds_of(mod: Module) -> Mapping[str, int]:
     """The bounds of the symbols that have one, if a module has metadata."""
-    has_members = any(str(v.name_hint) == FUNCTION for v in mod.get_global_vars())
+    has_members = any(str(v.name_hint) == METADATA for v in mod.get_global_vars())
     bounds: Mapping[str, int] = read_members(mod)["bounds"] if has_members else {}
     return bounds
 
@@ -88,7 +88,7 @@ def bounds_of(mod: Module) -> Mapping[str, int]:
 def read_members(mod: Module) -> dict[str, Any]:
     """The metadata that the function of a module returns."""
     texts: list[str] = []
-    traversal.walk(mod[FUNCTION], (tvm.ir.StringImm, lambda node: texts.append(str(node.value))))
+    traversal.walk(mod[METADATA], (tvm.ir.StringImm, lambda node: texts.append(str(node.value))))
     members: dict[str, Any] = json.loads(texts[0])
     return members
 

@@ -17,10 +17,10 @@ from tvm import relax
 from tvm.ir import Call
 
 from tvm_nnef.compilation.metadata import read_members, with_members
-from tvm_nnef.executable.metadata import FUNCTION
 from tvm_nnef.executable.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Array, Module
+from tvm_nnef.tvm_support.function_attributes import METADATA
 from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of
 
 LARGE_WEIGHTS = 256 << 20
@@ -79,7 +79,7 @@ class ParameterFile:
                 "functions": sorted(name for name in changed if _is_public(changed[name])),
                 "tensors": list(map(_described, constants.values(), offsets)),
             }
-        if FUNCTION not in functions:
+        if METADATA not in functions:
             return mod
         mod = with_members(mod, {"weights": described})
         self.metadata = json.dumps(read_members(mod))

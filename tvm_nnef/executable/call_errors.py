@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
+from tvm_nnef.executable import devices
 from tvm_nnef.executable.metadata import mismatch
 from tvm_nnef.graph.check_failure import CheckFailure
 from tvm_nnef.graph.checks import complaint
-from tvm_nnef.tvm_support import runtime
 from tvm_nnef.tvm_support.device_errors import OUT_OF_MEMORY
 
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
@@ -50,6 +50,6 @@ def missing_device(metadata: Mapping[str, Any], kind: str) -> NnefError:
     hint = "export it, and load the library on such a machine"
     needed = mismatch(metadata)
     if needed is None and kind == "vulkan":
-        return runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
+        return devices.missing_vulkan() or error("this machine has no GPU", hint=hint)
     needed = needed or f"{kind.upper()}, and there is no such GPU here"
     return error(f"this model is built for {needed}", hint=hint, kind=TargetError)

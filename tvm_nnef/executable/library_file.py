@@ -262,11 +262,11 @@ def _parts(source: LibraryFile | CompiledFiles, folder: Path) -> list[Path]:
     if isinstance(source, CompiledFiles):
         metadata = folder / LIBRARY_METADATA_FILE
         metadata.write_text(source.metadata, encoding="utf-8")
-        from tvm_nnef.tvm_support import build
+        from tvm_nnef.executable.objects import write_objects  # Imports the compiler's parts.
 
         objects = folder / "objects"
         objects.mkdir()
-        return [*found, metadata, *build.write_objects(source.library, objects)]
+        return [*found, metadata, *write_objects(source.library, objects)]
     copy = folder / LIBRARY_FILE
     shutil.copyfile(source.path, copy)
     if _verified_metadata(copy, str(source.path)) != source.metadata:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.executable import devices
 from tvm_nnef.executable.library_file import LibraryFile, read_library
 from tvm_nnef.executable.metadata import read_metadata
 from tvm_nnef.executable.runtime import Executable
@@ -51,7 +52,7 @@ def loaded(file: LibraryFile, path: str) -> Executable:
     """The executable of a library file, which messages call by a path; NnefError."""
     device = str(read_metadata(file.metadata)["target"]["device"])
     try:
-        library = runtime.load_library(str(file.path), device)
+        library = devices.load_library(str(file.path), device)
         return Executable(library, file=file, metadata=file.metadata, weights=file.weights)
     except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
         missing = runtime.missing_library(device)

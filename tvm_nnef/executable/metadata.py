@@ -14,9 +14,6 @@ from tvm_nnef.diagnostics import TargetError, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.support import host_machine
 
-FUNCTION = "metadata"
-"""The name of the function in a library that returns its metadata."""
-
 FORMAT = 2
 """The version of the metadata and of the functions that they describe."""
 

@@ -18,6 +18,7 @@ from tvm_nnef.arguments.inputs import bind_inputs
 from tvm_nnef.arguments.ports import PortInfo, dtypes_of, port_info, signature, tensor_info
 from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.diagnostics import error
+from tvm_nnef.executable import devices
 from tvm_nnef.executable.call_errors import (
     Sizes,
     check_sizes,
@@ -27,14 +28,14 @@ from tvm_nnef.executable.call_errors import (
 )
 from tvm_nnef.executable.call_memory import available_bytes, shortage
 from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
-from tvm_nnef.executable.metadata import FUNCTION, mismatch, read_metadata
+from tvm_nnef.executable.metadata import mismatch, read_metadata
 from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
 from tvm_nnef.executable.state import State
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.profiling.timing import Timing, timed
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.tvm_support import device_errors, runtime
-from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, PREPARED
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, on_threads
 
@@ -98,16 +99,16 @@ class Executable:
         self._weights = weights
         self._entry = "main"
         self._kind = "cpu"  # Until the metadata are read.
-        self._text = str(self._machine[FUNCTION]()) if metadata is None else metadata
+        self._text = str(self._machine[METADATA]()) if metadata is None else metadata
         self._read(read_metadata(self._text))
         self._kind = str(self.metadata["target"]["device"])
-        self._device = None if mismatch(self.metadata) else runtime.device_of(self._kind)
+        self._device = None if mismatch(self.metadata) else devices.device_of(self._kind)
         self.reset()
 
     @functools.cached_property
     def _machine(self) -> Any:
         """The virtual machine, for which all code is generated: only if it is used."""
-        made = runtime.virtual_machine(self._module, self._kind)
+        made = devices.virtual_machine(self._module, self._kind)
         if self._kind == "cuda" and self._device is not None:
             weakref.finalize(self, device_errors.keep_if_broken, made)
         return made
@@ -135,7 +136,7 @@ class Executable:
     @functools.cached_property
     def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any]]:
         """What runs the model, and what makes the machine let go of the results."""
-        return self._machine[self._entry], self._machine[FUNCTION]
+        return self._machine[self._entry], self._machine[METADATA]
 
     def _read(self, metadata: Mapping[str, Any]) -> None:
         """Takes the descriptions of inputs and outputs, and the functions of the library."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_nnef.formats.detection import Candidate
+from tvm_nnef.converters.common.detection import Candidate
 from tvm_nnef.storage.names import MAIN_FILE
 
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tvm_nnef.diagnostics import NnefError, did_you_mean, error
-from tvm_nnef.formats.detection import (
+from tvm_nnef.converters.common.detection import (
     HEAD,
     Candidate,
     is_antares,
@@ -29,6 +28,7 @@ from tvm_nnef.formats.detection import (
     is_tile,
     is_torch,
 )
+from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.formats.other_kinds import missing_kind, other_kind
 from tvm_nnef.model.dtypes import split_dtypes
 from tvm_nnef.storage.archive import is_archive
@@ -138,7 +138,7 @@ FORMATS = (
         exports=".onnx",
         route="onnxruntime",
         execution="tvm_nnef.converters.onnx.execution",
-        session="tvm_nnef.measurement.onnx_runtime",
+        session="tvm_nnef.converters.onnx.runtime",
     ),
     Format(
         "nnef1",

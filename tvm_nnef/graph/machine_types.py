@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.arrays.few_bits import FORMATS
-from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.formula import Constant, Formula, ScalarType, scalars, walk
 from tvm_nnef.graph.nodes import (
     Graph,
@@ -25,6 +26,9 @@ from tvm_nnef.graph.nodes import (
     tensors,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "float64"), "real"),
     **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
@@ -34,6 +38,8 @@ DTYPES: Mapping[str, ScalarType] = {
 }
 """Every dtype that a tensor may have, and what a model calls it."""
 
+_KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
+
 _FOREIGN = frozenset({"bfloat16", *FORMATS})
 """The dtypes that NumPy knows from ``ml_dtypes``."""
 
@@ -42,6 +48,30 @@ _NARROW = frozenset(
 )
 
 DEFAULTS: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
+    # NumPy takes bfloat16 and dtypes of few bits, which are of another package, for no numbers.
+    return _KINDS[dtype.kind] if dtype.kind in _KINDS else DTYPES.get(dtype.name, "")
+
+
+def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
+    """The names of ``dtypes``. Raises NnefError for what a tensor cannot have."""
+    return {name: _dtype_given(name, each) for name, each in (dtypes or {}).items()}
+
+
+def _dtype_given(name: str, given: Any) -> str:
+    import numpy as np
+
+    try:
+        found = given if isinstance(given, str) and given in DTYPES else str(np.dtype(given))
+    except TypeError:
+        found = str(given)
+    if found in DTYPES:
+        return found
+    hint = did_you_mean(found, DTYPES) or f"dtypes are {', '.join(DTYPES)}"
+    raise error(f"'{name}' cannot have the dtype '{found}'", hint=hint)
 
 
 def assign(

@@ -7,7 +7,6 @@ outputs stand for the results, in order (an output may be an input: nothing to c
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -272,12 +271,6 @@ class Graph:
     def __repr__(self) -> str:
         operations = plural(len(self.operations), "operation")
         return f"<Graph {self.signature}: {operations}, {plural(len(self.variables), 'variable')}>"
-
-    def _repr_html_(self) -> str:
-        """The table of operations, for notebooks."""
-        # The table reads graphs, so this module cannot import it.
-        html: str = importlib.import_module("tvm_nnef.display.table").html(self)
-        return html
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:

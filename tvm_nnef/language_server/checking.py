@@ -12,9 +12,10 @@ from pathlib import Path
 
 from tvm_nnef.api.checking import check
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
+from tvm_nnef.formats.reading import load_model
 from tvm_nnef.formats.registry import SKRIPTND, OpenedSource
 from tvm_nnef.language_server.files import EditedFiles, files_of
-from tvm_nnef.model.model import Model, load_model
+from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition
 from tvm_nnef.stdlib.library import is_standard_file
 from tvm_nnef.syntax import nodes

@@ -25,7 +25,7 @@ def split_dtypes(dtypes: Mapping[str, Any] | None) -> tuple[dict[str, str], dict
     """
     if not dtypes:
         return {}, {}
-    from tvm_nnef.converters.common.input_options import dtypes_given  # Imports NumPy.
+    from tvm_nnef.graph.machine_types import dtypes_given
 
     composing: dict[str, str] = {}
     converting: dict[str, str] = {}

@@ -22,12 +22,12 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tvm_nnef.executable.metadata import FUNCTION
 from tvm_nnef.profiling.operation_path import OperationPath, read_path
 from tvm_nnef.profiling.spans import span_text
 from tvm_nnef.profiling.work_estimate import WorkEstimate, kernel_of
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support.function_attributes import METADATA
 
 Weights: TypeAlias = "dict[int, float]"
 """How much work of each operation, by its number, a site does."""
@@ -249,7 +249,7 @@ def _functions(mod: Module) -> dict[str, relax.Function]:
     return {
         str(variable.name_hint): function
         for variable, function in mod.functions.items()
-        if isinstance(function, relax.Function) and str(variable.name_hint) != FUNCTION
+        if isinstance(function, relax.Function) and str(variable.name_hint) != METADATA
     }
 
 

@@ -16,17 +16,9 @@ from numpy.typing import NDArray
 
 from tvm_nnef.arrays.coded_arrays import limits, rounded
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
-from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.graph.machine_types import kind_of
 
 Array: TypeAlias = NDArray[Any]
-
-_KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
-
-
-def kind_of(dtype: np.dtype[Any]) -> str:
-    """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
-    # NumPy takes bfloat16 and dtypes of few bits, which are of another package, for no numbers.
-    return _KINDS[dtype.kind] if dtype.kind in _KINDS else DTYPES.get(dtype.name, "")
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tvm_nnef.graph.machine_types import kind_of
 from tvm_nnef.graph.nodes import Operation
-from tvm_nnef.reference.arithmetic import Array, kind_of
+from tvm_nnef.reference.arithmetic import Array
 from tvm_nnef.reference.boxes import nonmax_suppress
 
 Intrinsic = Callable[[Operation, Sequence[Array]], Sequence[Array]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import Source
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.stdlib.library import IMPORTABLE, standard_operators
+from tvm_nnef.stdlib.library import extensions, standard_operators
 from tvm_nnef.stdlib.mapped_operators import MAPPED_OPERATORS
 from tvm_nnef.syntax import nodes
 
@@ -75,7 +75,7 @@ def standard_entries() -> list[Entry]:
 
 def importable_entries() -> list[Entry]:
     """The operators of other modules that every model may import."""
-    return [entry_of(each, _lowering(each)) for each in standard_operators(IMPORTABLE)]
+    return [entry_of(each, _lowering(each)) for each in standard_operators(extensions())]
 
 
 def own_entries(program: Program) -> list[Entry]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 _SUFFIX = ".sknd"
-IMPORTABLE = ("xla",)
-"""Modules of converters that a model may import like those of the standard library."""
+_EXTENSIONS = "extensions"
+"""The folder of modules that a model may import, though the standard library lacks them."""
 _LONGEST_NAME = 64
 """No module has a longer name; asking for a file of a much longer one is an OSError."""
 _OPERATOR = re.compile(r"^operator\s+([A-Za-z]\w*)", re.MULTILINE)
@@ -35,8 +35,7 @@ def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
     places = [(STDLIB_PREFIX, _folder())]
     if dialect == "tools":
         places.insert(0, (OVERLAY_PREFIX, _folder() / "tools"))
-    if name in IMPORTABLE:
-        places.append((STDLIB_PREFIX, resources.files("tvm_nnef.converters") / "stablehlo"))
+    places.append((STDLIB_PREFIX, _folder() / _EXTENSIONS))
     files = ((prefix, folder / f"{name}{_SUFFIX}") for prefix, folder in places)
     return tuple(
         Source(f"{prefix}{name}{_SUFFIX}", file.read_text(encoding="utf-8"))
@@ -48,7 +47,7 @@ def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
 def standard_file(path: str) -> Path:
     """The file of a module by the path of its :class:`Source`."""
     name = path.removeprefix(STDLIB_PREFIX)
-    folders = (_folder(), resources.files("tvm_nnef.converters") / "stablehlo")
+    folders = (_folder(), _folder() / _EXTENSIONS)
     return next(file for file in (Path(str(folder / name)) for folder in folders) if file.is_file())
 
 
@@ -57,6 +56,11 @@ def is_standard_file(path: Path) -> bool:
     files = Path(str(_folder())).rglob(f"*{_SUFFIX}")
     # Each file may be a link: of a strict editable installation.
     return path.resolve() in {file.resolve() for file in files}
+
+
+def extensions() -> list[str]:
+    """The modules that a model may import, though the standard library lacks them."""
+    return _modules(_folder() / _EXTENSIONS)
 
 
 def tools_names() -> frozenset[str]:

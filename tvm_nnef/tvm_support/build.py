@@ -12,7 +12,6 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -27,8 +26,6 @@ from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     Target,
 )
-from tvm_nnef.tvm_support.runtime import virtual_machine as virtual_machine
-from tvm_nnef.vulkan_runtime import launcher, tvm_device
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
@@ -178,7 +175,7 @@ def llvm_complaint(description: str) -> str:
     if not hasattr(os, "fork"):
         return ""
     try:
-        return _in_copy_of_process(
+        return in_copy_of_process(
             lambda: codegen.llvm_get_cpu_features(tvm.target.Target(json.loads(description)))
         )
     except OSError as problem:
@@ -234,55 +231,11 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 def cuda_arch() -> str | None:
     """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
-    device = runtime.device_of("cuda")
+    device = runtime.present_device("cuda")
     return None if device is None else runtime.architecture_of(device)
 
 
-def write_objects(library: Any, folder: Path) -> list[Path]:
-    """Write the object files of what was compiled into an empty folder.
-
-    LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises
-    OSError if that fails, and NnefError if code for a GPU cannot be compiled.
-    """
-    unused, gpu_code = library.unused(), library.gpu_code
-    if gpu_code is None and library.gpu_source is not None:
-        warnings.warn(f"the library contains CUDA source: {_NO_GPU_CODE}", stacklevel=2)
-    if hasattr(os, "fork"):
-        _in_copy_of_process(lambda: _export(unused, folder, library.target, gpu_code))
-    else:
-        _export(unused, folder, library.target, gpu_code)
-    # A library without kernels has an empty C file.
-    return sorted(folder.glob("*.o"))
-
-
-_NO_GPU_CODE = (
-    "there is no nvcc here, so there must be one where the library is loaded; "
-    f"to compile now, {cuda.INSTALL}"
-)
-
-
-def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
-    def linked(*_: object, **options: object) -> None:
-        """Replaces the linker."""
-
-    def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
-        """Writes the imported modules and constants as data in an object file for the target."""
-        kernels = launcher.kernels_of(module)
-        if kernels is not None:
-            return str(tvm_device.write_imports(module, *kernels, triple_of(target), Path(folder)))
-        if gpu_code is not None:
-            return str(cuda.write_imports(module, gpu_code, triple_of(target), Path(folder)))
-        path = str(Path(folder) / "devc.o")
-        pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
-        pack(module, system, str(host_of(target)), prefix).write_to_file(path)
-        return path
-
-    library.export_library(
-        "library.so", workspace_dir=str(folder), fcompile=linked, fpack_imports=packed
-    )
-
-
-def _in_copy_of_process(action: Callable[[], object]) -> str:
+def in_copy_of_process(action: Callable[[], object]) -> str:
     """What an action that may end the process prints on standard error, run in a copy of it.
 
     Raises OSError with the last line of that if the action fails.

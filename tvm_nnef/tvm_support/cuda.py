@@ -21,7 +21,7 @@ from typing import Any
 import tvm_ffi
 
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.vulkan_runtime.packed_data import Reader, number, text, write_data
+from tvm_nnef.tvm_support.packed_data import Reader, number, text, write_data
 
 OLDEST = 75
 """The oldest version of GPUs that schedules are made for: CUDA 13 knows no older one."""

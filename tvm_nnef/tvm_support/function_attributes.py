@@ -36,6 +36,9 @@ LIFTED = "main_transform_params"
 PREPARED = "main_prepared"
 """The name of the function that takes the results of the prepared computations on weights."""
 
+METADATA = "metadata"
+"""The name of the function in a library that returns its metadata."""
+
 EXACT_BUFFERS = "exact_buffers"
 """Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
 

@@ -10,7 +10,6 @@ import ctypes
 import functools
 import importlib
 import importlib.util
-import itertools
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvm_nnef.arrays.coded_arrays import as_held, format_of, from_held
-from tvm_nnef.diagnostics import InputError, NnefError, error
+from tvm_nnef.diagnostics import InputError, error
 from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -85,24 +84,6 @@ def _package() -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def load_library(path: str, device: str = "cpu") -> Any:
-    """The module of a shared library that TVM exported, whatever the name of its file.
-
-    ``device`` is the kind of device that it has code for, such as ``cuda``.
-    """
-    load = runtime_function("ffi.Module.load_from_file.so")
-    if device == "vulkan":
-        _launcher().register()
-    for part in ("extra", device):
-        missing_library(part)  # Not every installation has all, and few libraries need them.
-    return load(path, "so")
-
-
-def _launcher() -> Any:
-    """What runs kernels for Vulkan, if TVM cannot."""
-    return importlib.import_module("tvm_nnef.vulkan_runtime.launcher")
-
-
 def missing_library(part: str) -> str | None:
     """Why the library for a part of TVM's runtime, such as a kind of device, is not loaded.
 
@@ -116,10 +97,6 @@ def missing_library(part: str) -> str | None:
     return None
 
 
-_POOLED = 2
-"""The allocator of a virtual machine that keeps memory for the next run."""
-
-
 def release_memory() -> None:
     """Return the memory to the system that virtual machines keep for their next runs."""
     runtime_function("vm.builtin.memory_manager.clear")()
@@ -130,27 +107,8 @@ def executable_module(library: Any) -> Any:
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
 
 
-def virtual_machine(library: Any, kind: str = "cpu") -> Any:
-    """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
-    module = executable_module(library)
-    device = device_of(kind)
-    devices = [cpu()] if device in (None, cpu()) else [device, cpu()]
-    if kind == "cuda" and device is not None:
-        # A library may hold source, which is compiled when it is used.
-        cuda = importlib.import_module("tvm_nnef.tvm_support.cuda")
-        cuda.use_for_calls(architecture_of(device))
-    machine = module["vm_load_executable"]()
-    kinds = ((each.dlpack_device_type(), each.index, _POOLED) for each in devices)
-    machine["vm_initialization"](*itertools.chain.from_iterable(kinds))
-    return machine
-
-
-def device_of(kind: str) -> Any:
-    """The device of a kind, such as ``cpu`` or ``cuda``; None if this machine has none."""
-    if kind == "cpu":
-        return cpu()
-    if kind == "vulkan" and missing_vulkan() is not None:
-        return None
+def present_device(kind: str) -> Any:
+    """The device of a kind, such as ``cuda``; None if this machine has none."""
     device = tvm_ffi.device(kind, 0)
     attribute = runtime_function("runtime.GetDeviceAttr")
     exists = attribute(device.dlpack_device_type(), device.index, _EXISTS)
@@ -163,13 +121,6 @@ def architecture_of(device: Any) -> str:
     with reported:
         version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
     return f"sm_{str(version).replace('.', '')}"
-
-
-def missing_vulkan() -> NnefError | None:
-    """Why kernels for Vulkan do not run on this machine; None if they do."""
-    runtime_function("runtime.GetDeviceAttr")  # Vulkan joins a runtime that is there.
-    missing: NnefError | None = _launcher().missing_device()
-    return missing
 
 
 _EXISTS = 0

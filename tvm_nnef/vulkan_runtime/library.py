@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from tvm_nnef.vulkan_runtime.packed_data import Reader, number, text
+from tvm_nnef.tvm_support.packed_data import Reader, number, text
 from tvm_nnef.vulkan_runtime.shader import HANDLE, Shader
 
 _FORMAT = "vulkan"

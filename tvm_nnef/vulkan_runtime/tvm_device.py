@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import tvm_ffi
 
 from tvm_nnef.tvm_support import device_tables
-from tvm_nnef.vulkan_runtime.packed_data import Reader, text, write_data
+from tvm_nnef.tvm_support.packed_data import Reader, text, write_data
 
 NAME = "vulkan"
 """TVM's name of the kind of device."""

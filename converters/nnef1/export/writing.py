@@ -11,7 +11,7 @@ import numpy as np
 from tvm_nnef.converters.nnef1.export.emitter import Array
 from tvm_nnef.converters.nnef1.export.model import Exported
 from tvm_nnef.converters.nnef1.reading import QUANTIZATION_FILE
-from tvm_nnef.reference.arithmetic import kind_of
+from tvm_nnef.graph.machine_types import kind_of
 from tvm_nnef.storage.names import NNEF1_FILE
 from tvm_nnef.storage.tensor_file import write_tensor
 from tvm_nnef.storage.write import write_container
