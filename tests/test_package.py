@@ -99,6 +99,108 @@ def imported_modules() -> dict[str, set[str]]:
     return found
 
 
+# What each package may import, besides itself, ``diagnostics`` and ``version``. "converters.*" is
+# every converter; "everything" is for what uses all of the packages.
+MAY_IMPORT: dict[str, str] = {
+    "support": "",
+    "arrays": "support",
+    "symbolic": "support",
+    "storage": "arrays support",
+    "syntax": "support",
+    "semantics": "syntax",
+    "stdlib": "semantics syntax",
+    "graph": "arrays symbolic",
+    "composition": "graph semantics symbolic syntax",
+    "arguments": "arrays graph symbolic",
+    "reference": "arguments arrays graph symbolic",
+    "model": "arguments arrays graph semantics stdlib storage support symbolic syntax",
+    "converters.common": "graph semantics stdlib storage symbolic syntax",
+    "converters.*": "arguments arrays converters.common graph model reference semantics stdlib "
+    "storage support symbolic syntax",
+    "formats": "converters.* converters.common model semantics stdlib storage support syntax",
+    "tvm_support": "arrays support",
+    "tir": "tvm_support",
+    "profiling": "graph support tvm_support",
+    "vulkan_runtime": "support tvm_support",
+    "executable": "arguments graph profiling storage support symbolic tvm_support vulkan_runtime",
+    "lower": "arrays graph profiling symbolic tir tvm_support",
+    "schedules.machine": "tvm_support",
+    "schedules.analysis": "symbolic tir tvm_support",
+    "schedules.plan": "schedules.analysis schedules.machine tvm_support",
+    "schedules.codegen": "schedules.analysis schedules.machine schedules.plan tvm_support",
+    "schedules.cpu": "schedules.analysis schedules.codegen schedules.machine schedules.plan tir "
+    "tvm_support",
+    "schedules.gpu": "schedules.analysis schedules.codegen schedules.machine schedules.plan tir "
+    "tvm_support",
+    "schedules.relax": "lower schedules.analysis schedules.codegen schedules.cpu "
+    "schedules.machine schedules.plan tir tvm_support",
+    "schedules": "schedules.cpu schedules.gpu schedules.plan tvm_support",
+    "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tvm_support "
+    "vulkan_runtime",
+    "measurement": "profiling schedules schedules.analysis schedules.cpu schedules.machine "
+    "schedules.plan support tvm_support",
+    "compilation": "executable graph lower measurement profiling schedules schedules.codegen "
+    "schedules.gpu schedules.machine schedules.plan schedules.relax spirv storage support "
+    "symbolic tvm_support",
+    "tuning": "compilation measurement schedules support tvm_support",
+    "display": "arrays graph model semantics storage support symbolic syntax",
+    "api": "arguments compilation composition converters.* display executable formats graph lower "
+    "measurement model reference schedules semantics storage support tuning tvm_support",
+    "comparison": "everything",
+    "language_server": "api composition formats graph model semantics stdlib storage symbolic "
+    "syntax",
+    "cli": "everything",
+}
+
+
+def test_packages_import_only_what_they_may() -> None:
+    """A module that is named in a call of ``import_module`` counts as imported, too."""
+    found = {
+        (package(name), package(each))
+        for name, imports in imported_modules().items()
+        for each in {*imports, *named_modules(name)}
+    }
+    allowed = {
+        (name, each)
+        for name, text in MAY_IMPORT.items()
+        for each in (MAY_IMPORT if text == "everything" else text.split())
+    }
+    inside = {(one, other) for one, other in found if "" not in (one, other) and one != other}
+    assert inside <= allowed
+
+
+def test_the_table_of_packages_has_no_circle() -> None:
+    everything = {"comparison", "cli"}
+    table = {name: set(text.split()) for name, text in MAY_IMPORT.items()}
+    assert circles({name: each for name, each in table.items() if name not in everything}) == []
+    assert not [name for name, each in table.items() if each & everything]
+
+
+def package(module: str) -> str:
+    """The package of a module in the table; empty for the few modules beside the packages."""
+    _, *parts = module.split(".")
+    if parts[:1] == ["converters"]:
+        return "converters.common" if parts[1:2] == ["common"] else "converters.*"
+    if parts[:1] == ["schedules"] and len(parts) > 1:
+        return ".".join(parts[:2])
+    return parts[0] if parts and parts[0] not in ("diagnostics", "version", "__main__") else ""
+
+
+def named_modules(name: str) -> set[str]:
+    """The modules that calls of ``import_module`` in a module name."""
+    files = {name: file for folder, prefix in PACKAGES for name, file in _modules(folder, prefix)}
+    tree = ast.parse(files[name].read_text("utf-8"))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    texts = (
+        each.value
+        for call in calls
+        if ast.unparse(call.func).endswith("import_module")
+        for each in call.args
+        if isinstance(each, ast.Constant)
+    )
+    return {text for text in texts if text in files and text != name}
+
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [
     (ROOT / "tvm_nnef", "tvm_nnef"),

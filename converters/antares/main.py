@@ -229,4 +229,4 @@ def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> 
     header = f"Converted from Antares IR by tvm-nnef {__version__}."
     parsed = parse_skriptnd(text, path)
     main = replace(parsed, definitions=(*conversion.operators, *parsed.definitions))
-    return assemble(main, {}, {}, metadata, path=path, header=header)
+    return Model(*assemble(main, {}, {}, metadata, path=path, header=header))

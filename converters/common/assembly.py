@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm_nnef.converters.common import emission
 from tvm_nnef.converters.common.names import Namer
@@ -26,13 +26,21 @@ from tvm_nnef.converters.common.outlining import outlined
 from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.converters.common.tensors import Call, ConvertedGraph, Tensor
 from tvm_nnef.diagnostics import NnefError, Source
-from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.check import check_program
-from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.semantics.program import MAIN, Program
 from tvm_nnef.stdlib.library import standard_module
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.symbolic.dimensions import UNLIMITED
 from tvm_nnef.syntax import nodes, print_module
+
+
+class Assembled(NamedTuple):
+    """The parts of a model in memory, in the order in which it takes them."""
+
+    program: Program
+    path: str
+    variables: Mapping[str, Any]
+    metadata: Metadata
 
 
 def assemble_graph(
@@ -45,8 +53,8 @@ def assemble_graph(
     definitions: Sequence[nodes.Definition] = (),
     scope: str = "",
     outline: bool = True,
-) -> Model:
-    """A model of one graph, which is called ``title`` or much like it.
+) -> Assembled:
+    """The parts of a model of one graph, which is called ``title`` or much like it.
 
     ``libraries`` are the modules that steps may invoke operators of besides the standard ones,
     ``definitions`` operators of the model's own that steps invoke by their plain names. ``path``
@@ -130,8 +138,8 @@ def assemble(
     *,
     path: str,
     header: str = "",
-) -> Model:
-    """A model of a main module, texts of other modules by name, and variables by full name.
+) -> Assembled:
+    """The parts of a model: of a main module, texts of other modules by name, variables by name.
 
     ``header`` is put as a comment above the text. Raises NnefError if the text is not a valid
     model.
@@ -147,4 +155,4 @@ def assemble(
     program, found = check_program(Source(f"{path}/main.sknd", text), load)
     if program is None:
         raise NnefError(each for each in found if each.severity == "error")
-    return Model(program, path, variables, metadata)
+    return Assembled(program, path, variables, metadata)

@@ -89,7 +89,7 @@ def convert(
         _given(checked, shapes_given(input_shapes), dtypes_given(dtypes), bounds),
         model.path,
     )
-    return assemble_graph(
+    assembled = assemble_graph(
         grouped(graph, groups),
         checked.document.graph.name.name,
         path=model.path,
@@ -97,6 +97,7 @@ def convert(
         libraries=(EXTRA, LIBRARY),
         outline=outline,
     )
+    return Model(*assembled)
 
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:

@@ -85,7 +85,7 @@ def convert_with_state(
     converted = convert_graph(model, table, shapes, named, bounds, states)
     graph = replace(converted, defaults=defaults.values, fixed_inputs=defaults.fixed)
     given = model.proto.graph.name or "G"
-    made = assemble_graph(
+    assembled = assemble_graph(
         graph,
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
@@ -95,11 +95,11 @@ def convert_with_state(
         outline=outline,
     )
     nodes = {value: f"{operator} {name}" for value, (name, operator) in makers(model)}
-    names = made.metadata.source_names.items()
+    names = assembled.metadata.source_names.items()
     operations = {ours: nodes[name] for ours, name in names if name in nodes}
     labels = next((each.texts for each in graph.outputs if each.texts), ())
-    metadata = replace(made.metadata, source_operations=operations, labels=labels)
-    return replace(made, metadata=metadata)
+    metadata = replace(assembled.metadata, source_operations=operations, labels=labels)
+    return Model(*assembled._replace(metadata=metadata))
 
 
 def _header(model: OnnxModel) -> str:

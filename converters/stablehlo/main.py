@@ -45,7 +45,7 @@ def convert(
     module = read(source)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
     graph = convert_module(module, shapes, named, bounds, converters or {})
-    return assemble_graph(
+    assembled = assemble_graph(
         graph,
         module.name,
         path=module.path,
@@ -53,3 +53,4 @@ def convert(
         libraries=(EXTRA, LIBRARY),
         outline=outline,
     )
+    return Model(*assembled)

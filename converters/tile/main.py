@@ -85,7 +85,7 @@ def convert(
         trace = trace_text(text, arguments or {}, function)
     graph, operators = convert_trace(trace, shapes, named, bounds, path)
     where = "" if path.startswith("<") else f" of '{Path(path).name}'"
-    return assemble_graph(
+    assembled = assemble_graph(
         graph,
         "".join(part[:1].upper() + part[1:] for part in trace.name.split("_")) or "G",
         path=path,
@@ -93,3 +93,4 @@ def convert(
         definitions=operators,
         outline=outline,
     )
+    return Model(*assembled)

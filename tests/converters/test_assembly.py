@@ -21,9 +21,8 @@ from tvm_nnef.graph.nodes import Loop as GraphLoop
 def assembled(builder: Builder, inputs: list[Tensor], output: Tensor) -> tvm_nnef.Model:
     outputs = builder.outputs([output], ["y"])
     steps = tuple(needed(builder.steps, outputs))
-    return assemble_graph(
-        ConvertedGraph(tuple(inputs), tuple(outputs), steps), "net", path="<test>"
-    )
+    graph = ConvertedGraph(tuple(inputs), tuple(outputs), steps)
+    return tvm_nnef.Model(*assemble_graph(graph, "net", path="<test>"))
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Formulas as tensor expressions: a Formula in, a function over ``te`` tensors out.
 
 Takes every formula in which a position on a left-hand side determines its indices
-(``lower/positions.py``), and no statement reads what it writes. Such a formula says what an element
-is, in any order, so it can be scheduled. The others, and those whose values would be too large
+(``lower/index_maps.py``), and no statement reads what it writes. Such a formula says what an
+element is, in any order, so it can be scheduled. The others, and those whose values would be too large
 without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
 Does not touch Relax.
 """

@@ -1,6 +1,6 @@
 """Which operations of the user's model each call of a kernel computes, followed through the passes.
 
-Input: a module whose calls have the path of an operation in their span (``lower/provenance.py``).
+Input: a module whose calls have the path of an operation in their span (``provenance.py``).
 Output: for each call of a kernel in the bytecode the operations in it, with the share of each.
 
 Most passes lose spans and keep the names of variables. So each variable gets a name that begins

@@ -1,7 +1,7 @@
 """How much a call has to do, relative to others: a Relax expression in, a number out.
 
 The number is that of the iterations of its loops: multiply-adds, or elements. It takes less time to
-find than the number of operations (``measurement/work.py``), and is there to divide a time by.
+find than the number of operations (``profiling/flop_counts.py``), and is there to divide a time by.
 """
 
 from __future__ import annotations
