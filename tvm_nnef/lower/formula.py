@@ -2,9 +2,9 @@
 
 Takes every formula in which a position on a left-hand side determines its indices
 (``lower/index_maps.py``), and no statement reads what it writes. Such a formula says what an
-element is, in any order, so it can be scheduled. The others, and those whose values would be too large
-without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
-Does not touch Relax.
+element is, in any order, so it can be scheduled. The others, and those whose values would be too
+large without names for their parts, are refused here and become ordered loops
+(``lower/ordered.py``). Does not touch Relax.
 """
 
 from __future__ import annotations
