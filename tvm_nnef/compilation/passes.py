@@ -16,6 +16,7 @@ from tvm import relax, s_tir, tirx
 from tvm_nnef.compilation.allocations import with_size_classes
 from tvm_nnef.compilation.call_sites import CallSites
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
+from tvm_nnef.compilation.host_tensors import with_host_tensors
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
@@ -38,6 +39,7 @@ from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.attention_fusion import with_fused_attention
 from tvm_nnef.schedules.graph.cancellation import with_kept_differences
+from tvm_nnef.schedules.graph.host_kernels import with_host_kernels
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
@@ -156,6 +158,7 @@ def passes(
             *_if(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
+                ("leave_sizes_to_host", with_host_kernels),
             ),
             ("sort_symbols", with_sorted_symbols),
             ("number_kernels", sites.number),
@@ -174,6 +177,7 @@ def passes(
             ("leave_dataflow", optimize.ToNonDataflow()),
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
+            *_if(not is_cpu, ("place_tensors_on_host", with_host_tensors)),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
             *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             ("lower_allocations", optimize.LowerAllocTensor()),

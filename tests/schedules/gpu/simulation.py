@@ -26,6 +26,7 @@ from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
 from tvm_nnef.compilation.passes import passes as every_pass
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.function_attributes import ON_HOST
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD, without_empty_launches
@@ -48,7 +49,7 @@ def simulate(
     original, cuda = every_pass, resolve({"kind": "cuda", "arch": arch})
 
     def serial(module: Any) -> Any:
-        functions = prim_functions(module)
+        functions = _launched(prim_functions(module))
         for function in functions.values():
             launches(function)
         made = {n: _with_serial_loops(f, reverse) for n, f in functions.items()}
@@ -291,9 +292,14 @@ def launches(function: Any) -> list[Launch]:
     return [_launch(loop) for loop in _launch_loops(function.body)]
 
 
+def _launched(functions: Mapping[str, Any]) -> dict[str, Any]:
+    """The functions that the CPU does not run."""
+    return {n: f for n, f in functions.items() if ON_HOST not in (f.attrs or {})}
+
+
 def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
     """An AssertionError if a function is not bound, or a launch of it is more than a GPU runs."""
-    for name, function in functions.items():
+    for name, function in _launched(functions).items():
         found = launches(function)
         assert found, f"{name} is not launched"
         for launch in found:
