@@ -11,7 +11,7 @@ import pytest
 import tvm.libinfo
 
 import tvm_nnef
-from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.passes import passes, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.plan import STRATEGY
 from tvm_nnef.tvm_support.compat import prim_functions
@@ -65,6 +65,11 @@ SIZES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "a variable": ("real[3]", "r = layout.cast<real>(s); y = math.mul(r, v);", lambda s: s * 0.5),
     "some": ("int[2]", "y = layout.gather{axis=0}(s, i);", lambda s: s[[2, 0]]),
     "a sum": ("int[1]", "y = math.sum_reduce{axes=[0]}(s);", lambda s: [s.sum()]),
+    "prefix sums": (
+        "int[3]",
+        "a = math.cumsum{axis=0}(s); b = math.cumsum{axis=0}(a); y = math.cumsum{axis=0}(b);",
+        lambda s: s.cumsum().cumsum().cumsum(),
+    ),
     "reals": ("real[3]", "r = layout.cast<real>(s); y = math.sqrt(r);", np.sqrt),
     "conditions": ("bool[3]", "y = math.gt(s, 3);", lambda s: s > 3),
     "twice": ("int[6]", "y = layout.concat{axis=0}([s, s]);", lambda s: [*s, *s]),
@@ -165,3 +170,17 @@ def test_what_a_launch_reads_is_made_by_a_launch() -> None:
     taken = {n: str(f.attrs[STRATEGY]) for n, f in prim_functions(scheduled).items()}
     assert [name for name, strategy in taken.items() if strategy == "gpu.host"] == ["layout_range1"]
     assert len(taken) == 4
+
+
+def test_cuda_graphs_capture_no_numbers_of_sizes() -> None:
+    """A graph would replay those of the first call."""
+    text, variables = of_sizes("prefix sums")
+    module: Any = tvm_nnef.from_nnef(text, variables=variables)
+    for each in passes(resolve("cuda"), cuda_graphs=True):
+        if each.name == "place_tensors_on_host":
+            break
+        module = each.run(module)
+    captured = [
+        str(name.name_hint) for name in module.functions if "capture" in str(name.name_hint)
+    ]
+    assert captured == []

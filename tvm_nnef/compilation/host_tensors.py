@@ -1,6 +1,6 @@
 """Tensors of a module for a GPU that are in the memory of the CPU.
 
-Input: a module whose calls have memory for their results, with kernels that the CPU runs
+Input: a module whose memory is planned, with kernels that the CPU runs
 (``schedules/graph/host_kernels.py``). Output: the same, in which these read and write memory of the
 CPU, and what else reads a result reads a copy of it on the GPU.
 """
