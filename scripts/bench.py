@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 from bench_models import Entry, suite
-from bench_runtimes import ONNX_RUNTIME, OPENVINO, OURS, installed
+from bench_runtimes import BOUNDED, ONNX_RUNTIME, OPENVINO, OURS, installed
 
 MEBIBYTE = 1 << 20
 FLOOR = 0.8
 ROUNDS = 3
-NAMES = {ONNX_RUNTIME: "ORT", OPENVINO: "OV"}
+NAMES = {ONNX_RUNTIME: "ORT", OPENVINO: "OV", BOUNDED: "bounded"}
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,9 @@ def thread_count(text: str) -> int:
     return int(text)
 
 
+_DYNAMIC = "make the batch dynamic, without a bound; also beside a build with one"
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -261,7 +264,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="how long each runtime runs each model"
     )
-    parser.add_argument("--dynamic", action="store_true", help="make the batch dynamic")
+    parser.add_argument("--dynamic", action="store_true", help=_DYNAMIC)
     parser.add_argument("--json", help="a file to write what was measured to")
     return parser
 
@@ -280,7 +283,8 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown models {', '.join(unknown)}; there are {', '.join(models)}")
     chosen = {n: models[n] if n in models else Path(n) for n in options.models or models}
-    others = [runtime for runtime in NAMES if installed(runtime)]
+    others = [each for each in (ONNX_RUNTIME, OPENVINO) if installed(each)]
+    others += [BOUNDED] if options.dynamic else []
     if OPENVINO not in others:
         print("OpenVINO is not installed (pip install openvino), and is left out", file=sys.stderr)
     print(header(options.threads, others))

@@ -18,6 +18,7 @@ from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.executable import runtime
 from tvm_nnef.executable.call_memory import needed_bytes, shortage
+from tvm_nnef.vulkan_runtime.launcher import missing_device
 
 NET = """
 import math, nn;
@@ -57,6 +58,68 @@ def test_a_call_takes_any_size(exe: tvm_nnef.Executable, size: tuple[int, int, i
     np.testing.assert_allclose(exe(x)[0], net(x), atol=1e-5)
     np.testing.assert_allclose(tvm_nnef.evaluate(NET, x)[0], net(x), atol=1e-5)
     np.testing.assert_allclose(exe.clone()(x)[0], net(x), atol=1e-5)
+
+
+GPUS = ("vulkan", "simulated")
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_a_call_on_a_gpu_takes_any_size(
+    gpu: str, simulated_gpu: Callable[[], None], tmp_path: Path
+) -> None:
+    """Also one of a library that is loaded again."""
+    built = built_for(gpu, simulated_gpu, NET)
+    built.export(tmp_path / "net.so")
+    for each in (built, tvm_nnef.load(tmp_path / "net.so")):
+        assert each.inputs[0].shape == ("n", 3, "h", "w")
+        for n, h, w in SIZES:
+            x = np.random.default_rng(1).standard_normal((n, 3, h, w)).astype(np.float32)
+            np.testing.assert_allclose(each(x)[0], net(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_products_and_rows_of_any_size_on_a_gpu(
+    gpu: str, simulated_gpu: Callable[[], None]
+) -> None:
+    text = """
+    import linalg, nn;
+    graph G {
+        @input { x: real[n, k]; f: real[k, m]; }
+        @output { y: real[n, m]; }
+        @compose { z = linalg.matmul(x, f); y = nn.softmax{axes=[1]}(z); }
+    }
+    """
+    built = built_for(gpu, simulated_gpu, text)
+    for n, k, m in ((1, 1, 1), (5, 70, 3), (130, 33, 65), (2, 300, 1030)):
+        x, f = (np.random.default_rng(2).random(s, np.float32) for s in ((n, k), (k, m)))
+        e = np.exp(x @ f - (x @ f).max(axis=1, keepdims=True))
+        wanted = e / e.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(built(x, f)[0], wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_data_dependent_sizes_without_a_bound_on_a_gpu(
+    gpu: str, simulated_gpu: Callable[[], None]
+) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["i"]),
+        helper.make_node("Transpose", ["i"], ["t"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "t"], ["y"]),
+    ]
+    built = built_for(gpu, simulated_gpu, tvm_nnef.convert(model(nodes, {"x": ["n", "m"]})))
+    for n, m in ((1, 1), (30, 50), (3, 700)):
+        x = np.random.default_rng(3).integers(-1, 2, (n, m)).astype(np.float32)
+        np.testing.assert_array_equal(built(x)[0], x[x != 0])
+
+
+def built_for(gpu: str, simulated_gpu: Callable[[], None], model: Any) -> tvm_nnef.Executable:
+    """A model for a GPU that this machine has, or in loops that do as one does."""
+    if gpu == "simulated":
+        simulated_gpu()
+    elif missing_device() is not None:
+        pytest.skip("needs a Vulkan device")
+    target = "native" if gpu == "simulated" else gpu
+    return tvm_nnef.build(model, target, progress=False)
 
 
 def test_no_bound_is_shown(exe: tvm_nnef.Executable, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -225,45 +223,6 @@ def test_clones_run_in_threads(exe: Executable) -> None:
     assert len(found) == 80
     for factor, result in found:
         np.testing.assert_array_equal(result, S * factor)
-
-
-FORKED = """
-import multiprocessing, os, sys
-import numpy as np
-import tvm_nnef
-
-exe = tvm_nnef.load(sys.argv[1])
-x = np.ones((1, 2), "float32")
-
-
-def run(factor):
-    return int(exe(x * factor, x * factor)["s"][0, 0])
-
-
-early = os.fork()
-if not early:
-    os._exit(0 if exe(x, x)["s"][0, 0] == 2 else 1)
-assert os.waitpid(early, 0)[1] == 0, "a process forked before the first run"
-exe(x, x)
-late = os.fork()
-if not late:
-    alone = tvm_nnef.load(sys.argv[1])
-    alone.threads = 1
-    found = [each(x, x)["s"][0, 0] for each in (exe, exe.clone(), alone) for _ in range(3)]
-    os._exit(0 if found == [2] * 9 else 1)
-assert os.waitpid(late, 0)[1] == 0, "a process forked after a run"
-exe(x, x)
-with multiprocessing.get_context("fork").Pool(2) as pool:
-    assert pool.map(run, [1, 2, 3]) == [2, 4, 6]
-"""
-
-
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the system has no fork")
-def test_forked_processes_run_models(exe: Executable, tmp_path: Path) -> None:
-    exe.export(tmp_path / "m.so")
-    command = [sys.executable, "-c", FORKED, str(tmp_path / "m.so")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_repr_of_an_executable_describes_its_inputs_and_outputs(exe: Executable) -> None:

@@ -15,7 +15,7 @@ from tvm import relax, s_tir
 from tvm_nnef.compilation.relax_functions import relax_functions, with_mapped_calls
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
-from tvm_nnef.tvm_support.function_attributes import PREPARED
+from tvm_nnef.tvm_support.function_attributes import ON_HOST, PREPARED
 
 _INPUTS = "num_input"
 """The attribute of a function that says how many of its parameters may have another address in each
@@ -28,7 +28,7 @@ _LEFT_OUT = "vm.builtin.left_out."
 
 def with_cuda_graphs(mod: Module) -> Module:
     """The module whose static regions are captured as CUDA graphs."""
-    apart = {name for name, function in prim_functions(mod).items() if _allocates(function)}
+    apart = {name for name, function in prim_functions(mod).items() if _runs_apart(function)}
 
     def left_out(call: Any) -> Any:
         name = str(getattr(call.op, "name_hint", ""))
@@ -75,11 +75,13 @@ def _with_plain_main(mod: Module, before: Module) -> Module:
     return with_mapped_calls(made, other)
 
 
-def _allocates(function: Any) -> bool:
-    """Whether a kernel takes memory of the device while it runs.
+def _runs_apart(function: Any) -> bool:
+    """Whether a kernel runs on the CPU, or takes memory of the device while it runs.
 
     That memory belongs to the thread that runs it, and is gone with it; a graph keeps its address.
     """
+    if ON_HOST in (function.attrs or {}):
+        return True
     scopes: list[str] = []
 
     def note(block: Any) -> None:

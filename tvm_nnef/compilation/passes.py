@@ -15,6 +15,7 @@ from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.allocations import with_size_classes
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
+from tvm_nnef.compilation.host_tensors import with_host_tensors
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
@@ -38,6 +39,7 @@ from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.relax import packing
 from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
 from tvm_nnef.schedules.relax.cancellation import with_kept_differences
+from tvm_nnef.schedules.relax.host_kernels import with_host_kernels
 from tvm_nnef.schedules.relax.layout import channels_last
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.relax.loop_kernels import with_loop_kernels
@@ -156,6 +158,7 @@ def passes(
             *_if(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
+                ("leave_sizes_to_host", with_host_kernels),
             ),
             ("sort_symbols", with_sorted_symbols),
             ("number_kernels", sites.number),
@@ -176,6 +179,7 @@ def passes(
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
             *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
+            *_if(not is_cpu, ("place_tensors_on_host", with_host_tensors)),
             ("lower_allocations", optimize.LowerAllocTensor()),
             ("free_after_last_use", optimize.KillAfterLastUse()),
             ("describe_memory", lambda mod: with_members(mod, {"memory": memory_plan(mod)})),

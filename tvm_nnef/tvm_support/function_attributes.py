@@ -1,7 +1,7 @@
 """The attributes of functions, PrimFuncs and blocks by which passes of this compiler pass on facts.
 
 Each is set in one pass and read in a later one; TVM keeps them and does not read them, except for
-``OP_PATTERN``.
+``OP_PATTERN`` and ``ON_HOST``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ EXACT_BUFFERS = "exact_buffers"
 
 KEEPS_BUFFERS = "keeps_buffers"
 """Of a PrimFunc in which no buffer may take the memory of another."""
+
+ON_HOST = "tirx.is_host_func"
+"""Of a PrimFunc in a module for a GPU that the CPU runs, on tensors in its memory; TVM reads it."""
 
 POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""

@@ -9,11 +9,11 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.support.environment import whole_number
+from tvm_nnef.tvm_support import forked_pools
 from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
 
@@ -55,48 +55,15 @@ def checked_threads(count: object) -> int:
 
 def on_threads(count: int, run: Callable[[], Result]) -> Result:
     """The result of a function whose kernels run on so many threads, or on all cores."""
-    if _first_process() == os.getpid():
-        use_threads(count)
-        return run()
-
-    def run_there() -> Result:
-        _use(count)
-        return run()
-
-    return _living_thread(os.getpid()).submit(run_there).result()
-
-
-@functools.cache
-def _living_thread(process: int) -> Executor:
-    """A thread of a process that was forked from one that ran kernels.
-
-    The pools of TVM that it has inherited lack their threads, and would wait for them forever. A
-    thread that is new has a new pool.
-    """
-    return ThreadPoolExecutor(1, "tvm_nnef")
+    use_threads(count)
+    return run()
 
 
 def use_threads(count: int) -> None:
-    """Let the kernels that this thread of Python calls run on so many threads, or on all cores.
-
-    Raises NnefError in a process forked from one that ran kernels.
-    """
-    if _first_process() != os.getpid():
-        hint = "start it by multiprocessing.get_context('spawn'), or fork before any model runs"
-        raise error("a process forked after a model ran cannot measure kernels", hint=hint)
-    _use(count)
-
-
-def _use(count: int) -> None:
+    """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
     count = min(count, _cores_of_pool(threading.current_thread()))
     if runtime_function("runtime.NumThreads")() != count:
         _configure_threads(count)
-
-
-@functools.cache
-def _first_process() -> int:
-    """The number of the process in which kernels ran first; forked processes inherit the cache."""
-    return os.getpid()
 
 
 @functools.lru_cache(_MOST_POOLS)
@@ -110,8 +77,39 @@ def _cores_of_pool(thread: threading.Thread) -> int:
     next kernel.
     """
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "2000")
+    _watch_forks()
+    if thread in _FORGOTTEN:
+        forked_pools.renew()
+        _FORGOTTEN.remove(thread)
     _configure_threads(default_threads())
     return available_cores()
+
+
+@functools.cache
+def _watch_forks() -> None:
+    """Let processes that are forked from now on make the pool of their thread again."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_note_pool, after_in_child=_forget_pool)
+
+
+_FORKING: dict[int, Any] = {}
+"""The pools of threads that fork this process, by the numbers of the threads."""
+
+_FORGOTTEN: set[threading.Thread] = set()
+"""The thread of a forked process whose pool has no threads yet."""
+
+
+def _note_pool() -> None:
+    _FORKING[threading.get_ident()] = forked_pools.pool_of_this_thread()
+
+
+def _forget_pool() -> None:
+    pool = _FORKING.get(threading.get_ident())
+    _FORKING.clear()
+    _cores_of_pool.cache_clear()
+    if pool is not None:
+        forked_pools.forget(pool)
+        _FORGOTTEN.add(threading.current_thread())
 
 
 def _configure_threads(count: int) -> None:

@@ -38,6 +38,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
     with_mapped_body,
 )
+from tvm_nnef.tvm_support.function_attributes import ON_HOST
 
 
 def simulate(
@@ -48,7 +49,7 @@ def simulate(
     original, cuda = every_pass, resolve({"kind": "cuda", "arch": arch})
 
     def serial(module: Any) -> Any:
-        functions = prim_functions(module)
+        functions = _launched(prim_functions(module))
         for function in functions.values():
             launches(function)
         made = {n: _with_serial_loops(f, reverse) for n, f in functions.items()}
@@ -291,9 +292,14 @@ def launches(function: Any) -> list[Launch]:
     return [_launch(loop) for loop in _launch_loops(function.body)]
 
 
+def _launched(functions: Mapping[str, Any]) -> dict[str, Any]:
+    """The functions that the CPU does not run."""
+    return {n: f for n, f in functions.items() if ON_HOST not in (f.attrs or {})}
+
+
 def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
     """An AssertionError if a function is not bound, or a launch of it is more than a GPU runs."""
-    for name, function in functions.items():
+    for name, function in _launched(functions).items():
         found = launches(function)
         assert found, f"{name} is not launched"
         for launch in found:

@@ -129,7 +129,7 @@ def source_of(inputs: str, body: str, dtype: str, arch: str = "sm_80") -> str:
 
 
 @pytest.mark.parametrize("size", ["12", "n|12"])
-def test_memory_is_planned_once_for_the_largest_sizes(size: str) -> None:
+def test_memory_is_planned_once_for_equal_sizes(size: str) -> None:
     """Six tensors between kernels share two storages."""
     step = "m{0} = linalg.matmul(x{0}, f); x{1} = nn.softmax{{axes=[0]}}(m{0});"
     steps = [step.format(n, n + 1) for n in range(6)]
@@ -141,5 +141,6 @@ def test_memory_is_planned_once_for_the_largest_sizes(size: str) -> None:
         if each.name == "plan_memory":
             break
     planned = module["main"].script()
-    assert re.findall(r"alloc_storage\(R.shape\(\[(\d+)\]\)", planned) == ["384"] * 2
+    found = re.findall(r"alloc_storage\(R.shape\(\[(.+?)\]\)", planned)
+    assert found == ["384" if size == "12" else "32 * n"] * 2
     assert planned.count("R.memory.alloc_tensor(") == 11
