@@ -17,6 +17,7 @@ from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.onnx.main import convert_with_state
 from tvm_nnef.converters.onnx.registry import Custom
 from tvm_nnef.converters.onnx.state import State
+from tvm_nnef.converters.onnx.torch_recurrent import of_any_length, translations
 from tvm_nnef.converters.onnx.torch_state import (
     corrected,
     forget_pending_sizes,
@@ -86,12 +87,16 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> tuple[Any, list[
         arguments["kwargs"] = dict(inputs)
     elif inputs is not None:
         arguments["args"] = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-    options: dict[str, Any] = {"dynamo": True, "verbose": False}
+    options: dict[str, Any] = {
+        "dynamo": True,
+        "verbose": False,
+        "custom_translation_table": translations(),
+    }
     if dynamic_shapes is not None:
         options["dynamic_shapes"] = dynamic_shapes
     states: list[State] = []
     try:
-        with _evaluating(source if is_module else None), _quiet():
+        with _evaluating(source if is_module else None), _quiet(), of_any_length():
             if not is_module:
                 forget_pending_sizes(source)
             exported = torch.onnx.export(source, **arguments, **options)
