@@ -153,7 +153,7 @@ class Returning(torch.nn.Module):
 Pair = namedtuple("Pair", ["mean", "total"])
 OUTPUTS: dict[str, tuple[Any, Any, list[str]]] = {
     "a dictionary": (lambda x: {"b": x + 1, "a": x * 2}, None, ["b", "a"]),
-    "nested": (lambda x: {"y": x + 1, "past": [x * 2, (x * 3,)]}, None, ["y", "past_0", "past_1_0"]),
+    "nested": (lambda x: {"y": x + 1, "past": [x, (x * 3,)]}, None, ["y", "past_0", "past_1_0"]),
     "a named tuple": (lambda x: Pair(x + 1, x * 2), None, ["mean", "total"]),
     "names of other tensors": (lambda x: {"mul": x + 1, "add": x * 2}, None, ["mul", "add"]),
     "an input": (lambda x: {"same": x, "more": x + 1}, None, ["same", "more"]),
