@@ -36,7 +36,7 @@ LAYERS: dict[str, tuple[str, Arguments]] = {
 
 
 class Flat(nn.Module):
-    """A recurrent layer whose states are inputs and outputs of their own, if they are given."""
+    """A recurrent layer whose states are separate inputs and outputs, if they are given."""
 
     def __init__(self, kind: str, arguments: Arguments) -> None:
         super().__init__()
