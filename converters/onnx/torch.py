@@ -7,8 +7,6 @@ model. It needs ``torch`` and ``onnxscript``, which the exporter uses.
 from __future__ import annotations
 
 import importlib
-import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +15,10 @@ from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.onnx.main import convert_with_state
 from tvm_nnef.converters.onnx.registry import Custom
 from tvm_nnef.converters.onnx.state import State
+from tvm_nnef.converters.onnx.torch_log import passed_on
+from tvm_nnef.converters.onnx.torch_names import name_outputs
+from tvm_nnef.converters.onnx.torch_recurrent import of_any_length, translations
+from tvm_nnef.converters.onnx.torch_sizes import FIXED_HINT, check_dynamic
 from tvm_nnef.converters.onnx.torch_state import (
     corrected,
     forget_pending_sizes,
@@ -26,12 +28,16 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.model.model import Model
 from tvm_nnef.support.requirements import needed_for
 
+_FIXED = "static shape of"
+"""What PyTorch's errors for dimensions that it fixed contain."""
+
 
 def convert(
     source: Any,
     *,
     example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    output_names: Sequence[str] | None = None,
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     dtypes: Mapping[str, Any] | None = None,
     bounds: Bounds = 0,
@@ -48,18 +54,21 @@ def convert(
         For a module: the arguments of a call, as a tuple of tensors (or one tensor), or as a
         mapping of the names of arguments to tensors.
     dynamic_shapes
-        The dynamic dimensions, as ``torch.onnx.export`` takes them. Each needs one of the
-        ``bounds``, by its name. A program has its own, with names of PyTorch's if not given here.
+        The dynamic dimensions, as ``torch.onnx.export`` takes them. A program has its own, with
+        names of PyTorch's if not given here.
+    output_names
+        A name for each tensor that a call returns. By default they have the keys of dictionaries
+        and the fields of named tuples and dataclasses, and other names of PyTorch's.
     input_shapes, dtypes, bounds, converters, outline
         As in :func:`tvm_nnef.converters.onnx.convert`, of the exported model.
 
     Raises
     ------
     NnefError
-        If PyTorch cannot export the module, for buffers whose dtype or shape a call changes, and
-        for everything that cannot be converted.
+        If PyTorch cannot export the module or fixes a dimension that should be dynamic, for
+        buffers whose dtype or shape a call changes, and for everything that cannot be converted.
     """
-    proto, states = _exported(source, example_inputs, dynamic_shapes)
+    proto, states = _exported(source, example_inputs, dynamic_shapes, output_names)
     return convert_with_state(
         proto,
         states,
@@ -71,41 +80,72 @@ def convert(
     )
 
 
-def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> tuple[Any, list[State]]:
+def _exported(
+    source: Any, inputs: Any, dynamic_shapes: Any, output_names: Sequence[str] | None
+) -> tuple[Any, list[State]]:
     """The ModelProto that PyTorch exports, and which of its inputs are state."""
     torch = _exporter()
-    is_module = isinstance(source, torch.nn.Module)
-    if is_module and inputs is None:
+    module = source if isinstance(source, torch.nn.Module) else None
+    if module is not None and inputs is None:
         hint = "give tensors for a call: example_inputs=(torch.zeros(1, 3, 224, 224),)"
         raise error("a torch.nn.Module needs example inputs", hint=hint)
-    if not is_module and inputs is not None:
+    if module is None and inputs is not None:
         hint = "leave out 'example_inputs': the program has them"
         raise error("a torch.export.ExportedProgram takes no example inputs", hint=hint)
-    arguments: dict[str, Any] = {}
+    with _evaluating(module), passed_on(), of_any_length():
+        exported, states = _export(torch, source, _call(inputs), dynamic_shapes)
+    if module is not None and dynamic_shapes is not None:
+        check_dynamic(exported.exported_program, module, dynamic_shapes)
+    name_outputs(exported.model.graph, exported.exported_program, output_names, len(states))
+    return exported.model_proto, states
+
+
+def _call(inputs: Any) -> dict[str, Any]:
+    """The arguments of a call, as PyTorch's exporter takes them."""
     if isinstance(inputs, Mapping):
-        arguments["kwargs"] = dict(inputs)
-    elif inputs is not None:
-        arguments["args"] = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-    options: dict[str, Any] = {"dynamo": True, "verbose": False}
+        return {"kwargs": dict(inputs)}
+    if inputs is None:
+        return {}
+    return {"args": tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)}
+
+
+def _export(
+    torch: Any, source: Any, arguments: Mapping[str, Any], dynamic_shapes: Any
+) -> tuple[Any, list[State]]:
+    """The ONNXProgram of a module or a program, and which of its inputs are state."""
+    options: dict[str, Any] = {
+        "dynamo": True,
+        "verbose": False,
+        "custom_translation_table": translations(),
+    }
     if dynamic_shapes is not None:
         options["dynamic_shapes"] = dynamic_shapes
     states: list[State] = []
     try:
-        with _evaluating(source if is_module else None), _quiet():
-            if not is_module:
-                forget_pending_sizes(source)
-            exported = torch.onnx.export(source, **arguments, **options)
-            again = corrected(exported.exported_program)
-            if again is not None:
-                program, buffers = again
-                exported = torch.onnx.export(program, **options, optimize=False)
-                states = with_buffers_as_inputs(exported.model.graph, program, buffers)
-                exported.optimize()
+        if not isinstance(source, torch.nn.Module):
+            forget_pending_sizes(source)
+        exported = torch.onnx.export(source, **arguments, **options)
+        again = corrected(exported.exported_program)
+        if again is not None:
+            program, buffers = again
+            exported = torch.onnx.export(program, **options, optimize=False)
+            states = with_buffers_as_inputs(exported.model.graph, program, buffers)
+            exported.optimize()
     except Exception as problem:
-        cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
-        hint = "torch.onnx.export with the same arguments and verbose=True reports more"
-        raise error(f"PyTorch cannot export the model: {cause}", hint=hint) from problem
-    return exported.model_proto, states
+        cause = str(problem.__cause__ or problem)
+        if _FIXED in cause:
+            hint = FIXED_HINT
+        else:
+            hint = "torch.onnx.export with the same arguments and verbose=True reports more"
+        raise error(f"PyTorch cannot export the model: {_first(cause)}", hint=hint) from problem
+    return exported, states
+
+
+def _first(text: str) -> str:
+    """The first line of a reason, and the next if it announces one."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    count = 2 if lines and lines[0].endswith(":") else 1
+    return " ".join(lines[:count]) or "no reason"
 
 
 def _exporter() -> Any:
@@ -126,20 +166,3 @@ def _evaluating(module: Any) -> Iterator[None]:
     finally:
         for part, is_training in modes:
             part.training = is_training
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """A block in which PyTorch's exporter warns neither about packages nor about itself."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
-    levels = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.filterwarnings("ignore", "# The axis name", UserWarning)
-            yield
-    finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,82 @@ def test_the_exporter_prints_nothing() -> None:
     code = "import torch, tvm_nnef; tvm_nnef.convert(torch.nn.ReLU(), example_inputs=torch.ones(2))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout + found.stderr == ""
+
+
+class Returning(torch.nn.Module):
+    """What a function of one tensor returns."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+Pair = namedtuple("Pair", ["mean", "total"])
+OUTPUTS: dict[str, tuple[Any, Any, list[str]]] = {
+    "a dictionary": (lambda x: {"b": x + 1, "a": x * 2}, None, ["b", "a"]),
+    "nested": (lambda x: {"y": x + 1, "past": [x, (x * 3,)]}, None, ["y", "past_0", "past_1_0"]),
+    "a named tuple": (lambda x: Pair(x + 1, x * 2), None, ["mean", "total"]),
+    "names of other tensors": (lambda x: {"mul": x + 1, "add": x * 2}, None, ["mul", "add"]),
+    "an input": (lambda x: {"same": x, "more": x + 1}, None, ["same", "more"]),
+    "given": (lambda x: (x + 1, x * 2), ["p", "q"], ["p", "q"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_outputs_have_the_names_that_are_returned_or_given(case: str) -> None:
+    function, given, names = OUTPUTS[case]
+    x = torch.tensor([1.0, 2.0])
+    model = tvm_nnef.convert(Returning(function), example_inputs=x, output_names=given)
+    assert (list(model.inputs), list(model.outputs)) == (["x"], names)
+    expected = torch.utils._pytree.tree_leaves(function(x))
+    for ours, theirs in zip(tvm_nnef.evaluate(model, x.numpy()), expected, strict=True):
+        agrees(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["p"], "2 outputs, got 1"), (["p", "p"], "another output"), (["x", "p"], "an input")],
+)
+def test_output_names_that_do_not_fit_are_errors(names: list[str], message: str) -> None:
+    module = Returning(lambda x: (x + 1, x * 2))
+    with pytest.raises(tvm_nnef.NnefError, match=message):
+        tvm_nnef.convert(module, example_inputs=IMAGE, output_names=names)
+
+
+def in_a_loop(x: Any) -> Any:
+    h = x[0]
+    for step in range(1, x.shape[0]):
+        h = torch.tanh(h + x[step])
+    return h
+
+
+@pytest.mark.parametrize("asked", ["time", torch.export.Dim("time"), torch.export.Dim.DYNAMIC])
+def test_a_dimension_that_pytorch_fixes_is_an_error(asked: Any) -> None:
+    with pytest.raises(tvm_nnef.NnefError) as found:
+        tvm_nnef.convert(
+            Returning(in_a_loop), example_inputs=torch.rand(5, 3), dynamic_shapes=({0: asked},)
+        )
+    assert re.search(r"fixed it to 5|static shape of 5", str(found.value))
+    assert "leave the dimension out of 'dynamic_shapes'" in str(found.value)
+
+
+def test_a_failed_export_prints_nothing_and_logs_what_pytorch_writes() -> None:
+    code = (
+        "import logging, torch, tvm_nnef\n"
+        "class B(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x if x.sum() > 0 else -x\n"
+        "try:\n"
+        "    tvm_nnef.convert(B(), example_inputs=torch.ones(2))\n"
+        "except tvm_nnef.NnefError as problem:\n"
+        "    assert 'data-dependent' in str(problem), problem\n"
+    )
+    verbose = "import logging; logging.basicConfig(); "
+    verbose += "logging.getLogger('tvm_nnef').setLevel(logging.DEBUG)\n"
+    for before in ("", verbose):
+        command = [sys.executable, "-c", before + code]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert ("torch" in found.stdout + found.stderr) == bool(before)
