@@ -13,6 +13,7 @@ from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import ModelError, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
+from tvm_nnef.graph.equal_sizes import equal_sizes
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
 from tvm_nnef.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
@@ -96,7 +97,7 @@ def compose(
 def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
     """A graph of a model; ``dynamic`` keeps named dimensions that have no value."""
     left = dict(options)
-    names = ("graph", "attributes", "types", "input_shapes", "quantize")
+    names = ("graph", "attributes", "types", "input_shapes", "quantize", "equal")
     composing = {name: left.pop(name) for name in names if name in left}
     dtypes = left.pop("dtypes", None)
     load_model(model, **left)  # Raises NnefError for options that are left.
@@ -245,6 +246,7 @@ def from_nnef(
     ['image']
     """
     from tvm_nnef.lower import lower
+    from tvm_nnef.lower.versions import with_equal_version
 
     check_route(route)
     options = {**compose_options, "variables": variables}
@@ -252,16 +254,25 @@ def from_nnef(
     check_lowerings(loaded.program, lowerings or {})
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
-    module = lower(
-        graph,
-        machine_types=graph.machine_types,
-        variables=loaded.variables,
-        route=route,
-        keep_params_in_input=keep_params_in_input,
-        lowerings=lowerings,
-        checked=checked,
-        sources=loaded.metadata.source_operations or loaded.metadata.source_names,
-    )
+
+    def module_of(graph: Graph) -> tvm.IRModule:
+        return lower(
+            graph,
+            machine_types=graph.machine_types,
+            variables=loaded.variables,
+            route=route,
+            keep_params_in_input=keep_params_in_input,
+            lowerings=lowerings,
+            checked=checked,
+            sources=loaded.metadata.source_operations or loaded.metadata.source_names,
+        )
+
+    module = module_of(graph)
+    # Work on weights that are parameters is prepared for one version.
+    equal = None if keep_params_in_input else equal_sizes(graph)
+    if equal:
+        same = _composed(loaded, {**left, "equal": equal}, dynamic=True)
+        module = with_equal_version(module, module_of(same))
     return _with_description(module, loaded.metadata)
 
 

@@ -262,6 +262,29 @@ def limits(
     return int(found.min_value), int(found.max_value)
 
 
+def plain(expression: PrimExpr) -> Dimension:
+    """A TVM integer expression as a dimension: an ``int`` if it is a number."""
+    value = getattr(expression, "value", None)
+    return value if isinstance(value, int) else expression
+
+
+def is_symbol(extent: Dimension) -> bool:
+    """Whether a dimension is a symbol, not an expression."""
+    return is_symbolic(extent) and isinstance(extent, _tirx().Var)
+
+
+def substituted(extent: Dimension, values: Mapping[str, Dimension]) -> Dimension:
+    """A dimension with the values of symbols, by name, instead of these."""
+    if not is_symbolic(extent) or not values:
+        return extent
+    from tvm_ffi import structural_map
+
+    def value(symbol: Any) -> Any:
+        return wide(values[symbol.name]) if symbol.name in values else symbol
+
+    return simplified(structural_map(extent, [(_tirx().Var, value)], order="post"))
+
+
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
     """The names of the symbols in a dimension or condition, each once, in order."""
     if not is_symbolic(expression):
