@@ -14,6 +14,7 @@ from tvm_nnef.diagnostics import ModelError, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.equal_sizes import equal_sizes
+from tvm_nnef.graph.named_sizes import with_named_sizes
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
 from tvm_nnef.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
@@ -246,6 +247,7 @@ def from_nnef(
     ['image']
     """
     from tvm_nnef.lower import lower
+    from tvm_nnef.lower.module import described_symbols
     from tvm_nnef.lower.versions import with_equal_version
 
     check_route(route)
@@ -255,7 +257,7 @@ def from_nnef(
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
 
-    def module_of(graph: Graph) -> tvm.IRModule:
+    def module_of(graph: Graph, sizes: Sequence[Any] = ()) -> tvm.IRModule:
         return lower(
             graph,
             machine_types=graph.machine_types,
@@ -265,14 +267,19 @@ def from_nnef(
             lowerings=lowerings,
             checked=checked,
             sources=loaded.metadata.source_operations or loaded.metadata.source_names,
+            sizes=sizes,
         )
 
-    module = module_of(graph)
     # Work on weights that are parameters is prepared for one version.
     equal = None if keep_params_in_input else equal_sizes(graph)
-    if equal:
+    if not equal:
+        module = module_of(graph)
+    else:
         same = _composed(loaded, {**left, "equal": equal}, dynamic=True)
-        module = with_equal_version(module, module_of(same))
+        named, sizes = with_named_sizes(graph)
+        module = with_equal_version(
+            module_of(named, sizes), module_of(same), described_symbols(graph)
+        )
     return _with_description(module, loaded.metadata)
 
 

@@ -26,8 +26,11 @@ from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import BlockBuilder, Module, RelaxExpression
 
 
-def with_equal_version(mod: Module, equal: Module) -> Module:
-    """The module whose ``main`` runs that of another one if its inputs have the shapes for that."""
+def with_equal_version(mod: Module, equal: Module, symbols: str) -> Module:
+    """The module whose ``main`` runs that of another one if its inputs have the shapes for that.
+
+    ``symbols`` describe those of ``main``, as its attribute ``nnef_symbols``.
+    """
     main = mod[MAIN]
     pure = bool(main.is_pure and equal[MAIN].is_pure)
     estimates = {SIZE_ESTIMATES: main.attrs[SIZE_ESTIMATES]}
@@ -44,7 +47,7 @@ def with_equal_version(mod: Module, equal: Module) -> Module:
     with builder.function(title, [chosen, *arguments], pure=pure, private=True):
         arms = (relax.Call(each, arguments) for each in (adapted, general))
         choice = builder.emit_func_output(builder.emit(relax.If(chosen, *arms)))
-    with builder.function(MAIN, parameters, dict(main.attrs), pure):
+    with builder.function(MAIN, parameters, {**main.attrs, "nnef_symbols": symbols}, pure):
         with block(builder, pure=pure) as emit_output:
             holds = builder.emit(_holds(builder, condition))
             output = emit_output(relax.Call(choice, [holds, *parameters]))
@@ -53,7 +56,7 @@ def with_equal_version(mod: Module, equal: Module) -> Module:
     separate = {
         str(variable.name_hint): compat.with_own_symbols(function).with_attrs(estimates)
         for variable, function in made.functions.items()
-        if isinstance(function, relax.Function) and variable.name_hint not in functions
+        if isinstance(function, relax.Function)
     }
     return relax.transform.ConvertToDataflow()(compat.update_functions(made, separate))
 

@@ -285,6 +285,19 @@ def substituted(extent: Dimension, values: Mapping[str, Dimension]) -> Dimension
     return simplified(structural_map(extent, [(_tirx().Var, value)], order="post"))
 
 
+def with_mapped_choices(
+    expression: PrimExpr, change: Callable[[PrimExpr], Dimension]
+) -> Dimension | Condition:
+    """A dimension or condition with something else instead of each choice (:func:`select`)."""
+    from tvm_ffi import structural_map
+
+    select = _tirx().Select
+    made = structural_map(expression, [(select, lambda each: wide(change(each)))], order="pre")
+    if made.same_as(expression):
+        return expression
+    return decided(made) if is_condition(expression) else simplified(made)
+
+
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
     """The names of the symbols in a dimension or condition, each once, in order."""
     if not is_symbolic(expression):
