@@ -15,7 +15,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from tvm_nnef.requirements import needed_for
-from tvm_nnef.symbolic.simplification import analyzer, decided, is_zero, simplified, wide
+from tvm_nnef.symbolic.simplification import (
+    analyzer,
+    decided,
+    decided_within,
+    is_zero,
+    simplified,
+    wide,
+)
 
 if TYPE_CHECKING:
     from tvm.ir import PrimExpr
@@ -233,10 +240,7 @@ def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
     """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
     if isinstance(condition, bool):
         return condition
-    known = analyzer(condition, bounds=bounds)
-    if known.can_prove(condition):
-        return True
-    return False if known.can_prove(_tirx().Not(condition)) else None
+    return decided_within(condition, {name: bounds.get(name) for name in symbols(condition)})
 
 
 def follows(condition: Condition, claim: Condition) -> bool:
