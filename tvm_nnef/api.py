@@ -10,7 +10,7 @@ from tvm_nnef.argument_kinds import with_checked_arguments
 from tvm_nnef.calls import Outputs, by_source, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
-from tvm_nnef.diagnostics import ModelError, raised_as
+from tvm_nnef.diagnostics import ModelError, NnefError, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.equal_sizes import equal_sizes
@@ -271,16 +271,22 @@ def from_nnef(
         )
 
     # Work on weights that are parameters is prepared for one version.
-    equal = None if keep_params_in_input else equal_sizes(graph)
-    if not equal:
+    same = None if keep_params_in_input else _for_equal_sizes(loaded, graph, left)
+    if same is None:
         module = module_of(graph)
     else:
-        same = _composed(loaded, {**left, "equal": equal}, dynamic=True)
-        named, sizes = with_named_sizes(graph)
-        module = with_equal_version(
-            module_of(named, sizes), module_of(same), described_symbols(graph)
-        )
+        general = module_of(*with_named_sizes(graph))
+        module = with_equal_version(general, module_of(same), described_symbols(graph))
     return _with_description(module, loaded.metadata)
+
+
+def _for_equal_sizes(model: Model, graph: Graph, options: Mapping[str, Any]) -> Graph | None:
+    """The graph for inputs whose sizes are equal where others would broadcast, if there are any."""
+    equal = equal_sizes(graph)
+    try:
+        return _composed(model, {**options, "equal": equal}, dynamic=True) if equal else None
+    except NnefError:
+        return None  # They cannot be equal.
 
 
 def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:

@@ -36,6 +36,9 @@ LIFTED = "main_transform_params"
 PREPARED = "main_prepared"
 """The name of the function that takes the results of the prepared computations on weights."""
 
+EQUAL_SIZES = "main_equal"
+"""The name of the private function that ``main`` calls if sizes that could broadcast are equal."""
+
 EXACT_BUFFERS = "exact_buffers"
 """Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
 

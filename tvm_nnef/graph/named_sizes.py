@@ -47,7 +47,8 @@ class _Named:
         if type(condition).__name__ != "EQ":
             return
         for size, other in ((condition.a, condition.b), (condition.b, condition.a)):
-            if self._is_choice(size) and not _choices(other):
+            others = {*dimensions.symbols(other)}
+            if self._is_choice(size) and others <= self.inputs and not _choices(other):
                 self.known.append((size, dimensions.plain(other)))
                 return
 

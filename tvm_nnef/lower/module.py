@@ -86,7 +86,7 @@ def lower(
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
     known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
-    known |= {str(s.name): s for s, _ in sizes}
+    known |= {str(s.name): s for s in own([symbol for symbol, _ in sizes])}
     defined = frozenset(known)
     attributes: dict[str, Any] = {
         "nnef_ports": _describe(graph, machine_types),

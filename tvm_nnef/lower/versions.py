@@ -15,7 +15,7 @@ from typing import Any
 import tvm
 from tvm import relax, te
 
-from tvm_nnef.function_attributes import INITIAL_STATE, SIZE_ESTIMATES
+from tvm_nnef.function_attributes import EQUAL_SIZES, INITIAL_STATE, SIZE_ESTIMATES
 from tvm_nnef.lower.checks import block
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.naming import MAIN
@@ -36,7 +36,7 @@ def with_equal_version(mod: Module, equal: Module, symbols: str) -> Module:
     estimates = {SIZE_ESTIMATES: main.attrs[SIZE_ESTIMATES]}
     functions: dict[Any, Any] = {}
     general = _add(functions, mod, f"{MAIN}_any", estimates)
-    same = _add(functions, equal, f"{MAIN}_equal", estimates)
+    same = _add(functions, equal, EQUAL_SIZES, estimates)
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     parameters = list(compat.with_own_symbols(main).params)
     condition = _condition(parameters, equal[MAIN].params)
