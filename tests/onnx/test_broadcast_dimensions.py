@@ -139,8 +139,8 @@ def test_equal_sizes_have_the_kernels_of_equal_names(name: str, route: Any) -> N
         model = tvm_nnef.convert(model_of(nodes, names), bounds=8)
         built = tvm_nnef.build(model, route=route, progress=False, cache=False)
         calls = built.metadata["calls"][function]
-        # Kernels of both versions have different names.
-        found[function] = [kernel.rstrip("_") for kernel, _ in calls]
+        # Names of kernels end in numbers and more if both versions have some.
+        found[function] = [kernel.rstrip("_0123456789") for kernel, _ in calls]
     assert found[EQUAL_SIZES] == found["main"]
 
 

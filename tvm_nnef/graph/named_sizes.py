@@ -1,4 +1,4 @@
-"""Sizes that dimensions broadcast to, as symbols of their own.
+"""Sizes that dimensions broadcast to, each as a separate symbol.
 
 Input: a Graph. Output: the same, with a symbol wherever a dimension is one of several, as in
 ``n == 1 ? m : n`` of the inputs' symbols. Its kernels are those of other graphs then, in which
