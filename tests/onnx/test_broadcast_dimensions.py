@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tvm_nnef.converters.common.symbolic import (
     symbol,
 )
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -53,6 +55,17 @@ CASES: dict[str, tuple[list[Any], Shapes, list[dict[str, int]]]] = {
     "the shape of the result": (
         [node("Add", ["x", "y"], ["a"]), node("Shape", ["a"], ["s"]),
          node("ConstantOfShape", ["s"], ["o"]), node("Add", ["o", "y"], ["r"])], ROWS, VALID),
+    "a sum before": (
+        [node("ReduceMean", ["x"], ["s"], axes=[0]), node("Add", ["s", "y"], ["a"]),
+         node("Add", ["a", "x"], ["r"])], ROWS, [size for size in VALID if size["n"]]),
+    "one that is made of another": (
+        [node("Concat", ["x", "z"], ["c"], axis=0), node("Add", ["c", "y"], ["r"])],
+        {"x": ["n", 3], "z": [1, 3], "y": ["m", 3]}, PAIRS),
+    "attention with a mask": (
+        [node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),
+         node("Add", ["s", "y"], ["b"]), node("Softmax", ["b"], ["p"], axis=-1),
+         node("MatMul", ["p", "x"], ["r"])], {"x": ["n", 2, 4], "y": ["m", "k", 2]},
+        [{"n": n, "m": m, "k": k} for n in (1, 3) for m in (1, 3) for k in (1, 2)]),
     "data-dependent ones": (
         [node("NonZero", ["x"], ["i"]), node("NonZero", ["y"], ["j"]),
          node("Add", ["i", "j"], ["r"])], {"x": ["n"], "y": ["m"]}, PAIRS),
@@ -105,6 +118,41 @@ def test_compiled(name: str, route: Any) -> None:
     proto = model_of(nodes, shapes)
     model = tvm_nnef.convert(proto, bounds=8)
     agree(proto, shapes, sizes, tvm_nnef.build(model, route=route, progress=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_simulated_gpu(name: str, simulated_gpu: Any) -> None:
+    nodes, shapes, sizes = CASES[name]
+    proto = model_of(nodes, shapes)
+    simulated_gpu()
+    model = tvm_nnef.convert(proto, bounds=8)
+    agree(proto, shapes, sizes, tvm_nnef.build(model, progress=False, cache=False))
+
+
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+@pytest.mark.parametrize("name", ["a chain", "the batches of products", "attention with a mask"])
+def test_equal_sizes_have_the_kernels_of_equal_names(name: str, route: Any) -> None:
+    nodes, shapes, _ = CASES[name]
+    same = {n: [{"m": "n", "k": 2}.get(str(each), each) for each in s] for n, s in shapes.items()}
+    found = {}
+    for names, function in ((shapes, EQUAL_SIZES), (same, "main")):
+        model = tvm_nnef.convert(model_of(nodes, names), bounds=8)
+        built = tvm_nnef.build(model, route=route, progress=False, cache=False)
+        calls = built.metadata["calls"][function]
+        # Parts of names end in numbers and underscores if both versions have such a kernel.
+        found[function] = [re.sub(r"[_0-9]+", "", kernel) for kernel, _ in calls]
+    assert found[EQUAL_SIZES] == found["main"]
+
+
+def test_two_versions_share_kernels() -> None:
+    nodes = [node("MatMul", ["x", "z"], ["a"]), node("Add", ["y", "w"], ["b"])]
+    nodes += [node("Add", ["a", "b"], ["c"]), node("MatMul", ["c", "z"], ["r"])]
+    shapes: Shapes = {"x": ["n", 8], "z": [8, 8], "y": ["m", 8], "w": ["m", 8]}
+    model = tvm_nnef.convert(model_of(nodes, shapes), bounds=8)
+    calls = tvm_nnef.build(model, progress=False, cache=False).metadata["calls"]
+    last = [calls[name][-1][0] for name in (EQUAL_SIZES, "main_any")]
+    assert last[0] == last[1]
 
 
 def test_export_broadcasts_again(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvm_nnef.arguments.calls import Outputs, by_source, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
-from tvm_nnef.diagnostics import ModelError, raised_as
+from tvm_nnef.diagnostics import ModelError, NnefError, raised_as
 from tvm_nnef.formats.reading import AnyModel, load_model, load_to_compose
+from tvm_nnef.graph.equal_sizes import equal_sizes
+from tvm_nnef.graph.named_sizes import with_named_sizes
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model.dtypes import with_dtypes
 from tvm_nnef.model.model import Model
@@ -113,7 +115,7 @@ class ShownGraph(Graph):
 def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
     """A graph of a model; ``dynamic`` keeps named dimensions that have no value."""
     left = dict(options)
-    names = ("graph", "attributes", "types", "input_shapes", "quantize")
+    names = ("graph", "attributes", "types", "input_shapes", "quantize", "equal")
     composing = {name: left.pop(name) for name in names if name in left}
     dtypes = left.pop("dtypes", None)
     load_model(model, **left)  # Raises NnefError for options that are left.
@@ -262,6 +264,8 @@ def from_nnef(
     ['image']
     """
     from tvm_nnef.lower import lower
+    from tvm_nnef.lower.module import described_symbols
+    from tvm_nnef.lower.versions import with_equal_version
 
     check_route(route)
     options = {**compose_options, "variables": variables}
@@ -269,17 +273,37 @@ def from_nnef(
     check_lowerings(loaded.program, lowerings or {})
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
-    module = lower(
-        graph,
-        machine_types=graph.machine_types,
-        variables=loaded.variables,
-        route=route,
-        keep_params_in_input=keep_params_in_input,
-        lowerings=lowerings,
-        checked=checked,
-        sources=loaded.metadata.source_operations or loaded.metadata.source_names,
-    )
+
+    def module_of(graph: Graph, sizes: Sequence[Any] = ()) -> tvm.IRModule:
+        return lower(
+            graph,
+            machine_types=graph.machine_types,
+            variables=loaded.variables,
+            route=route,
+            keep_params_in_input=keep_params_in_input,
+            lowerings=lowerings,
+            checked=checked,
+            sources=loaded.metadata.source_operations or loaded.metadata.source_names,
+            sizes=sizes,
+        )
+
+    # Work on weights that are parameters is prepared for one version.
+    same = None if keep_params_in_input else _for_equal_sizes(loaded, graph, left)
+    if same is None:
+        module = module_of(graph)
+    else:
+        general = module_of(*with_named_sizes(graph))
+        module = with_equal_version(general, module_of(same), described_symbols(graph))
     return _with_description(module, loaded.metadata)
+
+
+def _for_equal_sizes(model: Model, graph: Graph, options: Mapping[str, Any]) -> Graph | None:
+    """The graph for inputs whose sizes are equal where others would broadcast, if there are any."""
+    equal = equal_sizes(graph)
+    try:
+        return _composed(model, {**options, "equal": equal}, dynamic=True) if equal else None
+    except NnefError:
+        return None  # They cannot be equal.
 
 
 def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:

@@ -2,7 +2,8 @@
 
 Input: a module that allocates and frees its tensors. Output: for ``main`` a list of
 ``[bytes, first, last]``: the size as a tree of symbols, and the first and the last call of a kernel
-while which the memory is used. Branches and loops are left out.
+while which the memory is used. Branches and loops are left out;
+of the versions of ``main``, the one for equal sizes counts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tvm
 from tvm_nnef.compilation.relax_functions import relax_functions
 from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES
 
 _PREFIX = "relax.memory."
 
@@ -23,7 +25,8 @@ def memory_plan(mod: Module) -> list[list[Any]]:
     found: dict[Any, list[Any]] = {}
     storage_of: dict[Any, Any] = {}
     calls = 0
-    main = relax_functions(mod).get("main")
+    functions = relax_functions(mod)
+    main = functions.get(EQUAL_SIZES, functions.get("main"))
     for block in () if main is None else main.body.blocks:
         for binding in block.bindings:
             call: Any = getattr(binding, "value", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import unknown_names
@@ -31,7 +32,7 @@ from tvm_nnef.diagnostics import (
     did_you_mean,
     error,
 )
-from tvm_nnef.graph.nodes import Graph, Operand, Tensor, every_tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Tensor, every_tensor, flatten, mapped
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
 from tvm_nnef.symbolic import dimensions
@@ -55,19 +56,23 @@ def compose_graph(
     input_shapes: Mapping[str, InputShape] | None = None,
     quantize: bool = True,
     dynamic: bool = False,
+    equal: Mapping[str, Dimension] | None = None,
 ) -> Graph:
     """Composes a graph of the main module: the one named, or the first.
 
     ``attributes`` are graph attributes by name (numbers, truth values, strings, or sequences of
     them), ``types`` the concrete types of its generics, ``input_shapes`` concrete extents. A named
     extent of an input that has neither a value nor a bound is an error, if not ``dynamic``.
+    ``equal`` are dimensions that symbols of the inputs are assumed to be, by name.
 
     Raises NnefError for everything that is wrong with the model or with what was given;
     :class:`NotGiven` where an attribute or an extent has no value.
     """
     definition = find_graph(program, graph)
     try:
-        return _compose(program, definition, attributes, types, input_shapes, quantize, dynamic)
+        return _compose(
+            program, definition, attributes, types, input_shapes, quantize, dynamic, equal or {}
+        )
     except RecursionError:
         hint = "make operators of inner parts, and invoke them in fewer levels"
         message = f"graph '{definition.name}' is nested too deeply to be composed"
@@ -82,6 +87,7 @@ def _compose(
     input_shapes: Mapping[str, InputShape] | None,
     quantize: bool,
     dynamic: bool,
+    equal: Mapping[str, Dimension],
 ) -> Graph:
     location = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
@@ -100,6 +106,7 @@ def _compose(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
         for parameter in definition.inputs
     )
+    operands = _with_equal_sizes(operands, equal, env.symbols)
     check_sizes(flatten(operands))
     frame.env, operands = bind(
         definition,
@@ -114,6 +121,26 @@ def _compose(
     check_sizes(every_tensor(composed), composed.operations)
     symbols = env.symbols
     return replace(composed, bounds=symbols.bounds, checks=tuple(symbols.checks))
+
+
+def _with_equal_sizes(
+    operands: tuple[Operand, ...], equal: Mapping[str, Dimension], symbols: Symbols
+) -> tuple[Operand, ...]:
+    """The inputs with other dimensions instead of symbols, by the names of these."""
+    if not equal:
+        return operands
+    sizes = chain(*(each.shape for each in flatten(operands)))
+    own = {dimensions.symbols(size)[0]: size for size in sizes if dimensions.is_symbol(size)}
+    values = {name: dimensions.substituted(value, own) for name, value in equal.items()}
+
+    def changed(tensor: Tensor) -> Tensor:
+        shape = tuple(dimensions.substituted(size, values) for size in tensor.shape)
+        made = replace(tensor, shape=shape)
+        if tensor in symbols.stacked:
+            symbols.stacked.add(made)
+        return made
+
+    return tuple(mapped(operand, changed) for operand in operands)
 
 
 def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame) -> None:

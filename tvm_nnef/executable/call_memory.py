@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.symbolic import trees
+from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES
 
 _LISTED = 3
 """The tensors that the error names."""
@@ -67,7 +68,8 @@ def shortage(metadata: Mapping[str, Any], sizes: Mapping[str, int], there: int) 
         return None
     sized = ((n, first, i) for i, (n, first, _) in enumerate(_evaluated(plan, sizes)))
     largest = sorted(sized, reverse=True)[:_LISTED]
-    calls = metadata.get("calls", {}).get("main", [])
+    functions = metadata.get("calls", {})
+    calls = functions.get(EQUAL_SIZES, functions.get("main", []))
     named = (f"{_named(n)} for {_operation(calls, first, metadata)}" for n, first, _ in largest)
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     where = f" at {given}" if given else ""

@@ -7,7 +7,7 @@ outputs stand for the results, in order (an output may be an input: nothing to c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -282,6 +282,17 @@ def tensors(operand: Operand) -> tuple[Tensor, ...]:
             return (operand,)
         case _:
             return operand
+
+
+def mapped(operand: Operand, change: Callable[[Tensor], Tensor]) -> Operand:
+    """An operand with other tensors."""
+    match operand:
+        case None:
+            return None
+        case Tensor():
+            return change(operand)
+        case _:
+            return tuple(map(change, operand))
 
 
 def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:

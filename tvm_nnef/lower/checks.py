@@ -19,6 +19,7 @@ from tvm_nnef.graph.checks import location
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.symbolic.trees import text
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
@@ -99,6 +100,16 @@ def define(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> Non
     unknown = relax.ShapeType(ndim=1)
     shape = builder.emit(compat.packed_call("vm.builtin.tensor_to_shape", unknown, listed))
     builder.match_cast(shape, relax.ShapeType([symbol]))
+
+
+def define_size(builder: BlockBuilder, symbol: Symbol, size: Dimension) -> None:
+    """Define a symbol by a dimension of others."""
+
+    def value() -> Any:
+        return te.compute((), lambda *_: size, name="size")
+
+    symbols = occurring([size])
+    define(builder, builder.emit(call_kernel(builder, value, [], "size", symbols=symbols)), symbol)
 
 
 def define_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[Symbol]) -> None:

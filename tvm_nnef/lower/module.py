@@ -30,7 +30,7 @@ them are the values of the inputs that have a default.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -45,12 +45,13 @@ from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, tensors, updated_variables
 from tvm_nnef.graph.size_estimates import size_estimates
-from tvm_nnef.lower.checks import block, is_pure
+from tvm_nnef.lower.checks import block, define_size, is_pure
 from tvm_nnef.lower.naming import MAIN, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
 from tvm_nnef.profiling.provenance import Provenance
 from tvm_nnef.symbolic import trees
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
 from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE
@@ -66,6 +67,7 @@ def lower(
     lowerings: Mapping[str, UserLowering] | None = None,
     checked: bool = False,
     sources: Mapping[str, str] = MappingProxyType({}),
+    sizes: Sequence[tuple[Dimension, Dimension]] = (),
 ) -> Module:
     """The IRModule of a graph.
 
@@ -73,7 +75,8 @@ def lower(
     ``lowerings`` maps qualified operator names to functions ``(builder, operation, operands)`` that
     are asked first. In a ``checked`` module an index from data that is out of bounds stays so, for
     the bounds checks of a build; it becomes the nearest that is in bounds otherwise. ``sources``
-    are the operations that tensors of a converted model come from, by full name.
+    are the operations that tensors of a converted model come from, by full name. ``sizes`` are
+    symbols beside those of the inputs, each with the size that it stands for.
 
     Raises NnefError if a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
@@ -82,13 +85,15 @@ def lower(
     defaults = [weights.pop(tensor) for tensor in graph.defaults]
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
-    defined = own_symbols(tensor for _, tensor in inputs)
+    known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
+    known |= {str(s.name): s for s in own([symbol for symbol, _ in sizes])}
+    defined = frozenset(known)
     attributes: dict[str, Any] = {
         "nnef_ports": _describe(graph, machine_types),
         "num_input": len(inputs),
     }
     if graph.bounds:
-        attributes["nnef_symbols"] = _symbols(graph, defined)
+        attributes["nnef_symbols"] = described_symbols(graph)
     if keep_params_in_input:
         attributes["params"] = [compat.runtime_tensor(array) for array in weights.values()]
     if state:
@@ -99,7 +104,6 @@ def lower(
     values = {
         tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named
     }
-    known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
     walk = Walk(
         builder, dict(values), weights, machine_types,
         {tensor: computed(dtype) for tensor, dtype in machine_types.items()},
@@ -109,18 +113,20 @@ def lower(
     )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
-    pure = is_pure(inner, walk.known)
+    pure = is_pure(inner, walk.known) and not sizes
     with _closed(builder), builder.function(MAIN, [*values.values()], attributes, pure):
         with block(builder, pure=pure) as emit_output:
+            for symbol, size in sizes:
+                define_size(builder, symbol, size)
             walk.run(inner)
             tensors = flatten(tuple(port.operand for port in graph.outputs))
             results = [walk.value(tensor) for tensor in tensors]
             results += map(walk.new_value, state)
             output = emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
-    if given := [*state.values(), *defaults]:
+    if first := [*state.values(), *defaults]:
         with builder.function(INITIAL_STATE, []):
-            builder.emit_func_output(relax.Tuple([*map(compat.constant, given)]))
+            builder.emit_func_output(relax.Tuple([*map(compat.constant, first)]))
     mod = builder.get()
     return separated(mod, size_estimates(graph)) if graph.bounds else mod
 
@@ -209,8 +215,9 @@ def _describe(graph: Graph, machine_types: Mapping[Tensor, str]) -> str:
     )
 
 
-def _symbols(graph: Graph, defined: frozenset[str]) -> str:
+def described_symbols(graph: Graph) -> str:
     """Bounds, checks and shapes of outputs, as the attribute ``nnef_symbols`` has them."""
+    defined = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     return json.dumps(
         {

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tvm_nnef.graph.nodes import Port, Tensor
-from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
+from tvm_nnef.tvm_support.function_attributes import (
+    EQUAL_SIZES,
+    INITIAL_STATE,
+    LIFTED,
+    METADATA,
+    PREPARED,
+)
 
 MAIN = "main"
 """The name of the function that runs a model."""
 
-_RESERVED = frozenset({MAIN, INITIAL_STATE, LIFTED, PREPARED, METADATA})
+_RESERVED = frozenset({MAIN, EQUAL_SIZES, INITIAL_STATE, LIFTED, PREPARED, METADATA})
 """The functions of a library that callers find by name. TVM gives a function another name if a
 variable, a kernel or a private function has that name."""
 

@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.graph.formula import (
+    Constant,
     Fill,
     Formula,
     Index,
+    Load,
     Loop,
+    Scalar,
+    Select,
     Statement,
     Store,
     StoreOperator,
@@ -46,6 +50,9 @@ def run(
     said of single statements in it is ignored. ``stored`` are the dtypes that the results will
     have, where others: an infinite int is the extreme of that type. Raises OutOfBounds.
     """
+    repeated = _repeated(formula, context)
+    if repeated is not None:
+        return {formula.fills[0].tensor: repeated}
     with np.errstate(all="ignore"):
         results = {
             fill.tensor: np.full(
@@ -58,6 +65,49 @@ def run(
             arrays = {**context.arrays, **results}
             _run_statement(statement, results, replace(context, arrays=arrays))
     return results
+
+
+def _repeated(formula: Formula, context: Block) -> Array | None:
+    """A tensor whose dimensions of 1 a formula repeats, and does nothing else; None for others."""
+    match formula.fills, formula.statements:
+        case (
+            (fill,),
+            (
+                Statement(
+                    stores=(Store(operator="=", value=Load() as load) as store,),
+                    locals=(),
+                    condition=None,
+                ) as statement,
+            ),
+        ):
+            loops = [loop.index for loop in statement.loops]
+        case _:
+            return None
+    shape = tuple(int(number(extent, context)) for extent in fill.tensor.shape)
+    array, outer = context.arrays[load.tensor], len(loops) - len(load.subscripts)
+    if list(map(_plain, store.subscripts)) != loops or outer < 0:
+        return None
+    for axis, subscript in enumerate(load.subscripts):
+        index = _plain(subscript)
+        if isinstance(index, Select) and isinstance(index.condition, Constant):
+            holds = bool(number(index.condition.value, context))
+            index = index.consequent if holds else index.alternative
+        size = array.shape[axis]
+        is_whole = index == loops[outer + axis] and size == shape[outer + axis]
+        if not (is_whole or (index == Constant("int", 0) and size == 1)):
+            return None
+    extents = [loop.extent for loop in statement.loops]
+    if any(not isinstance(extent, Constant) for extent in extents):
+        return None
+    if tuple(int(number(extent.value, context)) for extent in extents) != shape:  # type: ignore[union-attr]
+        return None
+    return np.broadcast_to(array, shape)
+
+
+def _plain(subscript: Subscript) -> Scalar | None:
+    """The index of a subscript that does nothing but index."""
+    remapped = subscript.guarded or subscript.below is not None or subscript.above is not None
+    return None if remapped else subscript.index
 
 
 def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Array:

@@ -15,7 +15,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from tvm_nnef.support.requirements import needed_for
-from tvm_nnef.symbolic.simplification import analyzer, decided, is_zero, simplified, wide
+from tvm_nnef.symbolic.simplification import (
+    analyzer,
+    decided,
+    decided_within,
+    is_zero,
+    simplified,
+    wide,
+)
 
 if TYPE_CHECKING:
     from tvm.ir import PrimExpr
@@ -233,10 +240,7 @@ def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
     """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
     if isinstance(condition, bool):
         return condition
-    known = analyzer(condition, bounds=bounds)
-    if known.can_prove(condition):
-        return True
-    return False if known.can_prove(_tirx().Not(condition)) else None
+    return decided_within(condition, {name: bounds.get(name) for name in symbols(condition)})
 
 
 def follows(condition: Condition, claim: Condition) -> bool:
@@ -260,6 +264,42 @@ def limits(
     known = analyzer(extent, bounds=bounds, least=least)
     found = known.const_int_bound(known.simplify(extent) if least else extent)
     return int(found.min_value), int(found.max_value)
+
+
+def plain(expression: PrimExpr) -> Dimension:
+    """A TVM integer expression as a dimension: an ``int`` if it is a number."""
+    value = getattr(expression, "value", None)
+    return value if isinstance(value, int) else expression
+
+
+def is_symbol(extent: Dimension) -> bool:
+    """Whether a dimension is a symbol, not an expression."""
+    return is_symbolic(extent) and isinstance(extent, _tirx().Var)
+
+
+def substituted(extent: Dimension, values: Mapping[str, Dimension]) -> Dimension:
+    """A dimension with the values of symbols, by name, instead of these."""
+    if not is_symbolic(extent) or not values:
+        return extent
+    from tvm_ffi import structural_map
+
+    def value(symbol: Any) -> Any:
+        return wide(values[symbol.name]) if symbol.name in values else symbol
+
+    return simplified(structural_map(extent, [(_tirx().Var, value)], order="post"))
+
+
+def with_mapped_choices(
+    expression: PrimExpr, change: Callable[[PrimExpr], Dimension]
+) -> Dimension | Condition:
+    """A dimension or condition with something else instead of each choice (:func:`select`)."""
+    from tvm_ffi import structural_map
+
+    select = _tirx().Select
+    made = structural_map(expression, [(select, lambda each: wide(change(each)))], order="pre")
+    if made.same_as(expression):
+        return expression
+    return decided(made) if is_condition(expression) else simplified(made)
 
 
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:

@@ -42,6 +42,12 @@ def decided(condition: PrimExpr) -> bool | PrimExpr:
     return result
 
 
+def decided_within(condition: PrimExpr, bounds: Mapping[str, int | None]) -> bool | None:
+    """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
+    result: bool | None = _decided_within(_key(condition), tuple(bounds.items()))
+    return result
+
+
 def is_zero(expression: PrimExpr) -> bool:
     """Whether an integer expression is certainly 0."""
     result: bool = _is_zero(_key(expression))
@@ -100,3 +106,14 @@ def _decided(key: Any) -> Any:
 @functools.lru_cache(_REMEMBERED)
 def _is_zero(key: Any) -> bool:
     return bool(analyzer(key.key).can_prove_equal(key.key, 0))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _decided_within(key: Any, bounds: tuple[tuple[str, int | None], ...]) -> bool | None:
+    from tvm import tirx
+
+    limits = {name: bound for name, bound in bounds if bound is not None}
+    known = analyzer(key.key, bounds=limits)
+    if known.can_prove(key.key):
+        return True
+    return False if known.can_prove(tirx.Not(key.key)) else None

@@ -39,6 +39,9 @@ PREPARED = "main_prepared"
 METADATA = "metadata"
 """The name of the function in a library that returns its metadata."""
 
+EQUAL_SIZES = "main_equal"
+"""The name of the private function that ``main`` calls if sizes that could broadcast are equal."""
+
 EXACT_BUFFERS = "exact_buffers"
 """Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
 
