@@ -18,7 +18,7 @@ from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
 from tvm_nnef.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
 from tvm_nnef.source_ports import by_own_names, declared_inputs, with_source
 from tvm_nnef.storage.metadata import Metadata, write_metadata
-from tvm_nnef.variables import check_names, check_variables, require_mapping
+from tvm_nnef.variables import check_names, check_variables
 
 if TYPE_CHECKING:
     import os
@@ -86,9 +86,8 @@ def compose(
     >>> graph.inputs[0].operand.shape
     (2, 1, 8, 8)
     """
-    given = {name: value for name, value in load_options.items() if value is not None}
     asked = {"input_shapes": input_shapes, "dtypes": dtypes}
-    loaded, left = load_to_compose(model, {**given, **asked})
+    loaded, left = load_to_compose(model, {**load_options, **asked})
     composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
     return _composed(loaded, {**left, **composing}, dynamic=True)
 
@@ -155,7 +154,6 @@ def evaluate(
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
         refuse_for_graph(compose_options)
-        require_mapping(values)
         check_names(graph, values)
     else:
         options = {**compose_options, "variables": variables}

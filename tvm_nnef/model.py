@@ -43,7 +43,7 @@ from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.dialect import Ambiguity, detect
-from tvm_nnef.variables import Variables, require_mapping, unknown_variables, variable_bytes
+from tvm_nnef.variables import Variables, unknown_variables, variable_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -210,7 +210,6 @@ def load_model(
     """
     if isinstance(model, Model):
         refuse_options(convert_options)
-        require_mapping(variables)
         refuse_for_loaded(dialect=dialect, search_path=search_path, format=format)
         loaded = model if variables is None else _with_variables(model, variables)
     else:
@@ -254,7 +253,6 @@ def read_model(
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
     """A model and everything found on the way; None if there are errors."""
-    require_mapping(variables)
     try:
         if opened.format.is_foreign:
             refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)

@@ -44,6 +44,8 @@ def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
 
 def _dtype(name: str, given: Any) -> str:
     try:
+        if given is None:  # NumPy means float64.
+            raise TypeError
         found = given if isinstance(given, str) and given in DTYPES else str(np.dtype(given))
     except TypeError:
         found = str(given)
