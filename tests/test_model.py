@@ -382,7 +382,7 @@ def test_variables_replace_those_of_a_model_in_memory(folder: Path) -> None:
         load_model(model, dialect="tools")
     for source in (folder, model, MAIN):
         (found,) = check(source, variables=[W, B])  # type: ignore[arg-type]
-        assert found.message == "'variables' must map full names to arrays"
+        assert found.message.startswith("'variables' cannot be ")
     graph = compose(folder)
     with pytest.raises(NnefError, match=r"the model has no variable 'main\.G\.v'"):
         evaluate(graph, X, variables={**VARIABLES, "main.G.v": W})

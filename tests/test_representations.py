@@ -170,11 +170,12 @@ def test_pytorch_models_take_the_options_of_onnx_models() -> None:
     ours, theirs = named(torch), named(onnx)
     theirs.pop("replaceable")  # A program of PyTorch has no initializers that are inputs.
     assert {name: ours.pop(name) for name in theirs} == theirs
-    assert set(ours) == {"example_inputs", "dynamic_shapes"}
+    assert set(ours) == {"example_inputs", "dynamic_shapes", "output_names"}
 
 
 def test_the_options_of_the_command_line_are_those_of_conversions() -> None:
-    given = {"example_inputs", "dynamic_shapes", "converters", "outline", "input_shapes"}
+    objects = {"example_inputs", "dynamic_shapes", "output_names"}
+    given = {*objects, "converters", "outline", "input_shapes"}
     flags = {each.argument for each in conversion_options.OPTIONS}
     assert flags == set(options.ConvertOptions.__annotations__) - given
 

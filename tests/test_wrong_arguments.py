@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.model.options import ConvertOptions, LoadOptions, LowerOptions
 
 TEXT = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = x; } }\n"
+NNEF1 = "version 1.0; graph g(x) -> (y) { x = external(shape = [2]); y = relu(x); }"
 X = np.ones(2, np.float32)
 
 CALLS: dict[str, Callable[[Any, Path], object]] = {
@@ -60,6 +63,20 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "nothing as an input": lambda exe, _: exe(None),
     "texts as an input": lambda exe, _: exe(np.array(["a", "b"])),
     "complex numbers as an input": lambda exe, _: exe(X.astype(np.complex64)),
+    "a route that is nothing": lambda _, __: tvm_nnef.build(TEXT, route=None, progress=False),
+    "variables by number": lambda _, __: tvm_nnef.load_model(TEXT, variables={1: X}),
+    "a folder by number": lambda _, __: tvm_nnef.load_model(TEXT, search_path=[1]),
+    "a tensor by number": lambda _, __: tvm_nnef.evaluate(TEXT, X, tensors=[1]),
+    "a dtype that is nothing": lambda _, __: tvm_nnef.compose(TEXT, dtypes={"x": None}),
+    "a flag as text": lambda _, __: tvm_nnef.build(TEXT, checked="no", progress=False),
+    "timings": lambda _, __: tvm_nnef.build(TEXT, timings=[1], progress=False),
+    "a negative seed": lambda _, __: tvm_nnef.compare(TEXT, seed=-1, progress=False),
+    "a target of objects": lambda _, __: tvm_nnef.build(TEXT, {"x": object()}, progress=False),
+    "bounds as a list": lambda _, __: tvm_nnef.convert(NNEF1, bounds=[1]),
+    "bounds by number": lambda _, __: tvm_nnef.convert(NNEF1, bounds={1: 2}),
+    "a bound that is nothing": lambda _, __: tvm_nnef.convert(NNEF1, bounds={"n": None}),
+    "converters by number": lambda _, __: tvm_nnef.convert(NNEF1, converters=3),
+    "another format": lambda _, __: tvm_nnef.from_onnx(TEXT, format="nnef1"),
     "dates as an input": lambda exe, _: exe(X.astype("datetime64[s]")),
 }
 
@@ -76,3 +93,72 @@ def test_wrong_arguments(
     with pytest.raises(tvm_nnef.NnefError) as caught:
         call(executable, tmp_path)
     assert all(each.hint for each in caught.value.diagnostics)
+
+
+OPTIONAL: dict[str, tuple[Callable[..., Any], type | None]] = {
+    "load_model": (lambda _, __, **given: tvm_nnef.load_model(TEXT, **given), LoadOptions),
+    "check": (lambda _, __, **given: _checked(TEXT, **given), LoadOptions),
+    "compose": (lambda _, __, **given: tvm_nnef.compose(TEXT, **given), LoadOptions),
+    "evaluate": (lambda _, __, **given: tvm_nnef.evaluate(TEXT, X, **given), LowerOptions),
+    "from_nnef": (lambda _, __, **given: tvm_nnef.from_nnef(TEXT, **given), LowerOptions),
+    "from_onnx": (lambda _, __, **given: tvm_nnef.from_onnx(TEXT, **given), LowerOptions),
+    "build": (lambda _, __, **given: tvm_nnef.build(TEXT, **QUIET | given), LowerOptions),
+    "compare": (lambda _, __, **given: tvm_nnef.compare(TEXT, **QUIET | given), LowerOptions),
+    "convert": (lambda _, __, **given: tvm_nnef.convert(NNEF1, **given), ConvertOptions),
+    "tune": (lambda _, folder, **given: tvm_nnef.tune(TEXT, **_tuning(folder) | given), None),
+    "load_image": (lambda _, __, **given: tvm_nnef.load_image("x.png", TEXT, **given), None),
+    "benchmark": (lambda exe, _, **given: exe.benchmark(X, **given), None),
+    "profile": (lambda exe, _, **given: exe.profile(X, **given), None),
+    "__call__": (lambda exe, _, **given: exe(X, **given), None),
+}
+"""By the name of a public call one with further arguments, and those that ``**options`` has."""
+
+QUIET: dict[str, Any] = {"progress": False, "cache": False}
+
+
+def _tuning(folder: Path) -> dict[str, Any]:
+    return {"progress": False, "trials": 1, "database": folder / "db"}
+
+
+def _checked(model: Any, **options: Any) -> object:
+    found = tvm_nnef.check(model, **options)
+    if found:
+        raise tvm_nnef.NnefError(found)
+    return found
+
+
+def _optional(name: str, options: type | None) -> Iterator[str]:
+    """The optional arguments of a public call."""
+    owner = tvm_nnef if name in tvm_nnef.__all__ else tvm_nnef.Executable
+    function = getattr(owner, name)
+    for each in inspect.signature(function).parameters.values():
+        if each.default is not each.empty:
+            yield each.name
+    yield from () if options is None else options.__annotations__
+
+
+def test_every_public_call_with_optional_arguments_is_in_the_table() -> None:
+    found = {
+        name
+        for name in tvm_nnef.__all__
+        if inspect.isfunction(getattr(tvm_nnef, name))
+        for each in inspect.signature(getattr(tvm_nnef, name)).parameters.values()
+        if each.default not in (each.empty, False)
+    }
+    assert found <= set(OPTIONAL)
+
+
+WRONG: Mapping[str, object] = {"None": None, "an object": object(), "a list": [object()]}
+
+
+@pytest.mark.parametrize("value", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_optional_arguments_of_a_wrong_kind(
+    name: str, value: object, executable: tvm_nnef.Executable, tmp_path: Path
+) -> None:
+    call, options = OPTIONAL[name]
+    for argument in _optional(name, options):
+        try:
+            call(executable, tmp_path, **{argument: value})
+        except tvm_nnef.NnefError as problem:
+            assert all(each.hint for each in problem.diagnostics), argument

@@ -102,6 +102,9 @@ def convert(
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
     """The functions of operations: a user's own first; none for what the document defines."""
+    if not isinstance(converters, Mapping):
+        hint = "give a function for each operation: {'relu': function}"
+        raise error(f"'converters' cannot be of type {type(converters).__name__}", hint=hint)
     problems: list[Diagnostic] = []
     for name, function in converters.items():
         if name not in checked.signatures:

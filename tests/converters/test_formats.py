@@ -140,12 +140,16 @@ def test_a_format_of_which_the_package_is_not_installed(monkeypatch: pytest.Monk
     assert tvm_nnef.check(PROTO) == list(caught.value.diagnostics)
 
 
-@pytest.mark.parametrize("option", ["bounds", "outline", "converters", "frobnicate"])
+OF_CONVERSIONS = {"bounds": 1, "outline": True, "converters": {"Relu": print}, "frobnicate": 1}
+
+
+@pytest.mark.parametrize("option", OF_CONVERSIONS)
 def test_options_of_a_conversion_need_something_to_convert(option: str) -> None:
+    given = {option: OF_CONVERSIONS[option]}
     for call in (tvm_nnef.load_model, tvm_nnef.compose, tvm_nnef.from_nnef):
         with pytest.raises(NnefError, match=f"no option '{option}'"):
-            call(TEXT, **{option: 1})
-    (found,) = tvm_nnef.check(TEXT, **{option: 1})
+            call(TEXT, **given)
+    (found,) = tvm_nnef.check(TEXT, **given)
     assert option in found.message
 
 

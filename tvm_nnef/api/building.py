@@ -19,7 +19,7 @@ from tvm_nnef.model.dtypes import with_dtypes
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
 from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_source
-from tvm_nnef.model.variables import check_names, check_variables, require_mapping
+from tvm_nnef.model.variables import check_names, check_variables
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 
@@ -89,9 +89,8 @@ def compose(
     >>> graph.inputs[0].operand.shape
     (2, 1, 8, 8)
     """
-    given = {name: value for name, value in load_options.items() if value is not None}
     asked = {"input_shapes": input_shapes, "dtypes": dtypes}
-    loaded, left = load_to_compose(model, {**given, **asked})
+    loaded, left = load_to_compose(model, {**load_options, **asked})
     composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
     return ShownGraph.of(_composed(loaded, {**left, **composing}, dynamic=True))
 
@@ -174,7 +173,6 @@ def evaluate(
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
         refuse_for_graph(compose_options)
-        require_mapping(values)
         check_names(graph, values)
     else:
         options = {**compose_options, "variables": variables}

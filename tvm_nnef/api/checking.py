@@ -14,7 +14,7 @@ from tvm_nnef.model.model import Model
 from tvm_nnef.model.variables import check_variables, unknown_variables, without_files
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.program import MAIN
-from tvm_nnef.support.argument_kinds import wrong_arguments
+from tvm_nnef.support.argument_kinds import given_options, wrong_arguments
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,9 +67,11 @@ def check(
     >>> [each.message for each in tvm_nnef.check(text + chr(10))]
     ["'z' is not defined"]
     """
+    converting: dict[str, Any] = given_options(convert_options)
     reading = {"dialect": dialect, "search_path": search_path, "format": format, "graph": graph}
     mappings = {"attributes": attributes, "types": types, "input_shapes": input_shapes}
-    if wrong := wrong_arguments({**reading, **mappings, "dtypes": dtypes}):
+    mappings |= {"dtypes": dtypes, "variables": variables}
+    if wrong := wrong_arguments({**reading, **mappings, **converting}):
         return wrong
     loaded: Model | None
     found: list[Diagnostic]
@@ -82,17 +84,16 @@ def check(
                     search_path=search_path,
                     variables=variables,
                     format=format,
-                    **convert_options,
+                    **converting,
                 ),
                 [],
             )
         else:
             opened = open_source(model, format)
-            given: dict[str, Any] = dict(convert_options)
             if opened.format.is_foreign:
-                given["input_shapes"], input_shapes = input_shapes, None
-                dtypes, given["dtypes"] = split_dtypes(dtypes)
-            loaded, found = read_model(opened, dialect, search_path, variables, given)
+                converting["input_shapes"], input_shapes = input_shapes, None
+                dtypes, converting["dtypes"] = split_dtypes(dtypes)
+            loaded, found = read_model(opened, dialect, search_path, variables, converting)
     except NnefError as problem:
         return list(problem.diagnostics)
     if loaded is not None:

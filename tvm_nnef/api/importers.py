@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api.building import from_nnef
+from tvm_nnef.diagnostics import error
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 
 if TYPE_CHECKING:
@@ -62,4 +63,7 @@ def from_onnx(
         options["input_shapes"] = shape_dict
     if dtype_dict is not None:
         options["dtypes"] = dtype_dict
-    return from_nnef(model, keep_params_in_input=keep_params_in_input, format="onnx", **options)
+    if options.setdefault("format", "onnx") != "onnx":
+        hint = "leave out 'format', or call from_nnef, which takes models of any format"
+        raise error(f"from_onnx does not read the format {options['format']!r}", hint=hint)
+    return from_nnef(model, keep_params_in_input=keep_params_in_input, **options)

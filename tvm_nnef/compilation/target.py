@@ -98,7 +98,7 @@ def resolve(target: object = NATIVE) -> Target:
         normalized = _normalized(description)
         return target if normalized == description else tvm.target.Target(normalized)
     if isinstance(target, Mapping):
-        return _made(dict(target), json.dumps(dict(target)))
+        return _made(dict(target), json.dumps(dict(target), default=repr))
     if not isinstance(target, str):
         raise error(
             f"a target cannot be of type '{type(target).__name__}'",

@@ -343,7 +343,7 @@ class Executable:
         """
         return timed(self.prepared(*inputs), repeat, warmup)
 
-    @with_checked_arguments
+    @functools.partial(with_checked_arguments, named_inputs=True)
     def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
         """Measure how long each operation of the model takes. The state does not change.
 

@@ -28,7 +28,7 @@ from tvm_nnef.model.options import (
     refuse_skriptnd_options,
     search_folder,
 )
-from tvm_nnef.model.variables import Variables, require_mapping, unknown_variables
+from tvm_nnef.model.variables import Variables, unknown_variables
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import STDLIB_PREFIX, Program
 from tvm_nnef.stdlib.library import standard_module, tools_names
@@ -101,7 +101,6 @@ def load_model(
     """
     if isinstance(model, Model):
         refuse_options(convert_options)
-        require_mapping(variables)
         refuse_for_loaded(dialect=dialect, search_path=search_path, format=format)
         loaded = model if variables is None else _with_variables(model, variables)
     else:
@@ -145,7 +144,6 @@ def read_model(
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
     """A model and everything found on the way; None if there are errors."""
-    require_mapping(variables)
     try:
         if opened.format.is_foreign:
             refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)

@@ -65,6 +65,8 @@ def _dtype_given(name: str, given: Any) -> str:
     import numpy as np
 
     try:
+        if given is None:  # NumPy means float64.
+            raise TypeError
         found = given if isinstance(given, str) and given in DTYPES else str(np.dtype(given))
     except TypeError:
         found = str(given)

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 class ConversionOptions(TypedDict, total=False):
-    """Options of models of other formats; each format has some of them."""
+    """Options of models of other formats; each format has some of them. None is the default."""
 
-    bounds: int | Mapping[str, int | tuple[int | None, ...]]
+    bounds: int | Mapping[str, int | tuple[int | None, ...]] | None
     converters: Any
-    outline: bool
-    replaceable: Sequence[str]
-    vendor: str
-    function: str
+    outline: bool | None
+    replaceable: Sequence[str] | None
+    vendor: str | None
+    function: str | None
     arguments: Any
     example_inputs: Any
     dynamic_shapes: Any
+    output_names: Sequence[str] | None
 
 
 class ConvertOptions(ConversionOptions, total=False):

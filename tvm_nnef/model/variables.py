@@ -13,7 +13,6 @@ from tvm_nnef.diagnostics import (
     NnefError,
     Severity,
     did_you_mean,
-    error,
     plural,
 )
 from tvm_nnef.graph.machine_types import DTYPES
@@ -127,13 +126,6 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
             found.append(_without_value(model, tensor, unused))
     if found:
         raise NnefError(found)
-
-
-def require_mapping(variables: object) -> None:
-    """Raises NnefError for variables that are given as anything but a mapping."""
-    if variables is not None and not isinstance(variables, Mapping):
-        hint = "as in variables={'main.Net.weight': array}"
-        raise error("'variables' must map full names to arrays", hint=hint)
 
 
 def unknown_variables(program: Program, names: Iterable[str]) -> list[Diagnostic]:

@@ -6,48 +6,103 @@ import functools
 import inspect
 import numbers
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_NOTHING = type(None)
-_PATH = (str, os.PathLike), "a path"
-_OPTIONAL_PATH = (str, os.PathLike, _NOTHING), "a path"
-_NAME = (str, _NOTHING), "a name, as text"
-_NUMBER = (numbers.Real, _NOTHING), "a number such as 1e-4"
-_COUNT = (numbers.Integral,), "a whole number"
-_NAMES = (Sequence, set), "a list of names"
 
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "attributes": ((Mapping, _NOTHING), "a value for each name: {'batch': 2}"),
-    "types": ((Mapping, _NOTHING), "a type for each name: {'T': 'int'}"),
-    "input_shapes": ((Mapping, _NOTHING), "a shape for each input: {'x': (1, 3)}"),
-    "dtypes": ((Mapping, _NOTHING), "a dtype for each name: {'x': 'float32'}"),
-    "lowerings": ((Mapping, _NOTHING), "a function for each operator: {'nn.relu': function}"),
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What an argument may be: an instance of ``types`` with keys or items of ``inner``.
+
+    ``wanted`` says what to give. Text is a sequence only if ``types`` names it.
+    """
+
+    wanted: str
+    types: tuple[type, ...]
+    inner: tuple[type, ...] = (object,)
+    least: int | None = None
+
+
+_NOTHING = type(None)
+_PATHS = (str, os.PathLike)
+_FLAG = _Kind("True or False", (bool,))
+_PATH = _Kind("a path", _PATHS)
+_NAME = _Kind("a name, as text", (str, _NOTHING))
+_NUMBER = _Kind("a number such as 1e-4", (numbers.Real, _NOTHING))
+_COUNT = _Kind("a whole number, 0 or more", (numbers.Integral,), least=0)
+_REPORT = _Kind("True, False or a function that gets the report", (bool, Callable))  # type: ignore[arg-type]
+
+
+def _by_name(wanted: str) -> _Kind:
+    """A value for each name."""
+    return _Kind(wanted, (Mapping, _NOTHING), (str,))
+
+
+_SHAPES = _by_name("a shape for each input: {'x': (1, 3)}")
+
+_KINDS: Mapping[str, _Kind] = {
+    "attributes": _by_name("a value for each name: {'batch': 2}"),
+    "types": _by_name("a type for each name: {'T': 'int'}"),
+    "input_shapes": _SHAPES,
+    "shape_dict": _SHAPES,
+    "dtypes": _by_name("a dtype for each name: {'x': 'float32'}"),
+    "dtype_dict": _Kind(
+        "a dtype, or one for each name: {'x': 'float32'}", (str, Mapping, _NOTHING), (str,)
+    ),
+    "variables": _by_name("an array for each full name: {'main.Net.weight': array}"),
+    "lowerings": _by_name("a function for each operator: {'nn.relu': function}"),
+    "bounds": _Kind(
+        "the largest size of all dynamic dimensions, or of each: {'batch': 16}",
+        (numbers.Integral, Mapping, _NOTHING),
+        (str,),
+    ),
+    "converters": _Kind("a function for each operator: {'Relu': function}", (Iterable, _NOTHING)),
+    "replaceable": _Kind("a list of names of initializers", (Sequence, set, _NOTHING), (str,)),
     "graph": _NAME,
+    "input": _NAME,
     "format": _NAME,
-    "dialect": ((str,), "'auto', 'draft' or 'tools'"),
-    "search_path": ((Sequence,), "a list of folders"),
-    "database": _OPTIONAL_PATH,
-    "dump_dir": _OPTIONAL_PATH,
+    "vendor": _NAME,
+    "function": _NAME,
+    "dialect": _Kind("'auto', 'draft' or 'tools'", (str,)),
+    "search_path": _Kind("a list of folders", (Sequence,), _PATHS),
+    "database": _PATH,
+    "dump_dir": _PATH,
     "path": _PATH,
-    "tensors": _NAMES,
-    "routes": ((Sequence, _NOTHING), "two names of routes"),
+    "tensors": _Kind("a list of names", (Sequence,), (str,)),
+    "route": _Kind("'mapped' or 'formula'", (str,)),
+    "routes": _Kind("two names of routes", (Sequence, _NOTHING), (str,)),
     "rtol": _NUMBER,
     "atol": _NUMBER,
     "seed": _COUNT,
     "repeat": _COUNT,
     "warmup": _COUNT,
-    "quantize": ((bool,), "True or False"),
+    "verbose": _REPORT,
+    "timings": _REPORT,
+    "progress": _REPORT,
+    "quantize": _FLAG,
+    "outline": _Kind("True or False", (bool, _NOTHING)),
+    "keep_params_in_input": _FLAG,
+    "overwrite": _FLAG,
+    "chained": _FLAG,
+    "verify": _FLAG,
+    "checked": _FLAG,
+    "cuda_graphs": _FLAG,
+    "cache": _FLAG,
 }
-"""By the name of an argument its kinds, and what to give."""
+"""By the name of an argument its kind."""
 
 
-def with_checked_arguments(function: Function) -> Function:
-    """The function, which raises NnefError for arguments of a wrong kind."""
+def with_checked_arguments(function: Function, *, named_inputs: bool = False) -> Function:
+    """The function, which raises NnefError for arguments of a wrong kind.
+
+    An option among ``**options`` that is None and may be is not given. ``named_inputs`` says that
+    the function has inputs there, and no options.
+    """
     parameters = inspect.signature(function).parameters
     positional = [
         name for name, each in parameters.items() if each.kind == each.POSITIONAL_OR_KEYWORD
@@ -56,9 +111,12 @@ def with_checked_arguments(function: Function) -> Function:
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if not named_inputs:
+            kwargs = {**given_options(kwargs), **{n: kwargs[n] for n in parameters if n in kwargs}}
         given = dict(zip(positional, args, strict=False)) | kwargs
-        absent = {name for name, value in given.items() if value is None} & optional
-        wrong = wrong_arguments({n: value for n, value in given.items() if n not in absent})
+        absent = {name for name in optional if given.get(name) is None}
+        names = parameters if named_inputs else given
+        wrong = wrong_arguments({n: given[n] for n in names if n in given and n not in absent})
         if wrong:
             raise NnefError(wrong)
         return function(*args, **kwargs)
@@ -66,23 +124,42 @@ def with_checked_arguments(function: Function) -> Function:
     return checked  # type: ignore[return-value]
 
 
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that are None and may be."""
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None or (name in _KINDS and _NOTHING not in _KINDS[name].types)
+    }
+
+
 def wrong_arguments(given: Mapping[str, object]) -> list[Diagnostic]:
     """What is wrong with the kinds of arguments, by name."""
     return [
-        Diagnostic(problem, hint=f"give {_KINDS[name][1]}")
+        Diagnostic(problem, hint=f"give {_KINDS[name].wanted}")
         for name, value in given.items()
         if name in _KINDS
-        for problem in _problems(name, value)
+        for problem in _problems(name, value, _KINDS[name])
     ]
 
 
-def _problems(name: str, value: object) -> Iterator[str]:
-    kinds, _ = _KINDS[name]
-    if not isinstance(value, kinds) or (isinstance(value, str) and str not in kinds):
-        text = repr(value)
-        shown = text if len(text) <= 40 else f"of type {type(value).__name__}"
-        yield f"'{name}' cannot be {shown}"
+def _problems(name: str, value: Any, kind: _Kind) -> Iterator[str]:
+    is_text = isinstance(value, (str, bytes))
+    is_count = isinstance(value, numbers.Integral)
+    if not isinstance(value, kind.types) or (is_text and str not in kind.types):
+        yield f"'{name}' cannot be {_shown(value)}"
+    elif kind.least is not None and is_count and int(value) < kind.least:
+        yield f"'{name}' cannot be {value}"
     elif isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, str):
-                yield f"'{name}' cannot have the name {key!r}"
+            if not isinstance(key, kind.inner):
+                yield f"'{name}' cannot have the name {_shown(key)}"
+    elif isinstance(value, Sequence) and not is_text:
+        for item in value:
+            if not isinstance(item, kind.inner):
+                yield f"'{name}' cannot have the item {_shown(item)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"of type {type(value).__name__}"
