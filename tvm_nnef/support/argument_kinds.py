@@ -145,10 +145,10 @@ def wrong_arguments(given: Mapping[str, object]) -> list[Diagnostic]:
 
 def _problems(name: str, value: Any, kind: _Kind) -> Iterator[str]:
     is_text = isinstance(value, (str, bytes))
-    is_count = isinstance(value, numbers.Integral)
+    count = int(value) if isinstance(value, numbers.Integral) else None
     if not isinstance(value, kind.types) or (is_text and str not in kind.types):
         yield f"'{name}' cannot be {_shown(value)}"
-    elif kind.least is not None and is_count and int(value) < kind.least:
+    elif count is not None and kind.least is not None and count < kind.least:
         yield f"'{name}' cannot be {value}"
     elif isinstance(value, Mapping):
         for key in value:
