@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         InputError,
         ModelError,
         NnefError,
+        NnefWarning,
         TargetError,
         UnsupportedError,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "Model",
     "ModelError",
     "NnefError",
+    "NnefWarning",
     "Outputs",
     "Profile",
     "Report",
@@ -75,6 +77,7 @@ _HOMES = {
         "InputError",
         "ModelError",
         "NnefError",
+        "NnefWarning",
         "TargetError",
         "UnsupportedError",
     ),

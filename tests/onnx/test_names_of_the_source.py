@@ -140,13 +140,27 @@ def test_nodes_in_another_order_are_sorted(make_model: Any) -> None:
         [("y", "f4", [2, 3])],
     )
     order = [each.op_type for each in proto.graph.node]
-    with pytest.warns(UserWarning, match="not in topological order"):
+    early = r"node 'y' \(Add\) reads 'chosen', which a later node computes"
+    with pytest.warns(tvm_nnef.NnefWarning, match=early):
         model = tvm_nnef.convert(proto)
     assert [each.op_type for each in proto.graph.node] == order
     e = np.exp(X)
     for condition, chosen in ((True, -(e + X)), (False, X)):
         (found,) = tvm_nnef.evaluate(model, X, condition)
         np.testing.assert_allclose(found, chosen + e * e, rtol=1e-6)
+
+
+def test_a_warning_is_printed_as_a_diagnostic(
+    make_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [node("Neg", ["a"], ["y"], name="last"), node("Exp", ["x"], ["a"], name="first")]
+    path = tmp_path / "unsorted.onnx"
+    onnx.save(make_model(nodes, [("x", "f4", [2, 3])], [("y", "f4", [2, 3])]), path)
+    for options, count in (([], 1), (["--quiet"], 0)):
+        assert main(["check", str(path), *options]) == 0
+        printed = capsys.readouterr().err
+        assert printed.count(f"{path}: warning: the nodes are not in topological order") == count
+        assert printed.count("hint: correct the program") == count and "UserWarning" not in printed
 
 
 def test_a_cycle_is_named(make_model: Any) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 import tvm
 
+from tvm_nnef.diagnostics import warn
 from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import Target
 from tvm_nnef.vulkan_runtime import launcher, tvm_device
@@ -22,19 +22,15 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
     """
     unused, gpu_code = library.unused(), library.gpu_code
     if gpu_code is None and library.gpu_source is not None:
-        warnings.warn(f"the library contains CUDA source: {_NO_GPU_CODE}", stacklevel=2)
+        message = "the library contains CUDA source: there is no nvcc here, so there must be one "
+        message += "where the library is loaded"
+        warn(message, hint=f"to compile now, {cuda.INSTALL}")
     if hasattr(os, "fork"):
         build.in_copy_of_process(lambda: _export(unused, folder, library.target, gpu_code))
     else:
         _export(unused, folder, library.target, gpu_code)
     # A library without kernels has an empty C file.
     return sorted(folder.glob("*.o"))
-
-
-_NO_GPU_CODE = (
-    "there is no nvcc here, so there must be one where the library is loaded; "
-    f"to compile now, {cuda.INSTALL}"
-)
 
 
 def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
