@@ -151,7 +151,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (["b"], "the initializer 'b' is not an input"),
         (["q"], "names 'q', which is not an initializer"),
         (["x"], "names 'x', which is not an initializer"),
-        ("layer.w", "has names of initializers"),
+        ("layer.w", "names of initializers"),
     ],
 )
 def test_names_that_cannot_be_replaced(names: Any, message: str) -> None:
