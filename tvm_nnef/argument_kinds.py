@@ -145,9 +145,10 @@ def wrong_arguments(given: Mapping[str, object]) -> list[Diagnostic]:
 
 def _problems(name: str, value: Any, kind: _Kind) -> Iterator[str]:
     is_text = isinstance(value, (str, bytes))
+    number = int(value) if isinstance(value, numbers.Integral) else 0
     if not isinstance(value, kind.types) or (is_text and str not in kind.types):
         yield f"'{name}' cannot be {_shown(value)}"
-    elif kind.least is not None and value < kind.least:
+    elif kind.least is not None and number < kind.least:
         yield f"'{name}' cannot be {value}"
     elif isinstance(value, Mapping):
         for key in value:

@@ -9,6 +9,7 @@ import bisect
 import difflib
 import heapq
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -326,6 +327,36 @@ class UnsupportedError(NnefError):
     """
 
 
+class NnefWarning(UserWarning):
+    """The class of all warnings that a call issues.
+
+    Parameters
+    ----------
+    diagnostic
+        What it is about; its severity is ``"warning"``.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import tvm_nnef
+    >>> warnings.simplefilter("error", tvm_nnef.NnefWarning)  # Makes them errors.
+    >>> warnings.simplefilter("default", tvm_nnef.NnefWarning)
+    """
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(diagnostic.render())
+
+    def __reduce__(self) -> tuple[type[NnefWarning], tuple[Diagnostic]]:
+        return type(self), (self.diagnostic,)
+
+
+def warn(message: str, *, hint: str, file: str | None = None) -> None:
+    """Issue a :class:`NnefWarning`."""
+    found = Diagnostic(message, hint=hint, severity="warning", file=file)
+    warnings.warn(NnefWarning(found), stacklevel=3)
+
+
 @contextmanager
 def raised_as(kind: type[NnefError]) -> Iterator[None]:
     """A block, or a decorated function, whose plain :class:`NnefError` is raised as a subclass.
@@ -373,7 +404,10 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | 
         matcher.set_seq1(word)
         return matcher.quick_ratio()
 
-    words = islice((word for word in known if len(word) <= _MAX_NAME), _MAX_KNOWN)
+    words = list(islice((word for word in known if len(word) <= _MAX_NAME), _MAX_KNOWN))
+    folded = name.casefold()
+    if (same := next((word for word in words if word.casefold() == folded), None)) is not None:
+        return f"did you mean '{same}'?"
     likely = heapq.nlargest(_MAX_COMPARED, words, key=likeness)
     near = difflib.get_close_matches(name, likely, n=1, cutoff=cutoff)
     return f"did you mean '{near[0]}'?" if near else None

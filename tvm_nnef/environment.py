@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 
-_LOG = logging.getLogger(__name__)
+from tvm_nnef.diagnostics import warn
 
 
 def whole_number(name: str, least: int, *, first_of_list: bool = False) -> int | None:
@@ -23,4 +22,4 @@ def whole_number(name: str, least: int, *, first_of_list: bool = False) -> int |
 
 @functools.cache
 def _report(name: str, text: str, least: int) -> None:
-    _LOG.warning("%s=%s is ignored: it must be a whole number, %d or more", name, text, least)
+    warn(f"{name}={text} is ignored", hint=f"give a whole number, {least} or more")

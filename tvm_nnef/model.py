@@ -29,6 +29,7 @@ from tvm_nnef.diagnostics import (
 from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.html_table import html_table
 from tvm_nnef.options import (
+    noting_empty,
     refuse_for_loaded,
     refuse_options,
     refuse_skriptnd_options,
@@ -280,7 +281,8 @@ def read_model(
 def _converted(
     opened: OpenedSource, variables: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Model:
-    model: Model = opened.format.convert(opened.source, options)
+    with noting_empty(options.get("input_shapes")):
+        model: Model = opened.format.convert(opened.source, options)
     return model if variables is None else _with_variables(model, variables)
 
 

@@ -19,12 +19,19 @@ _MOST_SHOWN = 8
 
 def is_sorted(graph: onnx.GraphProto) -> bool:
     """Whether no node of a graph, or of a graph inside it, is before one whose results it reads."""
+    return not first_early(graph)
+
+
+def first_early(graph: onnx.GraphProto) -> str:
+    """Which node is before one whose result it reads, in words; empty if there is none."""
     later = {name for node in graph.node for name in node.output if name}
     for node in graph.node:
-        if not names_needed(node).isdisjoint(later):
-            return False
+        early = names_needed(node) & later
+        if early:
+            return f"node {_title(node)} reads '{min(early)}', which a later node computes"
         later.difference_update(node.output)
-    return all(is_sorted(inner) for node in graph.node for inner in inner_graphs(node))
+    inside = (first_early(inner) for node in graph.node for inner in inner_graphs(node))
+    return next(filter(None, inside), "")
 
 
 def sort(graph: onnx.GraphProto, path: str) -> None:

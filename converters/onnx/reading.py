@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,9 +25,9 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.node import attributes_of
-from tvm_nnef.converters.onnx.order import is_sorted, sort
+from tvm_nnef.converters.onnx.order import first_early, is_sorted, sort
 from tvm_nnef.converters.onnx.types import DTYPE_OF, type_name
-from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, error, warn
 
 PRODUCER = "tvm_nnef"
 """Who has made a model that was exported."""
@@ -133,8 +132,12 @@ def read(source: Source) -> OnnxModel:
         raise NnefError(problems)
     if not is_sorted(proto.graph):
         proto = _copied(proto) if proto is source else proto
+        warn(
+            f"the nodes are not in topological order: {first_early(proto.graph)}; they are sorted",
+            hint="correct the program that wrote the model, since other tools may refuse it",
+            file=path,
+        )
         sort(proto.graph, path)
-        warnings.warn(f"{path}: the nodes are not in topological order; sorted", stacklevel=2)
     model = OnnxModel(proto, path, folder)
     for tensor in inner_tensors(proto.graph):
         if is_external(tensor):

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     _open_streams()
     _print_any_text()
-    return run_reporting(lambda: _run_given(arguments))
+    return run_reporting(lambda: _run_given(arguments), is_process=arguments is None)
 
 
 def _run_given(arguments: Sequence[str] | None) -> int:
@@ -67,11 +67,15 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         importlib.import_module("argcomplete").autocomplete(parser)
 
 
-def run_reporting(action: Callable[[], int]) -> int:
-    """The exit status of an action, whose exceptions are reported on standard error."""
+def run_reporting(action: Callable[[], int], *, is_process: bool = False) -> int:
+    """The exit status of an action, whose exceptions are reported on standard error.
+
+    ``is_process`` says that the process ends with it: signals that come later are ignored, for the
+    work is done, and Python would end with a traceback.
+    """
     signals: list[signal.Signals] = []
     try:
-        with _noted(signals):
+        with _noted(signals, is_process=is_process):
             status = action()
         if not sys.stdout.closed:  # The language server closes it.
             sys.stdout.flush()
@@ -103,7 +107,7 @@ def run_reporting(action: Callable[[], int]) -> int:
 
 
 @contextmanager
-def _noted(signals: list[signal.Signals]) -> Iterator[None]:
+def _noted(signals: list[signal.Signals], *, is_process: bool) -> Iterator[None]:
     """A block in which signals that end it are appended to a list, and raise KeyboardInterrupt.
 
     So temporary files are removed. Signals that are ignored, or are the concern of the program that
@@ -124,7 +128,7 @@ def _noted(signals: list[signal.Signals]) -> Iterator[None]:
         yield
     finally:
         for each, handler in taken.items():
-            signal.signal(each, handler)
+            signal.signal(each, signal.SIG_IGN if is_process else handler)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.diagnostics import Diagnostic, NnefError, NnefWarning
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 """The level of log messages for none, one and two ``-v``."""
@@ -39,7 +40,10 @@ def rendered_error(problem: NnefError) -> str:
 
 @contextmanager
 def logged(verbosity: int, *, quiet: bool = False) -> Iterator[None]:
-    """A block whose log messages are printed on standard error, more with each ``-v``."""
+    """A block whose log messages are printed on standard error, more with each ``-v``.
+
+    Warnings are printed as diagnostics, unless ``quiet``.
+    """
     logger = logging.getLogger("tvm_nnef")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
@@ -51,8 +55,23 @@ def logged(verbosity: int, *, quiet: bool = False) -> Iterator[None]:
     logger.propagate = False
     logger.addHandler(handler)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if quiet else "always", NnefWarning)
+            warnings.showwarning = _shown_by(warnings.showwarning)
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before[0])
         logger.propagate = before[1]
+
+
+def _shown_by(others: Callable[..., None]) -> Callable[..., None]:
+    """What prints warnings: ours as diagnostics, other ones as ``others`` does."""
+
+    def show(message: Warning | str, *rest: Any, **named: Any) -> None:
+        if isinstance(message, NnefWarning):
+            print(rendered(message.diagnostic), file=sys.stderr)
+        else:
+            others(message, *rest, **named)
+
+    return show

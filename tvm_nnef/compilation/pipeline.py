@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,7 +18,7 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
-from tvm_nnef.diagnostics import UnsupportedError, error, plural
+from tvm_nnef.diagnostics import UnsupportedError, error, plural, warn
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
@@ -212,7 +211,7 @@ def compile_phases(
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
         message = f"{kernels} of '{database}' were tuned against strategies that have changed since"
-        warnings.warn(f"{message}; tune again", stacklevel=2)
+        warn(message, hint="tune again")
     return found
 
 

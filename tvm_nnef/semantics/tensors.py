@@ -178,7 +178,8 @@ def declare_variables(definition: CheckedDefinition, context: Context) -> None:
             context.report.error(
                 f"variable '{variable.name.name}' has a value",
                 variable.default.span,
-                "the values of variables are stored in files; a fixed value is a '@constant'",
+                "a variable begins with the values of its file, or of variables={'…': array} in "
+                "Python; a fixed value is a '@constant'",
             )
         declare_parameter(variable, "variable", context)
 

@@ -20,6 +20,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
+from tvm_nnef.diagnostics import warn
 from tvm_nnef.tvm_support import cuda, runtime, vulkan
 from tvm_nnef.tvm_support.compat import (
     Array,
@@ -246,19 +247,15 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
     """
     unused, gpu_code = library.unused(), library.gpu_code
     if gpu_code is None and library.gpu_source is not None:
-        warnings.warn(f"the library contains CUDA source: {_NO_GPU_CODE}", stacklevel=2)
+        message = "the library contains CUDA source: there is no nvcc here, so there must be one "
+        message += "where the library is loaded"
+        warn(message, hint=f"to compile now, {cuda.INSTALL}")
     if hasattr(os, "fork"):
         _in_copy_of_process(lambda: _export(unused, folder, library.target, gpu_code))
     else:
         _export(unused, folder, library.target, gpu_code)
     # A library without kernels has an empty C file.
     return sorted(folder.glob("*.o"))
-
-
-_NO_GPU_CODE = (
-    "there is no nvcc here, so there must be one where the library is loaded; "
-    f"to compile now, {cuda.INSTALL}"
-)
 
 
 def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
