@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import tvm_nnef
 from tvm_nnef import cli
-from tvm_nnef.cli import main
+from tvm_nnef.cli import convert, main
+from tvm_nnef.support import environment
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits")
 LONG = "a" * 300
@@ -22,6 +26,14 @@ graph G {
     @input { x: real[3]; }
     @output { y: real[3]; }
     @compose { y = x; }
+}
+"""
+
+WINDOW = """version 1.0;
+graph g(x) -> (y)
+{
+    x = external(shape = [1, 1, 8, 4]);
+    y = max_pool(x, size = [1, 1, 3, 3], padding = [(0, 0), (0, 0), (0, 0), (0, 0)]);
 }
 """
 
@@ -37,6 +49,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("good.npy", np.zeros((1, 1, 8, 8), np.float32))
     np.savez("other.npz", imag=np.zeros((1, 1, 8, 8), np.float32))
     np.savez("good.npz", image=np.zeros((1, 1, 8, 8), np.float32))
+    np.save("texts.npy", np.array(["a"]))
+    image = (Path(DIGITS) / "digit-7.png").read_bytes()
+    Path("cut.png").write_bytes(image[: len(image) // 2])
+    Path("drawing.png").write_text("<svg/>")
+    Path("page.sknd").write_text("<!DOCTYPE html>")
+    Path("window.nnef").write_text(WINDOW)
     Path("damaged.npz").write_bytes(b"PK\3\4 and no more")
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
     Path("huge.npy").write_bytes(b"\x93NUMPY\1\0\x76\0" + header.ljust(117) + b"\n")
@@ -73,6 +91,15 @@ USAGE = {
     "bound of a word": (["convert", "x.onnx", "y", "--bound", "many"], "argument --bound"),
     "bounds with 0": (["convert", "x.onnx", "y", "--bound", "y=_,0"], "argument --bound"),
 }
+
+
+USAGE |= {
+    "option with a typing error": (["run", DIGITS, "--inputt", "x.npy"], "mean '--input'?"),
+    "option with letters swapped": (["--versoin"], "did you mean '--version'?"),
+    "help on an unknown command": (["help", "chek"], "did you mean 'check'?"),
+    "option of another server": (["lsp", "--port", "3"], "'tvm-nnef lsp --help'"),
+}
+"""Rows of a review, named by what the user did."""
 
 
 @pytest.mark.parametrize("case", USAGE)
@@ -126,6 +153,62 @@ MISTAKES = {
 }
 
 
+_BROKEN: dict[str, tuple[str, bytes, str]] = {
+    "pointer of Git LFS": (
+        "a.onnx",
+        b"version https://git-lfs.github.com/spec/v1\n",
+        "git lfs pull",
+    ),
+    "page instead of a download": ("a.onnx", b"<!DOCTYPE html><html></html>", "an HTML page"),
+    "TensorFlow Lite": ("a.tflite", b"\x1c\0\0\0TFL3" + bytes(9), "a TensorFlow Lite model"),
+    "Keras": ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(9), "an HDF5 file"),
+    "safetensors": ("a.safetensors", b"\x02" + bytes(7) + b'{"a":1}', "safetensors"),
+    "GGUF": ("a.gguf", b"GGUF" + bytes(9), "a GGUF file"),
+    "frozen TensorFlow graph": ("a.pb", b"\n\x10\n\1x\x12\vPlaceholder", "a TensorFlow model"),
+    "picture": ("a.png", b"\x89PNG\r\n\x1a\n", "this is a picture"),
+    "array": ("a.npy", b"\x93NUMPY\1\0", "an array of NumPy"),
+    "PyTorch": ("a.pt", b"PK\3\4archive/data.pkl", "see docs/torch.md"),
+    "UTF-16": ("a.sknd", SCORES.encode("utf-16"), "save it in the encoding UTF-8"),
+}
+"""Files that are not models, as people give them to ``check``."""
+
+
+@pytest.mark.parametrize("case", _BROKEN)
+def test_a_file_that_is_not_a_model_is_named(
+    case: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, content, words = _BROKEN[case]
+    (folder / name).write_bytes(content)
+    assert main(["check", name]) == 1
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert "  hint: " in shown
+    assert len(shown) < 300
+
+
+PARTS = str(Path(DIGITS) / "model.json")
+MISTAKES |= {
+    "address": (["run", "https://example.com/model.onnx"], "download the file"),
+    "standard input": (["run", "-"], "standard input is not read"),
+    "root of the file system": (["run", "/"], "/: error: "),
+    "part of a model folder": (["run", PARTS], "give the folder that it is in"),
+    "input in capitals": ([*RUN, "--shape", "IMAGE=1,1,8,8"], "did you mean 'image'?"),
+    "size of 0": (["run", "window.nnef", "--shape", "x=1,1,0,4"], "for 'x' (1, 1, 0, 4)"),
+    "texts as an input": ([*RUN, "-i", "texts.npy"], "got texts"),
+    "image that is cut off": ([*RUN, "-i", "cut.png"], "as an image: it is cut off"),
+    "drawing as an image": ([*RUN, "-i", "drawing.png"], "no format that Pillow reads"),
+    "library of Windows": (["build", DIGITS, "-o", "model.dll"], "'model.so'"),
+    "unknown destination": (["convert", DIGITS, "out.tflite"], "out.tflite: error: "),
+    "format of an array": (["format", "good.npy"], "good.npy: error: this is not a text"),
+    "format of a page": (["format", "page.sknd"], "this is an HTML page"),
+    "output that is not there": ([*RUN, "-o", "probabilites=y.npy"], "mean 'probabilities'?"),
+    "output with two files": (
+        [*RUN, "-o", "probabilities=y.npy", "-o", "probabilities=z.npy"], "is given two files",
+    ),
+}  # fmt: skip
+"""Rows of a review, named by what the user did."""
+
+
 @pytest.mark.parametrize("case", MISTAKES)
 def test_mistakes(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, words = MISTAKES[case]
@@ -143,6 +226,42 @@ def test_mistakes(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -
 def test_inputs_are_given_in_order_by_name_or_as_an_archive(given: str) -> None:
     assert main([*RUN, "-i", given, "-o", "y.npy"]) == 0
     assert np.load("y.npy").shape == (1, 10)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_output_is_written_by_name() -> None:
+    assert main([*RUN, "-i", "good.npy", "-o", "probabilities=y.npy"]) == 0
+    assert np.load("y.npy").shape == (1, 10)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_interrupt_after_the_work_is_done_has_no_effect() -> None:
+    late = "import atexit, os, signal, sys; from tvm_nnef import cli; "
+    late += "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.exit(cli.main())"
+    command = [sys.executable, "-c", late, "check", DIGITS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_at_the_end_of_a_conversion_leaves_a_whole_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def save(*arguments: Any, **options: Any) -> None:
+        tvm_nnef.save_model(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(convert, "save_model", save)
+    assert main(["convert", "window.nnef", "model"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert tvm_nnef.check("model") == []
+    assert {each.name for each in folder.iterdir() if each.name.startswith("mod")} == {"model"}
+
+
+def test_a_variable_that_is_not_a_number_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_NNEF_CACHE_MIB", "big")
+    environment._report.cache_clear()
+    with pytest.warns(tvm_nnef.NnefWarning, match="TVM_NNEF_CACHE_MIB=big is ignored"):
+        assert environment.whole_number("TVM_NNEF_CACHE_MIB", 0) is None
 
 
 @pytest.mark.usefixtures("folder")

@@ -70,7 +70,7 @@ INVALID = [
     ("operator op { @constant { c: «real[2]..» = 1.0; } %s", "has no length", "..(n)"),
     ("operator op { @input { x: real[n]; } @constant { c: real[n] = «x[i,]», i < n; } %s",
      "cannot be read here", "@lower"),
-    ("operator op { @variable { w: real[2] = «0.0»; } %s", "variable 'w' has a value", "its file"),
+    ("operator op { @variable { w: real[2] = «0.0»; } %s", "variable 'w' has a value", "files"),
     ("operator op { @attrib { n: int; } @assert { «n»: 'message'; } %s", "must be of type", "!"),
     ("operator op { @attrib { n: int; } @assert { n > 0: 'got {«m»}'; } %s", "'m' is not", None),
     ("operator op { @attrib { n: int; } @assert { n > 0: 'got', «m»; } %s", "'m' is not", None),

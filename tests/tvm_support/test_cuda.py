@@ -99,7 +99,7 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     monkeypatch.setattr(cuda, "_installed", lambda: iter(()))
     executable = built()
     assert executable.metadata["target"]["code_forms"] == ["source"]
-    with pytest.warns(UserWarning, match=r"CUDA source: there is no nvcc.*pip install"):
+    with pytest.warns(UserWarning, match=r"(?s)CUDA source: there is no nvcc.*pip install"):
         executable.export(tmp_path / "model.so")
     assert b"__global__" in (tmp_path / "model.so").read_bytes()
     passes: list[str] = []

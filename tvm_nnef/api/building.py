@@ -17,7 +17,13 @@ from tvm_nnef.graph.named_sizes import with_named_sizes
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model.dtypes import with_dtypes
 from tvm_nnef.model.model import Model
-from tvm_nnef.model.options import check_lowerings, check_route, refuse_for_graph, refuse_for_module
+from tvm_nnef.model.options import (
+    check_lowerings,
+    check_route,
+    noting_empty,
+    refuse_for_graph,
+    refuse_for_module,
+)
 from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_source
 from tvm_nnef.model.variables import check_names, check_variables
 from tvm_nnef.storage.metadata import Metadata, write_metadata
@@ -120,7 +126,8 @@ def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Gra
     load_model(model, **left)  # Raises NnefError for options that are left.
     declared = declared_inputs(find_graph(model.program, composing.get("graph")), model.metadata)
     composing["input_shapes"] = by_own_names(composing.get("input_shapes"), declared)
-    composed = compose_graph(model.program, **composing, dynamic=dynamic)
+    with noting_empty(composing["input_shapes"]):
+        composed = compose_graph(model.program, **composing, dynamic=dynamic)
     dtypes = by_own_names(dtypes, declared)
     return with_source(with_dtypes(composed, model.machine_types, dtypes), model.metadata)
 

@@ -153,9 +153,9 @@ def _run(parser: argparse._ActionsContainer) -> None:
         "-o",
         action="append",
         default=[],
-        metavar="FILE",
-        help="a .npy file to write for an output; repeat it for each output, in order; or one .npz "
-        "file for all, by name",
+        metavar="[NAME=]FILE",
+        help="a .npy file to write for an output, by name or in order; repeat it for each output; "
+        "or one .npz file for all, by name",
     )
     parser.add_argument(
         "--route",

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tvm_nnef.converters.common.detection import HEAD, Candidate
 from tvm_nnef.diagnostics import NnefError, error, plural, printable
+from tvm_nnef.formats.other_kinds import other_kind
 from tvm_nnef.stdlib.library import tools_names
 from tvm_nnef.storage.container import MAX_TEXT_SIZE, decode_source
 from tvm_nnef.storage.output import STANDARD_OUTPUT, write_file
@@ -65,6 +67,8 @@ def _formatted(name: str, dialect: str) -> tuple[bytes, bytes]:
     if b"\0" in data:
         hint = "give .sknd files, or folders with such files"
         raise error("this is not a text", hint=hint, file=printable(name))
+    if (other := other_kind(Candidate(data, data[:HEAD]))) is not None:
+        raise error(f"this is {other[0]}", hint=other[1], file=printable(name))
     source = decode_source(data, "<stdin>" if name == STANDARD_OUTPUT else name)
     if dialect == "auto":
         dialect, _ = detect([source], tools_names())

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvm_nnef.api.building import build, evaluate
-from tvm_nnef.arguments.calls import Outputs
+from tvm_nnef.arguments.calls import Outputs, by_source
 from tvm_nnef.arguments.ports import PortInfo, TensorInfo
 from tvm_nnef.cli.images import read_labels
 from tvm_nnef.cli.inputs import flat_tensors, naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.cli.reading import read_composed
-from tvm_nnef.diagnostics import error, plural, printable
+from tvm_nnef.diagnostics import did_you_mean, error, plural, printable
 from tvm_nnef.model.variables import check_variables
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.storage.output import (
@@ -43,22 +43,23 @@ MAX_PRINTED = 64
 
 def run(options: argparse.Namespace) -> int:
     """Run the model and print its outputs, as classes if ``model.json`` has labels."""
-    _check_files(options)
-    _check_profile(options)
+    files = [_file_of(each) for each in options.output]
+    _check_files(options, files)
+    _check_profile(options, files)
     executable = load_library(options)
     if executable is not None:
         metadata, shapes = model_metadata(executable), _shapes(executable.outputs)
         labels = _labels(options, metadata, shapes)
-        _check_count(options.output, list(shapes))
+        targets = _targets(options.output, list(shapes), by_source(executable.outputs))
         inputs = read_inputs(metadata.inputs, executable.signature, options)
         outputs, profile = _run_executable(executable, inputs, options)
     else:
-        outputs, labels, profile = _run_model(options)
+        outputs, labels, profile, targets = _run_model(options)
     arrays = dict(_named_arrays(outputs))
-    written = _write(options.output, arrays)
-    to_stdout = STANDARD_OUTPUT in (*options.output, options.profile_json)
+    written = _write(files, targets, arrays)
+    to_stdout = STANDARD_OUTPUT in (*files, options.profile_json)
     text = sys.stderr if to_stdout else sys.stdout
-    for file in [] if options.quiet else options.output:
+    for file in [] if options.quiet else files:
         if file != STANDARD_OUTPUT:
             print(f"wrote {file}", file=text)
     for name in (each for each in arrays if each not in written):
@@ -83,18 +84,21 @@ def _run_executable(
         return executable(*inputs), profile
 
 
-def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Profile | None]:
-    """The outputs of a model that is not built yet, the names of classes, and a profile."""
+def _run_model(
+    options: argparse.Namespace,
+) -> tuple[Outputs, Sequence[str], Profile | None, dict[str, str]]:
+    """The outputs of a model that is not built yet, names of classes, a profile, and the files."""
     found = read_composed(options)
     model, graph = found.model, found.graph
     shapes = {name: tensor.shape for name, tensor in flat_tensors(graph.outputs)}
     labels = _labels(options, model.metadata, shapes)
     inputs = read_inputs(model.metadata.inputs, graph, options)
-    _check_count(options.output, list(shapes))
+    targets = _targets(options.output, list(shapes), by_source(graph.outputs))
     if options.route == "reference":
         check_variables(model, graph)
         with naming_random(options):
-            return evaluate(graph, *inputs, variables=model.variables), labels, None
+            found_outputs = evaluate(graph, *inputs, variables=model.variables)
+        return found_outputs, labels, None, targets
     executable = build(
         model,
         options.target,
@@ -106,13 +110,13 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str], Pro
         **found.options,
     )
     outputs, profile = _run_executable(executable, inputs, options)
-    return outputs, labels, profile
+    return outputs, labels, profile, targets
 
 
-def _check_profile(options: argparse.Namespace) -> None:
+def _check_profile(options: argparse.Namespace, files: Sequence[str]) -> None:
     """Raises NnefError for a profile that cannot be made or written."""
     if options.profile_json is not None:
-        check_output(options.profile_json, [options.model, *options.output])
+        check_output(options.profile_json, [options.model, *files])
     elif not options.profile:
         return
     if options.route == "reference":
@@ -156,38 +160,65 @@ def _named_arrays(outputs: Outputs) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _check_count(files: Sequence[str], names: Sequence[str]) -> None:
-    """Raises NnefError for more files than outputs."""
-    if len(files) > len(names):
+def _file_of(given: str) -> str:
+    """The file of FILE or NAME=FILE."""
+    return given.rpartition("=")[2]
+
+
+def _targets(
+    outputs: Sequence[str], names: Sequence[str], sources: Mapping[str, str]
+) -> dict[str, str]:
+    """The ``.npy`` file of each output that has one; none for a ``.npz`` file of all.
+
+    ``sources`` are names of outputs by those in the source. Files without a name are for the
+    outputs that are left, in order. Raises NnefError for unknown names, and for more files than
+    outputs.
+    """
+    if any(map(_is_npz, outputs)):
+        return {}
+    known = {**sources, **{name: name for name in names}}
+    named: dict[str, str] = {}
+    for asked, _, file in (each.rpartition("=") for each in outputs if "=" in each):
+        if asked not in known:
+            hint = did_you_mean(asked, known) or f"outputs are {', '.join(names)}"
+            raise error(f"the graph has no output '{asked}'", hint=hint, file=file)
+        if known[asked] in named:
+            raise error(f"output '{asked}' is given two files", hint="keep one", file=file)
+        named[known[asked]] = file
+    rest = [name for name in names if name not in named]
+    unnamed = [each for each in outputs if "=" not in each]
+    if len(unnamed) > len(rest):
         hint = f"give --output at most once for each of {', '.join(names)}"
         message = f"the graph has {plural(len(names), 'output')}"
-        raise error(f"{message}, but {len(files)} files are to be written", hint=hint)
+        raise error(f"{message}, but {len(outputs)} files are to be written", hint=hint)
+    return named | dict(zip(rest, unnamed, strict=False))
 
 
-def _write(files: Sequence[str], arrays: Mapping[str, Any]) -> set[str]:
-    """Write outputs to files, in order, or all to a ``.npz`` file; the names of those written."""
-    stream = io.BytesIO()
-    if len(files) == 1 and _is_npz(files[0]):
+def _write(files: Sequence[str], targets: Mapping[str, str], arrays: Mapping[str, Any]) -> set[str]:
+    """Write outputs to their files, or all to a ``.npz`` file; the names of those written."""
+    if files and not targets:
+        stream = io.BytesIO()
         np.savez(stream, **{name: _readable(array) for name, array in arrays.items()})
         write_file(files[0], stream.getvalue())
         return set(arrays)
-    for file, array in zip(files, arrays.values(), strict=False):
-        write_file(file, _npy(array))
-    return set(list(arrays)[: len(files)])
+    written = [name for name in arrays if name in targets]
+    for name in written:
+        write_file(targets[name], _npy(arrays[name]))
+    return set(written)
 
 
 def _is_npz(file: str) -> bool:
     return Path(file).suffix == ".npz" and not is_stream(file)
 
 
-def _check_files(options: argparse.Namespace) -> None:
+def _check_files(options: argparse.Namespace, files: Sequence[str]) -> None:
     """Raises NnefError for outputs that cannot be written, or have the suffix of other data."""
     read = (part for given in options.input for part in (given, given.partition("=")[2]) if part)
-    check_outputs(options.output, [options.model, *options.search_path, *read])
-    for file in options.output:
+    check_outputs(files, [options.model, *options.search_path, *read])
+    for given, file in zip(options.output, files, strict=True):
         suffix = Path(file).suffix
         if _is_npz(file):
-            if len(options.output) > 1:
+            if len(files) > 1 or given != file:
                 hint = "give it alone, or a .npy file for each output"
                 raise error("a .npz file has all outputs by name", hint=hint, file=file)
         elif suffix not in ("", ".npy") and not is_stream(file):

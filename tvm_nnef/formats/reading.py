@@ -23,6 +23,7 @@ from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.model.dtypes import split_dtypes
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import (
+    noting_empty,
     refuse_for_loaded,
     refuse_options,
     refuse_skriptnd_options,
@@ -171,7 +172,8 @@ def read_model(
 def _converted(
     opened: OpenedSource, variables: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Model:
-    model: Model = opened.format.convert(opened.source, options)
+    with noting_empty(options.get("input_shapes")):
+        model: Model = opened.format.convert(opened.source, options)
     return model if variables is None else _with_variables(model, variables)
 
 

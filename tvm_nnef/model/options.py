@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, UnsupportedError, did_you_mean, error
+from tvm_nnef.diagnostics import (
+    Diagnostic,
+    NnefError,
+    Note,
+    UnsupportedError,
+    did_you_mean,
+    error,
+)
 from tvm_nnef.storage.container import Container, open_files
 
 if TYPE_CHECKING:
@@ -133,6 +141,26 @@ def check_route(route: object) -> None:
     if route not in _ROUTES:
         hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
         raise error(f"unknown route '{route}'", hint=hint)
+
+
+@contextmanager
+def noting_empty(shapes: Mapping[str, Any] | None) -> Iterator[None]:
+    """A block in which inputs get shapes; its errors name the shapes that have no elements."""
+    try:
+        yield
+    except NnefError as problem:
+        empty = [
+            f"'{name}' ({', '.join(map(str, shape))})"
+            for name, shape in (shapes or {}).items()
+            if isinstance(shape, (tuple, list)) and 0 in shape
+        ]
+        if not empty:
+            raise
+        message = (
+            f"a dimension of 0 was given for {', '.join(empty)}, which has no elements; write "
+        )
+        message += "1 or more for each dimension, as in --shape x=1,3,224,224"
+        raise problem.with_note(Note(message)) from problem.__cause__
 
 
 def check_lowerings(program: Program, lowerings: Mapping[str, object]) -> None:

@@ -267,7 +267,8 @@ def _check_sequence(
         context.report.error(
             message,
             lowering.target.span,
-            "an output has at most one '=' and then at most one other formula",
+            "an output has at most one '=' and then at most one other formula; two parts of it are "
+            "one formula with a condition, as in 'y[i,] = i < n ? a[i,] : b[i - n,]'",
             (Note("the earlier formula", other.target.span),),
         )
         return

@@ -178,7 +178,7 @@ def declare_variables(definition: CheckedDefinition, context: Context) -> None:
             context.report.error(
                 f"variable '{variable.name.name}' has a value",
                 variable.default.span,
-                "a variable begins with the values of its file, or of variables={'…': array} in "
+                "variables begin with the values in their files, or of variables={'…': array} in "
                 "Python; a fixed value is a '@constant'",
             )
         declare_parameter(variable, "variable", context)

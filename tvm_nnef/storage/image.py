@@ -94,6 +94,10 @@ def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
     except UnidentifiedImageError as cause:
         raise _unreadable("its beginning is that of no format that Pillow reads", file) from cause
     except (OSError, ValueError, SyntaxError) as cause:
+        if "truncated" in str(cause).lower():
+            hint = "copy or download the file again"
+            message = "cannot be read as an image: it is cut off"
+            raise error(message, hint=hint, file=file) from cause
         raise _unreadable(str(cause), file) from cause
     return np.asarray(fitting, np.float64).reshape(*size[::-1], -1)
 

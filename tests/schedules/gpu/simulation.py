@@ -311,6 +311,8 @@ def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
 
 def check_compiled(function: Any, target: Any) -> None:
     """An AssertionError if nvcc does not compile a function, or it spills registers."""
+    if ON_HOST in (function.attrs or {}):
+        return
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         sources: list[str] = []
         original = build._generated
