@@ -14,9 +14,9 @@ from tvm import te, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.schedules.relax.permuted import Order
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import (
     BlockBuilder,
     Buffer,

@@ -18,6 +18,10 @@ from typing import Any, TypeAlias
 from tvm import te, tirx
 
 from tvm_nnef.arrays.coded_arrays import limits
+from tvm_nnef.exact.functions import BINARY, cast, guarded, select
+from tvm_nnef.exact.integers import sealed
+from tvm_nnef.exact.narrow_results import holds_constants, not_constant
+from tvm_nnef.exact.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.graph.formula import (
     Constant,
     Formula,
@@ -29,18 +33,14 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import BINARY, cast, guarded, select
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.index_maps import Position, extents, is_single, position_of
-from tvm_nnef.lower.integers import sealed
-from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
-from tvm_nnef.lower.narrow_results import holds_constants, not_constant
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.scalars import ComputeTypes, Emitter
-from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tir.literals import INDEX_TYPE, literal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 TeTensor: TypeAlias = Any

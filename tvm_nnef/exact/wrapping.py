@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import tvm
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm_ffi import WalkResult
 
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
     substituted,
     variables,
 )
-from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
@@ -145,7 +145,7 @@ def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
     number = value.value if isinstance(value, tirx.Broadcast) else value
     if not (isinstance(number, tirx.IntImm) and dtype.startswith("uint")):
         return tirx.Cast(typed(dtype, lanes), value)
-    constant = tirx.const(int(number.value) % (1 << bits_of(dtype)), dtype)
+    constant = tirx.const(int(number.value) % (1 << int(tvm.DataType(dtype).bits)), dtype)
     return constant if lanes == 1 else tirx.Broadcast(constant, lanes)
 
 

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Mapping
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.lower.functions import is_real, uncancelled
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.exact.functions import is_real, uncancelled
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 

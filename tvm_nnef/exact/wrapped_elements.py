@@ -17,8 +17,8 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm_ffi import WalkResult
 
-from tvm_nnef.lower.integers import sealed
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.exact.integers import sealed
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 

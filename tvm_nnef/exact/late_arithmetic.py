@@ -15,8 +15,8 @@ import tvm
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.lower.functions import select
-from tvm_nnef.lower.integers import DIVISIONS, QUOTIENTS
+from tvm_nnef.exact.functions import select
+from tvm_nnef.exact.integers import DIVISIONS, QUOTIENTS
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
