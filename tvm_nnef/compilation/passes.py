@@ -20,11 +20,9 @@ from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
-from tvm_nnef.exact.cancellation import with_kept_differences
-from tvm_nnef.exact.late_arithmetic import has_late_arithmetic, with_late_arithmetic
+from tvm_nnef.exact.late_arithmetic import has_late_divisions, with_late_arithmetic
 from tvm_nnef.exact.named_values import with_named_values
-from tvm_nnef.exact.wrapped_elements import with_sealed_elements
-from tvm_nnef.exact.wrapping import with_wrapping_elements
+from tvm_nnef.exact.wrapping import with_opaque_elements, with_wrapping_elements
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.profiling.call_sites import CallSites
 from tvm_nnef.schedules import Tuned, schedule_kernels, unscheduled
@@ -153,8 +151,6 @@ def passes(
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", on_machine(with_fused_reductions)),
-            ("keep_differences", _on_functions(with_kept_differences)),
-            ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
@@ -233,6 +229,7 @@ def _lowering(
         *_if(is_vulkan, ("split_large_grids", _on_functions(split_large_grids))),
         ("compact_buffers", compacted),
         ("mark_reuse_of_memory", _on_functions(keeping_buffers)),
+        ("make_elements_opaque", _on_functions(with_opaque_elements)),
         ("make_indices_sound", _on_functions(with_sound_indices)),
         ("canonicalize_loops", stir.CanonicalizeLoop()),
         ("lower_initializations", stir.LowerInitBlock()),
@@ -395,14 +392,14 @@ def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
 
 def _keeps_repeated_values(function: PrimFunction) -> bool:
     """Whether TVM would name values that it cannot analyze, or that get names later."""
-    named = names_values(function) or has_late_arithmetic(function)
+    named = names_values(function) or has_late_divisions(function)
     return named or converts_positions(function)
 
 
 def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:
     """Late arithmetic as expressions, whose operands are computed once each."""
     expanded = with_late_arithmetic(function)
-    return function if expanded.same_as(function) else with_named_values(expanded)
+    return with_named_values(expanded) if has_late_divisions(function) else expanded
 
 
 def _with_checks(function: PrimFunction) -> PrimFunction:

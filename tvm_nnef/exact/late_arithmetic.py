@@ -1,14 +1,17 @@
-"""Divisions and choices of long ints: calls, which become arithmetic just before TVM lowers calls.
+"""Arithmetic that TVM must leave alone, as calls until after its last simplification.
 
-Input: TIR ints of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the PrimFunc
-without such calls. A division that never traps has its operands several times, and so does TVM when
-it lowers it: of divisions nested in divisors nothing ends. Nor does TVM's simplifier end for nested
-choices: it simplifies each arm once more for each condition around it. A call names each operand
-once. A ``Let`` would not do before: copies of a loop give its variable several values.
+Input: TIR operands of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the
+PrimFunc without such calls.
+
+A division that never traps has its operands several times, and so does TVM when it lowers it: of
+divisions nested in divisors nothing ends. Nor does TVM's simplifier end for nested choices: it
+simplifies each arm once more for each condition around it. A call names each operand once. A
+``Let`` would not do before: copies of a loop give its variable several values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -28,17 +31,31 @@ _FEW_CHOICES = 10
 
 _CHOICE = "choice"
 
+ARITHMETIC: Mapping[type[tirx.BinaryOpExpr], str] = {
+    tirx.Add: "add", tirx.Sub: "sub", tirx.Mul: "mul",
+}  # fmt: skip
+"""Functions of vectors and scalars, by the class of nodes that they are."""
+
 
 def _registered(function: str) -> str:
     """The name of the operator of TIR for a function, which has no side effects."""
     name = f"tirx.nnef_{function}"
-    tvm.get_global_func("ir.RegisterOp")(name, "A function of ints that never traps.")
+    tvm.get_global_func("ir.RegisterOp")(name, "A function that never traps.")
     tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")
     tvm.ir.register_op_attr(name, "TCallEffectKind", int(tirx.CallEffectKind.Pure.value))
+    if function in ARITHMETIC.values():
+        tvm.ir.register_op_attr(name, "TVectorizable", True)
     return name
 
 
 _FUNCTIONS = {_registered(function): function for function in (*DIVISIONS, _CHOICE)}
+_NODES = {_registered(function): kind for kind, function in ARITHMETIC.items()}
+
+
+def opaque(operation: tirx.BinaryOpExpr) -> PrimExpression:
+    """A sum, difference or product as a call."""
+    name = f"tirx.nnef_{ARITHMETIC[type(operation)]}"
+    return tirx.call_intrin(operation.ty, name, operation.a, operation.b)
 
 
 def division(
@@ -81,21 +98,24 @@ def with_late_arithmetic(function: PrimFunction) -> PrimFunction:
     return with_mapped_body(function, (Call, _arithmetic))
 
 
-def has_late_arithmetic(function: PrimFunction) -> bool:
-    """Whether a function has such calls."""
+def has_late_divisions(function: PrimFunction) -> bool:
+    """Whether a function has calls of divisions and choices, whose operands get names."""
     found: list[Any] = []
-    traversal.walk(function.body, (Call, lambda call: found.append(_name(call))))
+    traversal.walk(function.body, (Call, lambda call: found.append(_name(call) in _FUNCTIONS)))
     return any(found)
 
 
-def _name(call: Call) -> str | None:
-    return _FUNCTIONS.get(str(getattr(call.op, "name", "")))
+def _name(call: Call) -> str:
+    return str(getattr(call.op, "name", ""))
 
 
 def _arithmetic(call: PrimExpression) -> PrimExpression:
     assert isinstance(call, Call)
     name = _name(call)
-    if name is None:
+    if name in _NODES:
+        # TVM may have narrowed an operand.
+        return _NODES[name](*(x if x.ty == call.ty else tirx.Cast(call.ty, x) for x in call.args))
+    if name not in _FUNCTIONS:
         return call
     # TVM may have narrowed the call, but not its operands; or one of them.
     *condition, x, y = call.args
@@ -107,6 +127,6 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
         made: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
         made = tirx.Let(test, tirx.Cast("int8", *condition), made)
     else:
-        made = DIVISIONS[name](left, right)
+        made = DIVISIONS[_FUNCTIONS[name]](left, right)
     named = tirx.Let(right, y.astype(wide), made.astype(dtype_of(call)))
     return tirx.Let(left, x.astype(wide), named)

@@ -9,13 +9,15 @@ of what did overflow for what it likes. So does a compiler of CUDA with ints tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm_ffi import WalkResult
 
+from tvm_nnef.exact.functions import is_real_type
+from tvm_nnef.exact.late_arithmetic import opaque
 from tvm_nnef.tir.expressions import (
     loads,
     mentions,
@@ -35,6 +37,9 @@ from tvm_nnef.tvm_support.compat import (
 from tvm_nnef.tvm_support.lowering import is_host_function
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
+_Change: TypeAlias = "Callable[[tirx.BinaryOpExpr], PrimExpression | None]"
+"""What an operation becomes; None if it stays."""
+
 _Conversions: TypeAlias = Mapping[str, tuple[str, ...]]
 """The dtypes that an operand is converted to, one after the other, by its own dtype."""
 
@@ -49,17 +54,48 @@ _UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
 """For CUDA, where ints without a sign wrap around."""
 
 
+def with_opaque_elements(function: PrimFunction) -> PrimFunction:
+    """The function with arithmetic on elements in calls that TVM leaves alone.
+
+    So are differences of reals: TVM takes ``x - x`` for 0 and ``x + y - y`` for x, and ignores that
+    sums are rounded, and that infinities do not cancel.
+    """
+
+    def call(operation: tirx.BinaryOpExpr) -> PrimExpression | None:
+        dtype = scalar_type_of(operation)
+        is_taken = isinstance(operation, tirx.Sub) and is_real_type(dtype)
+        return opaque(operation) if is_taken or dtype in _WIDER else None
+
+    return _with_elements(function, call)
+
+
 def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     """The function with arithmetic on integer elements that wraps around; not that on indices."""
     conversions = _WIDER if is_host_function(function) else _UNSIGNED
+
+    def wrapping(operation: tirx.BinaryOpExpr) -> PrimExpression | None:
+        dtypes = conversions.get(scalar_type_of(operation))
+        if dtypes is None:
+            return None
+        a, b = operation.a, operation.b
+        for dtype in dtypes:
+            a, b = _as_dtype(a, dtype), _as_dtype(b, dtype)
+        return tirx.Cast(operation.ty, type(operation)(a, b))
+
+    return _with_elements(function, wrapping)
+
+
+def _with_elements(function: PrimFunction, change: _Change) -> PrimFunction:
+    """The function with changed arithmetic on elements."""
     elements: set[tirx.Var] = set()
+    keeps_sums = is_host_function(function)
 
     def wrapping(value: PrimExpression) -> PrimExpression:
-        return _wrapping(value, elements, conversions)
+        return _changed(value, elements, change)
 
     def stored(store: tirx.BufferStore) -> tirx.Stmt:
         value = store.value
-        if conversions is _WIDER and isinstance(value, tirx.Add) and _accumulates(store):
+        if keeps_sums and isinstance(value, tirx.Add) and _accumulates(store):
             value = _sum(value, wrapping)
         else:
             value = wrapping(value)
@@ -104,11 +140,9 @@ def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) 
     return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
 
 
-def _wrapping(
-    value: PrimExpression, elements: set[tirx.Var], conversions: _Conversions
-) -> PrimExpression:
-    """The value with its arithmetic on elements converted; indices in it stay as they are."""
-    if not _computes_integers(value, conversions):
+def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
+    """The value with changed arithmetic on elements; indices in it stay as they are."""
+    if not _computes(value, change):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
@@ -117,14 +151,9 @@ def _wrapping(
         loaded[element] = load
         return element
 
-    def converted(operation: tirx.BinaryOpExpr) -> PrimExpression:
-        dtypes = conversions.get(scalar_type_of(operation))
-        if dtypes is None or (numbers and not depends(operation)):
-            return operation
-        a, b = operation.a, operation.b
-        for dtype in dtypes:
-            a, b = _as_dtype(a, dtype), _as_dtype(b, dtype)
-        return tirx.Cast(operation.ty, type(operation)(a, b))
+    def changed(operation: tirx.BinaryOpExpr) -> PrimExpression:
+        made = None if numbers and not depends(operation) else change(operation)
+        return operation if made is None else made
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))
@@ -135,8 +164,8 @@ def _wrapping(
         return value
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
-    wrapped = traversal.mapped(apart, (_ARITHMETIC, converted))
-    return value if wrapped.same_as(apart) else substituted(wrapped, loaded)
+    made = traversal.mapped(apart, (_ARITHMETIC, changed))
+    return value if made.same_as(apart) else substituted(made, loaded)
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -149,9 +178,9 @@ def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
     return constant if lanes == 1 else tirx.Broadcast(constant, lanes)
 
 
-def _computes_integers(value: PrimExpression, conversions: _Conversions) -> bool:
-    """Whether a value has arithmetic on integers outside of indices."""
-    found: list[PrimExpression] = []
+def _computes(value: PrimExpression, change: _Change) -> bool:
+    """Whether a value has arithmetic to be changed outside of indices."""
+    found: list[Any] = []
 
     def look(node: PrimExpression) -> WalkResult:
         if isinstance(node, TensorLoad):
@@ -160,4 +189,4 @@ def _computes_integers(value: PrimExpression, conversions: _Conversions) -> bool
         return WalkResult.ADVANCE
 
     traversal.walk(value, ((TensorLoad, *_ARITHMETIC), look), order="pre")
-    return any(scalar_type_of(each) in conversions for each in found)
+    return any(change(each) is not None for each in found)
