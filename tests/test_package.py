@@ -133,7 +133,7 @@ MAY_IMPORT: dict[str, str] = {
     "tvm_support",
     "schedules.gpu": "schedules.analysis schedules.codegen schedules.machine schedules.plan tir "
     "tvm_support",
-    "schedules.relax": "schedules.analysis schedules.codegen schedules.cpu "
+    "schedules.relax": "exact schedules.analysis schedules.codegen schedules.cpu "
     "schedules.machine schedules.plan tir tvm_support",
     "schedules": "schedules.cpu schedules.gpu schedules.plan tvm_support",
     "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tir "

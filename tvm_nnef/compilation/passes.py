@@ -20,7 +20,11 @@ from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
-from tvm_nnef.exact.late_arithmetic import has_late_divisions, with_late_arithmetic
+from tvm_nnef.exact.late_arithmetic import (
+    has_late_divisions,
+    with_late_arithmetic,
+    with_plain_arithmetic,
+)
 from tvm_nnef.exact.named_values import with_named_values
 from tvm_nnef.exact.wrapping import with_opaque_elements, with_wrapping_elements
 from tvm_nnef.lower.checks import outside
@@ -126,6 +130,7 @@ def passes(
             ("number_operations", sites.number),
         ],
         "graph": [
+            ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),

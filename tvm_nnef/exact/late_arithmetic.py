@@ -31,31 +31,25 @@ _FEW_CHOICES = 10
 
 _CHOICE = "choice"
 
-ARITHMETIC: Mapping[type[tirx.BinaryOpExpr], str] = {
-    tirx.Add: "add", tirx.Sub: "sub", tirx.Mul: "mul",
-}  # fmt: skip
+COMPARISONS = {tirx.LT: "lt", tirx.LE: "le", tirx.GT: "gt", tirx.GE: "ge", tirx.EQ: "eq"}
+ARITHMETIC = {tirx.Add: "add", tirx.Sub: "sub", tirx.Mul: "mul"}
+_OF_NODES: Mapping[type[tirx.BinaryOpExpr], str] = {**ARITHMETIC, **COMPARISONS}
 """Functions of vectors and scalars, by the class of nodes that they are."""
 
 
-def _registered(function: str) -> str:
-    """The name of the operator of TIR for a function, which has no side effects."""
-    name = f"tirx.nnef_{function}"
-    tvm.get_global_func("ir.RegisterOp")(name, "A function that never traps.")
-    tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")
-    tvm.ir.register_op_attr(name, "TCallEffectKind", int(tirx.CallEffectKind.Pure.value))
-    if function in ARITHMETIC.values():
-        tvm.ir.register_op_attr(name, "TVectorizable", True)
-    return name
-
-
-_FUNCTIONS = {_registered(function): function for function in (*DIVISIONS, _CHOICE)}
-_NODES = {_registered(function): kind for kind, function in ARITHMETIC.items()}
-
-
-def opaque(operation: tirx.BinaryOpExpr) -> PrimExpression:
-    """A sum, difference or product as a call."""
-    name = f"tirx.nnef_{ARITHMETIC[type(operation)]}"
+def opaque(operation: Any) -> PrimExpression:
+    """A sum, difference, product or comparison as a call."""
+    name = f"tirx.nnef_{_OF_NODES[type(operation)]}"
     return tirx.call_intrin(operation.ty, name, operation.a, operation.b)
+
+
+def with_plain_arithmetic(function: PrimFunction) -> PrimFunction:
+    """The function without the calls of :func:`opaque`, as strategies read it."""
+
+    def plain(call: Call) -> PrimExpression:
+        return _arithmetic(call) if _name(call) in _NODES else call
+
+    return with_mapped_body(function, (Call, plain))
 
 
 def division(
@@ -113,8 +107,11 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
     assert isinstance(call, Call)
     name = _name(call)
     if name in _NODES:
-        # TVM may have narrowed an operand.
-        return _NODES[name](*(x if x.ty == call.ty else tirx.Cast(call.ty, x) for x in call.args))
+        kind, (x, y) = _NODES[name], call.args
+        if kind in ARITHMETIC:  # TVM may have narrowed an operand.
+            x, y = (each if each.ty == call.ty else tirx.Cast(call.ty, each) for each in (x, y))
+        operation: PrimExpression = kind(x, y)
+        return operation
     if name not in _FUNCTIONS:
         return call
     # TVM may have narrowed the call, but not its operands; or one of them.
@@ -130,3 +127,19 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
         made = DIVISIONS[_FUNCTIONS[name]](left, right)
     named = tirx.Let(right, y.astype(wide), made.astype(dtype_of(call)))
     return tirx.Let(left, x.astype(wide), named)
+
+
+def _registered(function: str) -> str:
+    """The name of the operator of TIR for a function, which has no side effects."""
+    name = f"tirx.nnef_{function}"
+    tvm.get_global_func("ir.RegisterOp")(name, "A function that never traps.")
+    tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")
+    tvm.ir.register_op_attr(name, "TCallEffectKind", int(tirx.CallEffectKind.Pure.value))
+    tvm.ir.register_op_attr(name, "default.FLowerIntrinsic", _arithmetic)
+    if function in _OF_NODES.values():
+        tvm.ir.register_op_attr(name, "TVectorizable", True)
+    return name
+
+
+_FUNCTIONS = {_registered(function): function for function in (*DIVISIONS, _CHOICE)}
+_NODES = {_registered(function): kind for kind, function in _OF_NODES.items()}

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 from tvm_ffi import WalkResult
 
 from tvm_nnef.exact.functions import is_real_type
-from tvm_nnef.exact.late_arithmetic import opaque
+from tvm_nnef.exact.late_arithmetic import ARITHMETIC, COMPARISONS, opaque
 from tvm_nnef.tir.expressions import (
     loads,
     mentions,
@@ -36,8 +36,8 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.lowering import is_host_function
 
-_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
-_Change: TypeAlias = "Callable[[tirx.BinaryOpExpr], PrimExpression | None]"
+_CHANGED = (*ARITHMETIC, tirx.EQ, tirx.And, tirx.Or, tirx.Not)
+_Change: TypeAlias = "Callable[[Any], PrimExpression | None]"
 """What an operation becomes; None if it stays."""
 
 _Conversions: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -55,27 +55,50 @@ _UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
 
 
 def with_opaque_elements(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic on elements in calls that TVM leaves alone.
+    """The function with arithmetic on elements in calls that TVM leaves alone."""
+    return _with_elements(function, _called)
 
-    So are differences of reals: TVM takes ``x - x`` for 0 and ``x + y - y`` for x, and ignores that
-    sums are rounded, and that infinities do not cancel.
+
+def opaque_elements(value: PrimExpression) -> PrimExpression:
+    """A value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves alone."""
+    return _changed(value, set(), _called)
+
+
+def _called(operation: Any) -> PrimExpression | None:
+    """An operation as TVM leaves it alone; None if it does so anyway.
+
+    Sums of ints wrap around. Of reals TVM takes ``x - x`` for 0, ``x + y - y`` for x, ``x == x``
+    and ``x < y or x >= y`` for true, and ``not x < y`` for ``x >= y``: it ignores that sums are
+    rounded, that infinities do not cancel, and NaN.
     """
+    match operation:
+        case tirx.Not(a=inner):
+            return tirx.Not(opaque(inner)) if _compares_reals(inner) else None
+        case tirx.And() | tirx.Or():
+            sides = [operation.a, operation.b]
+            if not any(map(_compares_reals, sides)):
+                return None
+            return type(operation)(*(opaque(x) if _compares_reals(x) else x for x in sides))
+        case tirx.EQ():
+            return opaque(operation) if _compares_reals(operation) else None
+        case tirx.Add() | tirx.Sub() | tirx.Mul():
+            dtype = scalar_type_of(operation)
+            is_difference = isinstance(operation, tirx.Sub) and is_real_type(dtype)
+            return opaque(operation) if is_difference or dtype in _WIDER else None
+    return None
 
-    def call(operation: tirx.BinaryOpExpr) -> PrimExpression | None:
-        dtype = scalar_type_of(operation)
-        is_taken = isinstance(operation, tirx.Sub) and is_real_type(dtype)
-        return opaque(operation) if is_taken or dtype in _WIDER else None
 
-    return _with_elements(function, call)
+def _compares_reals(test: Any) -> bool:
+    return type(test) in COMPARISONS and is_real_type(scalar_type_of(test.a))
 
 
 def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     """The function with arithmetic on integer elements that wraps around; not that on indices."""
     conversions = _WIDER if is_host_function(function) else _UNSIGNED
 
-    def wrapping(operation: tirx.BinaryOpExpr) -> PrimExpression | None:
+    def wrapping(operation: Any) -> PrimExpression | None:
         dtypes = conversions.get(scalar_type_of(operation))
-        if dtypes is None:
+        if dtypes is None or type(operation) not in ARITHMETIC:
             return None
         a, b = operation.a, operation.b
         for dtype in dtypes:
@@ -146,25 +169,27 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
-    def hidden(load: TensorLoad) -> PrimExpression:
+    def hidden(load: PrimExpression) -> PrimExpression:
+        if not _is_load(load):
+            return load
         element = tirx.Var("element", load.ty)
         loaded[element] = load
         return element
 
-    def changed(operation: tirx.BinaryOpExpr) -> PrimExpression:
+    def changed(operation: PrimExpression) -> PrimExpression:
         made = None if numbers and not depends(operation) else change(operation)
         return operation if made is None else made
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))
 
-    apart = traversal.mapped(value, (TensorLoad, hidden), order="pre")
+    apart = traversal.mapped(value, ((TensorLoad, Call), hidden), order="pre")
     known = {*loaded, *elements}
     if not depends(apart):
         return value
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
-    made = traversal.mapped(apart, (_ARITHMETIC, changed))
+    made = traversal.mapped(apart, (_CHANGED, changed))
     return value if made.same_as(apart) else substituted(made, loaded)
 
 
@@ -183,10 +208,14 @@ def _computes(value: PrimExpression, change: _Change) -> bool:
     found: list[Any] = []
 
     def look(node: PrimExpression) -> WalkResult:
-        if isinstance(node, TensorLoad):
-            return WalkResult.SKIP
         found.append(node)
-        return WalkResult.ADVANCE
+        return WalkResult.SKIP if _is_load(node) else WalkResult.ADVANCE
 
-    traversal.walk(value, ((TensorLoad, *_ARITHMETIC), look), order="pre")
-    return any(change(each) is not None for each in found)
+    traversal.walk(value, ((TensorLoad, Call, *_CHANGED), look), order="pre")
+    return any(change(each) is not None for each in found if isinstance(each, _CHANGED))
+
+
+def _is_load(value: PrimExpression) -> bool:
+    """Whether a value is an element of a buffer, or of a tensor of ``te``."""
+    name = getattr(getattr(value, "op", None), "name", "")
+    return isinstance(value, TensorLoad) or name == "te.tensor_load"

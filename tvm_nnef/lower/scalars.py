@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.exact.functions import cast, guarded, select, uncancelled
+from tvm_nnef.exact.functions import cast, guarded, select
 from tvm_nnef.exact.integers import (
     DIVISIONS,
     has_product,
@@ -44,7 +44,6 @@ from tvm_nnef.graph.formula import (
     Unary,
     children,
     guards,
-    has_common_term,
     has_index,
     parts,
     terms,
@@ -117,10 +116,6 @@ class Emitter:
                     x = self._widened(scalar, operand, x)
                     x = x if function == "neg" else self._wrapped(operand, x)
                 return unary(function, x)
-            case Binary("sub", left, right) if left.type == "real" and has_common_term(
-                scalar, self.statement
-            ):
-                return uncancelled(*self._alike(left, right))
             case Binary(function, left, right):
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":
