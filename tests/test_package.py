@@ -119,27 +119,28 @@ MAY_IMPORT: dict[str, str] = {
     "storage support symbolic syntax",
     "formats": "converters.* converters.common model semantics stdlib storage support syntax",
     "tvm_support": "arrays support",
-    "tir": "tvm_support",
+    "tir": "symbolic tvm_support",
+    "exact": "tir tvm_support",
     "profiling": "graph support tvm_support",
     "vulkan_runtime": "support tvm_support",
     "executable": "arguments graph profiling storage support symbolic tvm_support vulkan_runtime",
-    "lower": "arrays graph profiling symbolic tir tvm_support",
+    "lower": "arrays exact graph profiling symbolic tir tvm_support",
     "schedules.machine": "tvm_support",
     "schedules.analysis": "symbolic tir tvm_support",
-    "schedules.plan": "schedules.analysis schedules.machine tvm_support",
-    "schedules.codegen": "schedules.analysis schedules.machine schedules.plan tvm_support",
+    "schedules.plan": "schedules.analysis schedules.machine tir tvm_support",
+    "schedules.codegen": "schedules.analysis schedules.machine schedules.plan tir tvm_support",
     "schedules.cpu": "schedules.analysis schedules.codegen schedules.machine schedules.plan tir "
     "tvm_support",
     "schedules.gpu": "schedules.analysis schedules.codegen schedules.machine schedules.plan tir "
     "tvm_support",
-    "schedules.relax": "lower schedules.analysis schedules.codegen schedules.cpu "
+    "schedules.relax": "exact schedules.analysis schedules.codegen schedules.cpu "
     "schedules.machine schedules.plan tir tvm_support",
     "schedules": "schedules.cpu schedules.gpu schedules.plan tvm_support",
-    "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tvm_support "
-    "vulkan_runtime",
+    "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tir "
+    "tvm_support vulkan_runtime",
     "measurement": "profiling schedules schedules.analysis schedules.cpu schedules.machine "
-    "schedules.plan support tvm_support",
-    "compilation": "executable graph lower measurement profiling schedules schedules.codegen "
+    "schedules.plan support tir tvm_support",
+    "compilation": "exact executable graph lower measurement profiling schedules schedules.codegen "
     "schedules.gpu schedules.machine schedules.plan schedules.relax spirv storage support "
     "symbolic tvm_support",
     "tuning": "compilation measurement schedules support tvm_support",

@@ -10,7 +10,7 @@ from tvm import sym, tirx
 from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)

@@ -15,16 +15,16 @@ from tvm.ir import Call, TensorLoad
 from tvm_ffi import structural_equal
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
+from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
+from tvm_nnef.schedules.analysis.reduction import Epilogue, epilogue_of
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     substituted,
     with_loads,
     with_simple_indices,
 )
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
-from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
-from tvm_nnef.schedules.analysis.reduction import Epilogue, epilogue_of
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
 

@@ -15,8 +15,8 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
+from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 

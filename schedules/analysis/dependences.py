@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, PrimFunction, opaque_block
 
 

@@ -16,9 +16,9 @@ from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import COMPARISONS, threshold
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.padding import conjunction
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
 
 Part = tuple[sizes.Extent, sizes.Extent]

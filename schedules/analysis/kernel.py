@@ -16,14 +16,14 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
     substituted,
     with_loads,
 )
-from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 from tvm_nnef.tvm_support.function_attributes import PANEL_WIDTH, read_sort
 

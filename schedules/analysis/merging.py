@@ -15,8 +15,8 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, variables
 from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.tir.expressions import loads, variables
 from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 
 

@@ -15,8 +15,8 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import COMPARISONS, threshold
-from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Stage
+from tvm_nnef.tir.expressions import variables
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 

@@ -15,7 +15,11 @@ from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import linear
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined, is_plain
+from tvm_nnef.schedules.analysis.merging import merge_axes
+from tvm_nnef.schedules.analysis.padding import read_guard, read_padding
+from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
@@ -23,10 +27,6 @@ from tvm_nnef.schedules.analysis.expressions import (
     with_loads,
     with_simple_indices,
 )
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined, is_plain
-from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.analysis.padding import read_guard, read_padding
-from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _LONGEST_BORDER = 11

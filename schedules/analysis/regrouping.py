@@ -21,9 +21,9 @@ from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import linear
-from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged, count
+from tvm_nnef.tir.expressions import loads, nodes, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 
 _MOST = 16

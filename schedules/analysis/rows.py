@@ -13,8 +13,8 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, slope
-from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
+from tvm_nnef.tir.expressions import loads, mentions
 from tvm_nnef.tvm_support.compat import Buffer
 
 _BLOCK = 32

@@ -10,9 +10,9 @@ from tvm.ir import TensorLoad
 from tvm_nnef.schedules.analysis import reducers, sizes
 from tvm_nnef.schedules.analysis.accesses import COMPARISONS, slope, threshold
 from tvm_nnef.schedules.analysis.dependences import Nest
-from tvm_nnef.schedules.analysis.expressions import mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import Reducer
+from tvm_nnef.tir.expressions import mentions, substituted
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _ASSOCIATIVE = (reducers.SUM, reducers.PRODUCT, reducers.MAX, reducers.MIN)

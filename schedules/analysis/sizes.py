@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.symbolic import simplification
+from tvm_nnef.tir.expressions import variables
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 if TYPE_CHECKING:

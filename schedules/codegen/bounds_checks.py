@@ -16,8 +16,8 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm_ffi import StructuralKey, WalkResult
 
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

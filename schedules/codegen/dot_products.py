@@ -11,9 +11,9 @@ from __future__ import annotations
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.machine import CpuModel, model_for
 from tvm_nnef.schedules.machine.model import Special
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,

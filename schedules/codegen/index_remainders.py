@@ -12,8 +12,8 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import nodes, variables
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 

@@ -10,8 +10,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm_ffi import WalkResult
 
-from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import nodes, variables
 from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
 

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4

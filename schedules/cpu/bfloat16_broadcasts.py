@@ -9,7 +9,7 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import mentions, nodes
+from tvm_nnef.tir.expressions import mentions, nodes
 from tvm_nnef.tvm_support.compat import PrimFunction, buffers_of, dtype_of, with_mapped_body
 
 _TYPE = "bfloat16"

@@ -17,7 +17,6 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
-from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import (
     Axis,
     Kernel,
@@ -34,6 +33,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import tail_for
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, nodes, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 

@@ -18,9 +18,9 @@ from tvm.s_tir.dlight.analysis import SBlockInfo, get_sblock_info
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimFunction
 
 

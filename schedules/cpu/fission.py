@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from tvm_nnef.schedules.analysis.accesses import is_cheap
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, stages_inside
 from tvm_nnef.schedules.plan.parts import PartsPlan, part_of
 from tvm_nnef.schedules.plan.plan import Choice
+from tvm_nnef.tir.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.tvm_support.compat import Buffer
 
 Match = Callable[[Kernel], Choice | None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 _QUOTIENTS = (tirx.Div, tirx.FloorDiv)

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tir.min_max import Combination
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 

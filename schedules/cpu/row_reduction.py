@@ -21,7 +21,6 @@ from tvm.ir import Call, TensorLoad
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.common_subexpressions import with_shared_stages
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import (
     Axis,
     Kernel,
@@ -36,6 +35,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

@@ -18,7 +18,6 @@ from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
@@ -26,6 +25,7 @@ from tvm_nnef.schedules.cpu.stage_plan import Values
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

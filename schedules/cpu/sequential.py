@@ -19,10 +19,10 @@ from tvm import tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,

@@ -15,11 +15,11 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import index_splitting, sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
+from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var
 
 Values = Mapping[Var, PrimExpression]

@@ -14,12 +14,12 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _FAR = 1 << 30

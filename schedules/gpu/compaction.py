@@ -13,13 +13,13 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted, with_loads
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted, with_loads
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

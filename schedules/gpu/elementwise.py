@@ -16,19 +16,19 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
-from tvm_nnef.schedules.analysis.expressions import (
-    LONGEST_EXPRESSION,
-    loads,
-    nodes,
-    size,
-    substituted,
-)
 from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, is_costly_to_repeat
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.gpu import launch, vectors
 from tvm_nnef.schedules.gpu.plan import GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    nodes,
+    size,
+    substituted,
+)
 from tvm_nnef.tvm_support.compat import PrimExpression, is_conditional
 
 

@@ -17,13 +17,13 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
-from tvm_nnef.schedules.analysis.expressions import mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.scans import read_scan
 from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimFunction,

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reducers import Reducer
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, is_costly_to_repeat, stages_inside
 from tvm_nnef.schedules.gpu.plan import inlined_lengths
 from tvm_nnef.schedules.plan.parts import PartsPlan, part_of
 from tvm_nnef.schedules.plan.plan import Choice
+from tvm_nnef.tir.expressions import LONGEST_EXPRESSION
 
 
 def match(kernel: Kernel, match_part: Callable[[Kernel], Choice | None]) -> Choice | None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, size
 from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_opaque_body
 
 

@@ -16,13 +16,13 @@ from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product, inlined
 from tvm_nnef.schedules.analysis.rows import with_rows
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import LONGEST_EXPRESSION, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 

@@ -16,12 +16,12 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.reducers import PRODUCT, Reducer
 from tvm_nnef.schedules.analysis.scans import PrefixScan
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]

@@ -16,7 +16,6 @@ from typing import ClassVar
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
@@ -24,6 +23,7 @@ from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.product.normal_form import inlined_reduction, runs_along
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 _MOST_CHUNKS = 256

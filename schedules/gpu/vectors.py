@@ -10,11 +10,11 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.codegen.cuda_functions import copied
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 

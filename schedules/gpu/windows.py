@@ -17,7 +17,6 @@ from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import COMPARISONS, linear
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted, variables
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
@@ -25,6 +24,7 @@ from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.product.normal_form import inlined_reduction
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import loads, mentions, nodes, substituted, variables
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 

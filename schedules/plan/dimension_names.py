@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     PrimExpression,

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tir.expressions import nodes, variables
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,

@@ -12,11 +12,11 @@ from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.relax.windows import Operand, operand_of, reads_whole_dimensions
+from tvm_nnef.tir.expressions import nodes, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 _DTYPES = ("float32", "int32")

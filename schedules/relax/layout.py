@@ -18,7 +18,6 @@ from tvm import relax, te
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.schedules.relax.permuted import OnPermuted, Order, Permuted, Relayout, of_first
@@ -30,6 +29,7 @@ from tvm_nnef.schedules.relax.rewriting import (
     with_functions,
     without_dataflow,
 )
+from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     Module,

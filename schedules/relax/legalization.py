@@ -16,9 +16,9 @@ from tvm import relax, sym, te, tirx
 from tvm.ir import Call, Type
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.relax.convolution_kernels import Window, by_output, convolution, is_exact
 from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tir.min_max import arg_reduction, max_value, maximum, min_value, minimum
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (

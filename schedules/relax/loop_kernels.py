@@ -17,11 +17,11 @@ from tvm.ir import Call, PrimType, Type
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import STRATEGY
 from tvm_nnef.schedules.relax.rewriting import operator_name, with_functions
+from tvm_nnef.tir.expressions import substituted, variables
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     Module,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage, read_kernel
 from tvm_nnef.schedules.relax.windows import positions
+from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,

@@ -16,13 +16,13 @@ from dataclasses import replace
 from tvm import relax
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined
 from tvm_nnef.schedules.relax.contractions import Contraction, contractions
 from tvm_nnef.schedules.relax.elements import as_operators
 from tvm_nnef.schedules.relax.products import as_product
 from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support.compat import Buffer, Module, RelaxExpression, prim_functions
 
 

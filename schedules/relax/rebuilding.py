@@ -13,10 +13,12 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.ir import TensorLoad
 
+from tvm_nnef.exact.late_arithmetic import with_plain_arithmetic
+from tvm_nnef.exact.wrapping import opaque_elements
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.schedules.relax.permuted import Order
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import (
     BlockBuilder,
     Buffer,
@@ -83,7 +85,8 @@ def call_te(
         made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
     )
     variable = call.args[0]
-    builder.update_func(variable, with_plain_conditions(builder.get()[variable]))
+    kernel = with_plain_arithmetic(builder.get()[variable])
+    builder.update_func(variable, with_plain_conditions(kernel))
     return call
 
 
@@ -139,7 +142,8 @@ def _tensor_of(
         axes = {stage.axes[d].var: index for d, index in zip(order, indices, strict=True)}
         reduced = {axis.var: step.var for axis, step in zip(stage.reduced, steps, strict=True)}
         # TVM simplifies the value: an index that is limited has to stay so under its condition.
-        value = with_hidden_conditions(substituted(stage.value, {**symbols, **axes, **reduced}))
+        value = opaque_elements(substituted(stage.value, {**symbols, **axes, **reduced}))
+        value = with_hidden_conditions(value)
         value = tvm_ffi.structural_map(value, (TensorLoad, loaded))
         reducer = stage.reducer
         if reducer is None:

@@ -15,9 +15,9 @@ from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
+from tvm_nnef.tir.expressions import variables
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 

@@ -14,7 +14,7 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.executable.devices import virtual_machine
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"

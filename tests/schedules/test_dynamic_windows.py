@@ -11,7 +11,7 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import mentions
+from tvm_nnef.tir.expressions import mentions
 from tvm_nnef.tvm_support.compat import prim_functions
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef.compilation.target import native
-from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
+from tvm_nnef.tir.expressions import loads, nodes, substituted
 from tvm_nnef.tvm_support import build
 
 ROTARY = """

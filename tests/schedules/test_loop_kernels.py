@@ -11,8 +11,8 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation import passes
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
-from tvm_nnef.schedules.codegen.named_values import with_named_values
+from tvm_nnef.exact.named_values import with_named_values
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 FUNCTIONS = (relax.op.sin, relax.op.tanh, relax.op.exp, relax.op.log, relax.op.sigmoid)

@@ -7,9 +7,9 @@ import pytest
 from tvm import relax, te, tirx
 
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import read_kernel
 from tvm_nnef.schedules.cpu import strategies
+from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support.compat import prim_functions
 
 op = relax.op

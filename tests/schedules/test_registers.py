@@ -13,9 +13,9 @@ from tvm import relax, te, tirx
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.measurement.fma_peak import fma_peak
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.codegen import stack, strided_loads
 from tvm_nnef.schedules.machine import GENERIC, cpu_model
+from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import opaque_function
 
 pytestmark = pytest.mark.sampled(3)

@@ -13,8 +13,8 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import schedule_kernels
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.schedules.codegen.stack import on_stack
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 

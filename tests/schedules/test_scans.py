@@ -20,7 +20,7 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.executable.runtime import Executable
-from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 SERIAL = "ordered"

@@ -20,25 +20,28 @@ from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
+from tvm_nnef.exact.late_arithmetic import (
+    has_late_divisions,
+    with_late_arithmetic,
+    with_plain_arithmetic,
+)
+from tvm_nnef.exact.named_values import with_named_values
+from tvm_nnef.exact.wrapping import with_opaque_elements, with_wrapping_elements
 from tvm_nnef.lower.checks import outside
-from tvm_nnef.lower.late_arithmetic import has_late_arithmetic, with_late_arithmetic
 from tvm_nnef.profiling.call_sites import CallSites
 from tvm_nnef.schedules import Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
 from tvm_nnef.schedules.codegen.loop_buffers import with_hoisted_buffers
-from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
-from tvm_nnef.schedules.codegen.wrapping import with_wrapping_elements
 from tvm_nnef.schedules.gpu.launch import without_empty_launches
 from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.machine import machine_model
 from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.relax import packing
 from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
-from tvm_nnef.schedules.relax.cancellation import with_kept_differences
 from tvm_nnef.schedules.relax.host_kernels import with_host_kernels
 from tvm_nnef.schedules.relax.layout import channels_last
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
@@ -49,7 +52,6 @@ from tvm_nnef.schedules.relax.raising import raise_to_operators
 from tvm_nnef.schedules.relax.reduction_fusion import with_fused_reductions
 from tvm_nnef.schedules.relax.simplify import share_subexpressions, simplify_calls
 from tvm_nnef.schedules.relax.specialization import with_bound_constants
-from tvm_nnef.schedules.relax.wrapped_elements import with_sealed_elements
 from tvm_nnef.spirv import generator
 from tvm_nnef.spirv import math_functions as vulkan_math
 from tvm_nnef.spirv.grids import split_large_grids
@@ -128,6 +130,7 @@ def passes(
             ("number_operations", sites.number),
         ],
         "graph": [
+            ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),
@@ -153,8 +156,6 @@ def passes(
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", on_machine(with_fused_reductions)),
-            ("keep_differences", _on_functions(with_kept_differences)),
-            ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
@@ -233,6 +234,7 @@ def _lowering(
         *_if(is_vulkan, ("split_large_grids", _on_functions(split_large_grids))),
         ("compact_buffers", compacted),
         ("mark_reuse_of_memory", _on_functions(keeping_buffers)),
+        ("make_elements_opaque", _on_functions(with_opaque_elements)),
         ("make_indices_sound", _on_functions(with_sound_indices)),
         ("canonicalize_loops", stir.CanonicalizeLoop()),
         ("lower_initializations", stir.LowerInitBlock()),
@@ -395,14 +397,14 @@ def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
 
 def _keeps_repeated_values(function: PrimFunction) -> bool:
     """Whether TVM would name values that it cannot analyze, or that get names later."""
-    named = names_values(function) or has_late_arithmetic(function)
+    named = names_values(function) or has_late_divisions(function)
     return named or converts_positions(function)
 
 
 def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:
     """Late arithmetic as expressions, whose operands are computed once each."""
     expanded = with_late_arithmetic(function)
-    return function if expanded.same_as(function) else with_named_values(expanded)
+    return with_named_values(expanded) if has_late_divisions(function) else expanded
 
 
 def _with_checks(function: PrimFunction) -> PrimFunction:

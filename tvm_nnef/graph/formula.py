@@ -345,25 +345,3 @@ def has_index(scalar: Scalar, statement: Statement) -> bool:
 
 def _value_of(name: str, statement: Statement) -> Scalar:
     return next(local.value for local in statement.locals if local.name == name)
-
-
-def has_common_term(difference: Binary, statement: Statement) -> bool:
-    """Whether a difference is one of equals, or its operands have an equal term: ``x + y - y``."""
-
-    def plain(scalar: Scalar) -> Scalar:
-        match scalar:
-            case Local(name):
-                return plain(_value_of(name, statement))
-            case Binary("mul", operand, Constant(_, 1)) | Binary("mul", Constant(_, 1), operand):
-                return plain(operand)
-        return scalar
-
-    def terms(scalar: Scalar) -> list[Scalar]:
-        match plain(scalar):
-            case Binary("add", left, right) as total:
-                return [total, plain(left), plain(right)]
-            case other:
-                return [other]
-
-    right = terms(difference.right)
-    return any(term in right for term in terms(difference.left))

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import te, tirx
 
 from tvm_nnef.arrays.few_bits import FORMATS, Format
-from tvm_nnef.lower.functions import cast
+from tvm_nnef.exact.functions import cast
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.tvm_support.compat import BlockBuilder, PrimExpression, RelaxExpression
 

@@ -18,6 +18,11 @@ from typing import Any, TypeAlias
 from tvm import te, tirx
 
 from tvm_nnef.arrays.coded_arrays import limits
+from tvm_nnef.exact.functions import BINARY, cast, guarded, select
+from tvm_nnef.exact.integers import sealed
+from tvm_nnef.exact.narrow_results import holds_constants, not_constant
+from tvm_nnef.exact.unsigned import UNSIGNED, binary, signed, unsigned
+from tvm_nnef.exact.wrapping import opaque_elements
 from tvm_nnef.graph.formula import (
     Constant,
     Formula,
@@ -29,18 +34,14 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import BINARY, cast, guarded, select
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.index_maps import Position, extents, is_single, position_of
-from tvm_nnef.lower.integers import sealed
-from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
-from tvm_nnef.lower.narrow_results import holds_constants, not_constant
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.scalars import ComputeTypes, Emitter
-from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tir.literals import INDEX_TYPE, literal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 TeTensor: TypeAlias = Any
@@ -285,7 +286,7 @@ def _assignment(step: _Step) -> TeTensor:
             new = binary(COMBINE[step.store.operator], step.old(axes), new)
         return guarded([*positions, *emitter.conditions()], new, step.old(axes))
 
-    return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
+    return _computed(step.store.tensor, element, step.name)
 
 
 def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
@@ -311,7 +312,7 @@ def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
         if guards is not None:
             inside = guards.emitter(axes, variables)[0].conditions()
             value = select(tirx.all(*inside), value, null) if inside else value
-        value = guarded([*positions, *emitter.conditions()], value, null)
+        value = opaque_elements(guarded([*positions, *emitter.conditions()], value, null))
         return reducer(value, axis=list(loops.values()))
 
     total = te.compute(shape, element, name=f"{step.name}_{COMBINE[operator]}")
@@ -359,6 +360,12 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
     return te.compute(_wide_shape(padding.copy), element, name=name)
 
 
+def _computed(tensor: Tensor, element: Callable[..., PrimExpression], name: str) -> TeTensor:
+    """The stage of a tensor, of whose elements TVM simplifies the indices only."""
+    shape = _wide_shape(tensor)
+    return te.compute(shape, lambda *axes: opaque_elements(element(*axes)), name=name)
+
+
 def _wide(extent: Dimension) -> PrimExpression:
     return literal(extent, INDEX_TYPE)
 
@@ -387,4 +394,4 @@ def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeT
         value = value if held else not_constant(value, dtype)
         return unsigned(value) if dtype == UNSIGNED else cast(value, dtype)
 
-    return te.compute(_wide_shape(tensor), element, name=name)
+    return _computed(tensor, element, name)

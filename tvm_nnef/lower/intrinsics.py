@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from tvm import relax, tirx
 
+from tvm_nnef.exact.functions import cast
 from tvm_nnef.lower.algo import first_positions, nonmax_suppress
 from tvm_nnef.lower.data_dependent_sizes import cut
-from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
-from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.symbols import occurring, own, untold
 from tvm_nnef.symbolic import dimensions
+from tvm_nnef.tir.literals import INDEX_TYPE, literal
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, tensor_type
 

@@ -13,15 +13,15 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_nnef.exact.functions import cast
 from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.argmax_formulas import Search, find_search
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
-from tvm_nnef.lower.functions import cast
-from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
+from tvm_nnef.tir.literals import INDEX_TYPE, literal
 from tvm_nnef.tir.min_max import arg_reduction
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, PrimExpression, PrimFunction, RelaxExpression

@@ -14,18 +14,18 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from tvm_nnef.exact.functions import cast
+from tvm_nnef.exact.unsigned import signed, unsigned
 from tvm_nnef.graph.formula import Fill, Formula, Statement, Store, loads
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
-from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex, held_indices
 from tvm_nnef.lower.index_maps import sweeps
-from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.scalars import Emitter
 from tvm_nnef.lower.symbols import Symbol
-from tvm_nnef.lower.unsigned import signed, unsigned
 from tvm_nnef.symbolic import dimensions
+from tvm_nnef.tir.literals import INDEX_TYPE, literal
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 

@@ -16,6 +16,17 @@ from typing import TypeAlias
 
 from tvm import tirx
 
+from tvm_nnef.exact.functions import cast, guarded, select
+from tvm_nnef.exact.integers import (
+    DIVISIONS,
+    has_product,
+    opaque,
+    sealed,
+    with_sealed_divisors,
+    wrapped,
+)
+from tvm_nnef.exact.late_arithmetic import choice, division
+from tvm_nnef.exact.unsigned import UNSIGNED, alike, binary, index, unary
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -33,7 +44,6 @@ from tvm_nnef.graph.formula import (
     Unary,
     children,
     guards,
-    has_common_term,
     has_index,
     parts,
     terms,
@@ -41,21 +51,10 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import cast, guarded, select, uncancelled
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex
-from tvm_nnef.lower.integers import (
-    DIVISIONS,
-    has_product,
-    opaque,
-    sealed,
-    with_sealed_divisors,
-    wrapped,
-)
-from tvm_nnef.lower.late_arithmetic import choice, division
-from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
-from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, index, unary
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tir.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 ComputeTypes: TypeAlias = Mapping[ScalarType, str]
@@ -80,7 +79,7 @@ class Emitter:
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
     the variables that stand for locals; ``held`` the indices computed before.
-    What is read as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the
+    What is read as uint64 stays without a sign (:mod:`tvm_nnef.exact.unsigned`). ``bounds`` has the
     largest value of each symbol. If ``checked``, an index from data that is out of bounds becomes
     one that the compiled bounds checks find; the nearest in bounds otherwise.
     """
@@ -117,10 +116,6 @@ class Emitter:
                     x = self._widened(scalar, operand, x)
                     x = x if function == "neg" else self._wrapped(operand, x)
                 return unary(function, x)
-            case Binary("sub", left, right) if left.type == "real" and has_common_term(
-                scalar, self.statement
-            ):
-                return uncancelled(*self._alike(left, right))
             case Binary(function, left, right):
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":

@@ -21,8 +21,8 @@ from tvm.ir import Call, TensorLoad
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.profiling.flop_counts import extent_value, size_estimates, work_of
-from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.cpu.quotients import divides_data
+from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support import build, compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 from tvm_nnef.tvm_support.threads import use_threads

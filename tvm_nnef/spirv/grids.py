@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.gpu.launch import BLOCK
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 MOST_BLOCKS = 65535

@@ -1,1 +1,1 @@
-"""Expressions of TIR that lowering and schedules share."""
+"""Expressions of TIR that lowering and schedules share: found, made, replaced."""

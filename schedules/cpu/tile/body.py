@@ -14,13 +14,13 @@ from typing import TypeAlias
 from tvm import sym, tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import nodes, substituted, with_simple_indices
 from tvm_nnef.schedules.analysis.index_splitting import between
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.blocked_sums import blocked_loops, innermost
 from tvm_nnef.schedules.cpu.tile.planning import Tiling, row_borders
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import nodes, substituted, with_simple_indices
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var
 
 _Values: TypeAlias = "Mapping[Var, PrimExpression]"

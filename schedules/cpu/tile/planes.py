@@ -16,11 +16,11 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction, divided
 from tvm_nnef.schedules.cpu.tile.planning import is_parallel, row_borders
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _FEWEST = 8

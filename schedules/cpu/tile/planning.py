@@ -15,7 +15,6 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope, stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
@@ -25,6 +24,7 @@ from tvm_nnef.schedules.cpu.tile import tile_sizes
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
+from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _MANY = 1 << 20

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction, loads_of_any, read_reduction
 from tvm_nnef.schedules.cpu.elementwise import stage_plan
@@ -37,6 +36,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, Var, with_opaque_body
 
 NAME = "cpu.register_tile"

@@ -10,7 +10,6 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.attention import Attention
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.attention.tiles import AttentionTile
@@ -34,6 +33,7 @@ from tvm_nnef.schedules.gpu.product.tensor_operands import (
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.machine.cuda import FRAGMENT, FRAGMENT_PADDING
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tir.min_max import min_value
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 

@@ -15,18 +15,18 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, inlined
+from tvm_nnef.schedules.analysis.padding import is_zero
+from tvm_nnef.schedules.analysis.reducers import SUM
+from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction, with_groups
+from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.tir.expressions import (
     LONGEST_EXPRESSION,
     loads,
     mentions,
     nodes,
     size,
 )
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, inlined
-from tvm_nnef.schedules.analysis.padding import is_zero
-from tvm_nnef.schedules.analysis.reducers import SUM
-from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction, with_groups
-from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditional
 
 

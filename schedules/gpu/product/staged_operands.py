@@ -15,7 +15,6 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import slope, stride_of
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.codegen.cuda_functions import cleared, copied, copied_async
@@ -25,6 +24,7 @@ from tvm_nnef.schedules.gpu.product.normal_form import runs_along
 from tvm_nnef.schedules.gpu.product.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 Index: TypeAlias = PrimExpression

@@ -26,10 +26,10 @@ from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
 from tvm_nnef.compilation.passes import passes as every_pass
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD, without_empty_launches
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import nodes, variables
 from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import (
     dtype_of,

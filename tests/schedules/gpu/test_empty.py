@@ -18,7 +18,7 @@ from tvm.ir import Call
 import tvm_nnef
 from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 Values = Mapping[str, Any]

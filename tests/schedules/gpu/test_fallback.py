@@ -7,7 +7,7 @@ from tvm import s_tir
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 SUPPRESSION = """

@@ -14,8 +14,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
-from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import loads, nodes, substituted
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
@@ -40,18 +39,18 @@ def with_named_values(function: PrimFunction) -> PrimFunction:
         steps, (value, *indices) = _all_steps([store.value, *store.indices])
         if not steps:
             return store
-        return emit.sequence([*steps, tirx.BufferStore(store.buffer, value, indices)])
+        return tirx.stmt_seq(*steps, tirx.BufferStore(store.buffer, value, indices))
 
     def tested(test: tirx.IfThenElse) -> tirx.Stmt:
         steps, (condition,) = _all_steps([test.condition])
         if not steps:
             return test
         branches = (test.then_case, test.else_case)
-        return emit.sequence([*steps, tirx.IfThenElse(condition, *branches)])
+        return tirx.stmt_seq(*steps, tirx.IfThenElse(condition, *branches))
 
     def bound(bind: tirx.Bind) -> tirx.Stmt:
         steps, (value,) = _all_steps([bind.value])
-        return emit.sequence([*steps, tirx.Bind(bind.var, value)]) if steps else bind
+        return tirx.stmt_seq(*steps, tirx.Bind(bind.var, value)) if steps else bind
 
     rewrites = ((tirx.BufferStore, stored), (tirx.IfThenElse, tested), (tirx.Bind, bound))
     return with_mapped_body(function, *rewrites)
@@ -104,7 +103,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         branches = []
         for arm in arms:
             inner, value = _steps(arm, dict(held))
-            branches.append(emit.sequence([*inner, tirx.BufferStore(buffer, value, [index])]))
+            branches.append(tirx.stmt_seq(*inner, tirx.BufferStore(buffer, value, [index])))
         steps.append(tirx.IfThenElse(taken(condition), *branches))
         return buffer[(index,)]
 

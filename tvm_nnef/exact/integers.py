@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.lower.literals import literal
+from tvm_nnef.tir.literals import literal
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder

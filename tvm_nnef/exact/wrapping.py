@@ -9,20 +9,22 @@ of what did overflow for what it likes. So does a compiler of CUDA with ints tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 from tvm_ffi import WalkResult
 
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.exact.functions import is_real_type
+from tvm_nnef.exact.late_arithmetic import ARITHMETIC, COMPARISONS, opaque
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
     substituted,
     variables,
 )
-from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
@@ -34,7 +36,10 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.lowering import is_host_function
 
-_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
+_CHANGED = (*ARITHMETIC, tirx.EQ, tirx.And, tirx.Or, tirx.Not)
+_Change: TypeAlias = "Callable[[Any], PrimExpression | None]"
+"""What an operation becomes; None if it stays."""
+
 _Conversions: TypeAlias = Mapping[str, tuple[str, ...]]
 """The dtypes that an operand is converted to, one after the other, by its own dtype."""
 
@@ -49,17 +54,71 @@ _UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
 """For CUDA, where ints without a sign wrap around."""
 
 
+def with_opaque_elements(function: PrimFunction) -> PrimFunction:
+    """The function with arithmetic on elements in calls that TVM leaves alone."""
+    return _with_elements(function, _called)
+
+
+def opaque_elements(value: PrimExpression) -> PrimExpression:
+    """A value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves alone."""
+    return _changed(value, set(), _called)
+
+
+def _called(operation: Any) -> PrimExpression | None:
+    """An operation as TVM leaves it alone; None if it does so anyway.
+
+    Sums of ints wrap around. Of reals TVM takes ``x - x`` for 0, ``x + y - y`` for x, ``x == x``
+    and ``x < y or x >= y`` for true, and ``not x < y`` for ``x >= y``: it ignores that sums are
+    rounded, that infinities do not cancel, and NaN.
+    """
+    match operation:
+        case tirx.Not(a=inner):
+            return tirx.Not(opaque(inner)) if _compares_reals(inner) else None
+        case tirx.And() | tirx.Or():
+            sides = [operation.a, operation.b]
+            if not any(map(_compares_reals, sides)):
+                return None
+            return type(operation)(*(opaque(x) if _compares_reals(x) else x for x in sides))
+        case tirx.EQ():
+            return opaque(operation) if _compares_reals(operation) else None
+        case tirx.Add() | tirx.Sub() | tirx.Mul():
+            dtype = scalar_type_of(operation)
+            is_difference = isinstance(operation, tirx.Sub) and is_real_type(dtype)
+            return opaque(operation) if is_difference or dtype in _WIDER else None
+    return None
+
+
+def _compares_reals(test: Any) -> bool:
+    return type(test) in COMPARISONS and is_real_type(scalar_type_of(test.a))
+
+
 def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
     """The function with arithmetic on integer elements that wraps around; not that on indices."""
     conversions = _WIDER if is_host_function(function) else _UNSIGNED
+
+    def wrapping(operation: Any) -> PrimExpression | None:
+        dtypes = conversions.get(scalar_type_of(operation))
+        if dtypes is None or type(operation) not in ARITHMETIC:
+            return None
+        a, b = operation.a, operation.b
+        for dtype in dtypes:
+            a, b = _as_dtype(a, dtype), _as_dtype(b, dtype)
+        return tirx.Cast(operation.ty, type(operation)(a, b))
+
+    return _with_elements(function, wrapping)
+
+
+def _with_elements(function: PrimFunction, change: _Change) -> PrimFunction:
+    """The function with changed arithmetic on elements."""
     elements: set[tirx.Var] = set()
+    keeps_sums = is_host_function(function)
 
     def wrapping(value: PrimExpression) -> PrimExpression:
-        return _wrapping(value, elements, conversions)
+        return _changed(value, elements, change)
 
     def stored(store: tirx.BufferStore) -> tirx.Stmt:
         value = store.value
-        if conversions is _WIDER and isinstance(value, tirx.Add) and _accumulates(store):
+        if keeps_sums and isinstance(value, tirx.Add) and _accumulates(store):
             value = _sum(value, wrapping)
         else:
             value = wrapping(value)
@@ -104,39 +163,34 @@ def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) 
     return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
 
 
-def _wrapping(
-    value: PrimExpression, elements: set[tirx.Var], conversions: _Conversions
-) -> PrimExpression:
-    """The value with its arithmetic on elements converted; indices in it stay as they are."""
-    if not _computes_integers(value, conversions):
+def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
+    """The value with changed arithmetic on elements; indices in it stay as they are."""
+    if not _computes(value, change):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
-    def hidden(load: TensorLoad) -> PrimExpression:
+    def hidden(load: PrimExpression) -> PrimExpression:
+        if not _is_load(load):
+            return load
         element = tirx.Var("element", load.ty)
         loaded[element] = load
         return element
 
-    def converted(operation: tirx.BinaryOpExpr) -> PrimExpression:
-        dtypes = conversions.get(scalar_type_of(operation))
-        if dtypes is None or (numbers and not depends(operation)):
-            return operation
-        a, b = operation.a, operation.b
-        for dtype in dtypes:
-            a, b = _as_dtype(a, dtype), _as_dtype(b, dtype)
-        return tirx.Cast(operation.ty, type(operation)(a, b))
+    def changed(operation: PrimExpression) -> PrimExpression:
+        made = None if numbers and not depends(operation) else change(operation)
+        return operation if made is None else made
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))
 
-    apart = traversal.mapped(value, (TensorLoad, hidden), order="pre")
+    apart = traversal.mapped(value, ((TensorLoad, Call), hidden), order="pre")
     known = {*loaded, *elements}
     if not depends(apart):
         return value
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
-    wrapped = traversal.mapped(apart, (_ARITHMETIC, converted))
-    return value if wrapped.same_as(apart) else substituted(wrapped, loaded)
+    made = traversal.mapped(apart, (_CHANGED, changed))
+    return value if made.same_as(apart) else substituted(made, loaded)
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -145,19 +199,23 @@ def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
     number = value.value if isinstance(value, tirx.Broadcast) else value
     if not (isinstance(number, tirx.IntImm) and dtype.startswith("uint")):
         return tirx.Cast(typed(dtype, lanes), value)
-    constant = tirx.const(int(number.value) % (1 << bits_of(dtype)), dtype)
+    constant = tirx.const(int(number.value) % (1 << int(tvm.DataType(dtype).bits)), dtype)
     return constant if lanes == 1 else tirx.Broadcast(constant, lanes)
 
 
-def _computes_integers(value: PrimExpression, conversions: _Conversions) -> bool:
-    """Whether a value has arithmetic on integers outside of indices."""
-    found: list[PrimExpression] = []
+def _computes(value: PrimExpression, change: _Change) -> bool:
+    """Whether a value has arithmetic to be changed outside of indices."""
+    found: list[Any] = []
 
     def look(node: PrimExpression) -> WalkResult:
-        if isinstance(node, TensorLoad):
-            return WalkResult.SKIP
         found.append(node)
-        return WalkResult.ADVANCE
+        return WalkResult.SKIP if _is_load(node) else WalkResult.ADVANCE
 
-    traversal.walk(value, ((TensorLoad, *_ARITHMETIC), look), order="pre")
-    return any(scalar_type_of(each) in conversions for each in found)
+    traversal.walk(value, ((TensorLoad, Call, *_CHANGED), look), order="pre")
+    return any(change(each) is not None for each in found if isinstance(each, _CHANGED))
+
+
+def _is_load(value: PrimExpression) -> bool:
+    """Whether a value is an element of a buffer, or of a tensor of ``te``."""
+    name = getattr(getattr(value, "op", None), "name", "")
+    return isinstance(value, TensorLoad) or name == "te.tensor_load"

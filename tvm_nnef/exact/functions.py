@@ -1,12 +1,11 @@
 """The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
 
 The operands of a function have one dtype. Ints wrap around as in hardware, though TVM and LLVM take
-those of 32 and 64 bits not to overflow (``schedules.graph.wrapped_elements``,
-``schedules.codegen.wrapping``). Integer division by zero gives 0 and traps nowhere. A minimum or
-maximum with NaN is NaN. What the functions of reals are, and how precise, says
-``schedules.codegen.math_functions``; sums, products, quotients and square roots are within half a
-unit in the last place. Knows nothing of formulas beyond the names of their functions
-(``graph.formula``).
+those of 32 and 64 bits not to overflow (``wrapped_elements``, ``wrapping``). Integer division by
+zero gives 0 and traps nowhere. A minimum or maximum with NaN is NaN. What the functions of reals
+are, and how precise, says ``schedules.codegen.math_functions``; sums, products, quotients and
+square roots are within half a unit in the last place. Knows nothing of formulas beyond the names of
+their functions (``graph.formula``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm import tirx
 
-from tvm_nnef.lower.integers import (
+from tvm_nnef.exact.integers import (
     DIVISIONS,
     BinaryEmitter,
     UnaryEmitter,
@@ -28,7 +27,7 @@ from tvm_nnef.lower.integers import (
     opaque,
     subtracted,
 )
-from tvm_nnef.lower.literals import literal
+from tvm_nnef.tir.literals import literal
 from tvm_nnef.tir.min_max import maximum, minimum
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
@@ -84,7 +83,7 @@ def select(
 ) -> PrimExpression:
     """One of two values; both may be evaluated, which vectorises."""
     if dtype_of(consequent) == "bool":
-        otherwise = tirx.And(_opposite(condition), alternative)
+        otherwise = tirx.And(tirx.Not(condition), alternative)
         return tirx.Or(tirx.And(condition, consequent), otherwise)
     return tirx.Select(condition, consequent, alternative)
 
@@ -106,26 +105,6 @@ def is_real(value: PrimExpression) -> bool:
 def is_real_type(dtype: str) -> bool:
     """Whether a dtype is one of floating-point numbers."""
     return dtype.startswith(("float", "bfloat"))
-
-
-def _opposite(x: PrimExpression) -> PrimExpression:
-    """True where a condition is false.
-
-    TVM takes ``not x < y`` for ``y <= x``, which neither is where one of them is not a number, and
-    knows nothing of single bits. Comparisons of ints, as those of indices, it may well turn around.
-    """
-    return tirx.Not(x) if _compares_ints(x) else tirx.bitwise_xor(x, tirx.const(True, "bool"))
-
-
-def _compares_ints(condition: PrimExpression) -> bool:
-    match condition:
-        case tirx.And() | tirx.Or():
-            return _compares_ints(condition.a) and _compares_ints(condition.b)
-        case tirx.Not():
-            return _compares_ints(condition.a)
-        case tirx.LT() | tirx.LE() | tirx.GT() | tirx.GE() | tirx.EQ() | tirx.NE():
-            return not is_real(condition.a)
-    return isinstance(condition, tirx.IntImm)
 
 
 def _negated(x: PrimExpression) -> PrimExpression:
@@ -188,16 +167,6 @@ def _sum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     return x + y
 
 
-def uncancelled(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A difference of reals with a common term.
-
-    TVM takes ``x - x`` for 0 and ``x + y - y`` for x, and ignores that sums are rounded, and that
-    infinities do not cancel.
-    """
-    minus_one = tirx.const(-1, dtype_of(y))
-    return x + (hidden_real(y) if isinstance(y, tirx.FloatImm) else y) * minus_one
-
-
 def _product(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if not is_real(x):
         return multiplied(x, y)
@@ -231,17 +200,15 @@ def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if dtype_of(x) == "bool":
-        return _opposite(_exclusive(x, y))
-    if is_real(x) and not isinstance(y, tirx.FloatImm):
-        # TVM takes x == x for true.
-        return tirx.And(x <= y, x >= y)
+        return tirx.Not(_exclusive(x, y))
     return tirx.EQ(x, y)
 
 
 def _differ(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if dtype_of(x) == "bool":
         return _exclusive(x, y)
-    return _opposite(_equal(x, y)) if is_real(x) else tirx.NE(x, y)
+    # That of TVM is false for NaN.
+    return tirx.Not(tirx.EQ(x, y)) if is_real(x) else tirx.NE(x, y)
 
 
 def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -251,7 +218,7 @@ def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 UNARY: Mapping[str, UnaryEmitter] = {
     "neg": _negated,
-    "not": _opposite,
+    "not": tirx.Not,
     "abs": _absolute,
     "sign": _sign,
     "round": _round,

@@ -14,8 +14,8 @@ from tvm import te, tirx
 from tvm.ir import Call
 from tvm_ffi import WalkResult
 
-from tvm_nnef.lower.functions import NARROW_INTS
-from tvm_nnef.lower.integers import unfolded
+from tvm_nnef.exact.functions import NARROW_INTS
+from tvm_nnef.exact.integers import unfolded
 from tvm_nnef.tir.min_max import maximum, minimum
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of

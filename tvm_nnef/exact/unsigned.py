@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from tvm import tirx
 
-from tvm_nnef.lower.functions import BINARY, UNARY
-from tvm_nnef.lower.integers import sealed, unfolded
+from tvm_nnef.exact.functions import BINARY, UNARY
+from tvm_nnef.exact.integers import sealed, unfolded
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 UNSIGNED = "uint64"

@@ -1,0 +1,1 @@
+"""Element arithmetic that TVM must neither rearrange nor take for exact."""

@@ -1,0 +1,145 @@
+"""Arithmetic that TVM must leave alone, as calls until after its last simplification.
+
+Input: TIR operands of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the
+PrimFunc without such calls.
+
+A division that never traps has its operands several times, and so does TVM when it lowers it: of
+divisions nested in divisors nothing ends. Nor does TVM's simplifier end for nested choices: it
+simplifies each arm once more for each condition around it. A call names each operand once. A
+``Let`` would not do before: copies of a loop give its variable several values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import Call
+
+from tvm_nnef.exact.functions import select
+from tvm_nnef.exact.integers import DIVISIONS, QUOTIENTS
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
+
+_SHORT = 32
+"""The most nodes of an operand that is written several times."""
+
+_FEW_CHOICES = 10
+"""The most choices in both arms of one that TVM simplifies in reasonable time (measured)."""
+
+_CHOICE = "choice"
+
+COMPARISONS = {tirx.LT: "lt", tirx.LE: "le", tirx.GT: "gt", tirx.GE: "ge", tirx.EQ: "eq"}
+ARITHMETIC = {tirx.Add: "add", tirx.Sub: "sub", tirx.Mul: "mul"}
+_OF_NODES: Mapping[type[tirx.BinaryOpExpr], str] = {**ARITHMETIC, **COMPARISONS}
+"""Functions of vectors and scalars, by the class of nodes that they are."""
+
+
+def opaque(operation: Any) -> PrimExpression:
+    """A sum, difference, product or comparison as a call."""
+    name = f"tirx.nnef_{_OF_NODES[type(operation)]}"
+    return tirx.call_intrin(operation.ty, name, operation.a, operation.b)
+
+
+def with_plain_arithmetic(function: PrimFunction) -> PrimFunction:
+    """The function without the calls of :func:`opaque`, as strategies read it."""
+
+    def plain(call: Call) -> PrimExpression:
+        return _arithmetic(call) if _name(call) in _NODES else call
+
+    return with_mapped_body(function, (Call, plain))
+
+
+def division(
+    function: str, x: PrimExpression, y: PrimExpression, *, is_index: bool = False
+) -> PrimExpression:
+    """A division by its name in ``graph.formula``, as a call if an operand is long.
+
+    Strategies see through an index, unless its divisor is long.
+    """
+    if not (_is_long(y) or (_is_long(x) and not is_index)):
+        return DIVISIONS[function](x, y)
+    return tirx.call_intrin(dtype_of(x), f"tirx.nnef_{function}", x, y)
+
+
+def choice(
+    condition: PrimExpression, consequent: PrimExpression, alternative: PrimExpression
+) -> PrimExpression:
+    """One of two values, of which both may be evaluated; ints that choose often, as a call."""
+    dtype = dtype_of(consequent)
+    others: list[Any] = []
+    if dtype in ("int32", "int64"):
+        for operand in (consequent, alternative):
+            traversal.walk(operand, (tirx.Select, others.append))
+    if len(others) <= _FEW_CHOICES:
+        return select(condition, consequent, alternative)
+    return tirx.call_intrin(dtype, f"tirx.nnef_{_CHOICE}", condition, consequent, alternative)
+
+
+def _is_long(x: PrimExpression) -> bool:
+    """Whether an operand has many nodes, or divides, as TVM will write that several times."""
+    found: list[Any] = []
+    traversal.walk(x, (tirx.Expr, found.append))
+    return len(found) > _SHORT or any(
+        isinstance(node, QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in found
+    )
+
+
+def with_late_arithmetic(function: PrimFunction) -> PrimFunction:
+    """The function with arithmetic instead of calls; a ``Let`` names each operand."""
+    return with_mapped_body(function, (Call, _arithmetic))
+
+
+def has_late_divisions(function: PrimFunction) -> bool:
+    """Whether a function has calls of divisions and choices, whose operands get names."""
+    found: list[Any] = []
+    traversal.walk(function.body, (Call, lambda call: found.append(_name(call) in _FUNCTIONS)))
+    return any(found)
+
+
+def _name(call: Call) -> str:
+    return str(getattr(call.op, "name", ""))
+
+
+def _arithmetic(call: PrimExpression) -> PrimExpression:
+    assert isinstance(call, Call)
+    name = _name(call)
+    if name in _NODES:
+        kind, (x, y) = _NODES[name], call.args
+        if kind in ARITHMETIC:  # TVM may have narrowed an operand.
+            x, y = (each if each.ty == call.ty else tirx.Cast(call.ty, each) for each in (x, y))
+        operation: PrimExpression = kind(x, y)
+        return operation
+    if name not in _FUNCTIONS:
+        return call
+    # TVM may have narrowed the call, but not its operands; or one of them.
+    *condition, x, y = call.args
+    wide = dtype_of(x + y)
+    left, right = (tirx.Var(text, wide) for text in ("left", "right"))
+    if condition:
+        # A buffer holds what a ``Let`` names, and those of bools are special.
+        test = tirx.Var("test", "int8")
+        made: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
+        made = tirx.Let(test, tirx.Cast("int8", *condition), made)
+    else:
+        made = DIVISIONS[_FUNCTIONS[name]](left, right)
+    named = tirx.Let(right, y.astype(wide), made.astype(dtype_of(call)))
+    return tirx.Let(left, x.astype(wide), named)
+
+
+def _registered(function: str) -> str:
+    """The name of the operator of TIR for a function, which has no side effects."""
+    name = f"tirx.nnef_{function}"
+    tvm.get_global_func("ir.RegisterOp")(name, "A function that never traps.")
+    tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")
+    tvm.ir.register_op_attr(name, "TCallEffectKind", int(tirx.CallEffectKind.Pure.value))
+    tvm.ir.register_op_attr(name, "default.FLowerIntrinsic", _arithmetic)
+    if function in _OF_NODES.values():
+        tvm.ir.register_op_attr(name, "TVectorizable", True)
+    return name
+
+
+_FUNCTIONS = {_registered(function): function for function in (*DIVISIONS, _CHOICE)}
+_NODES = {_registered(function): kind for kind, function in _OF_NODES.items()}
