@@ -39,6 +39,7 @@ from tvm_nnef.graph.intervals import Ranges, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
+from tvm_nnef.symbolic.functions import COMPARISONS, DIVISIONS
 
 MAX_STEPS = 1 << 12
 """The most steps of a statement that are tried."""
@@ -298,7 +299,7 @@ class _Step:
         if isinstance(first, bool) or isinstance(second, bool):
             equal = first == second
             return {"eq": equal, "ne": not equal, "xor": not equal}.get(function)
-        if function in _COMPARISONS:
+        if function in COMPARISONS:
             return self._decided(dimensions.compare(function, first, second))
         return self._arithmetic(function, first, second)
 
@@ -306,9 +307,9 @@ class _Step:
         """An int, wrapped around at 64 bits; a quotient by zero is 0."""
         if first is None or second is None:
             return None
-        if function in _DIVISIONS and not dimensions.is_static(second):
+        if function in DIVISIONS and not dimensions.is_static(second):
             return None
-        if function in _DIVISIONS and second == 0:
+        if function in DIVISIONS and second == 0:
             return 0
         try:
             found = dimensions.FUNCTIONS[function](first, second)
@@ -394,7 +395,3 @@ def _diagnostic(
     if text and text[0] != "|" and ".." not in text:
         hint += f"; '|{text}|' skips the steps that are out of bounds"
     return Diagnostic(message, span, hint)
-
-
-_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
