@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tvm_nnef.compilation import pipeline
 from tvm_nnef.diagnostics import error
 from tvm_nnef.executable import library_file
 from tvm_nnef.formats.reading import load_model
+from tvm_nnef.model.options import Composing, Lowering
 
 TEXT = """
 import math;
@@ -94,9 +96,10 @@ KEYED: dict[str, dict[str, Any]] = {
 
 
 def key(text: str = TEXT, target: object = "native", **options: Any) -> str | None:
-    variables, checked = options.pop("variables", W), options.pop("checked", False)
-    model = load_model(text, variables=variables)
-    return library_cache.key_of(model, target, options, checked=checked)
+    model = load_model(text, variables=options.pop("variables", W))
+    names = {each.name for each in fields(Lowering)} & options.keys()
+    lowering = Lowering(**{name: options.pop(name) for name in names})
+    return library_cache.key_of(model, Composing(**options), lowering, target)
 
 
 @pytest.mark.parametrize("case", KEYED)

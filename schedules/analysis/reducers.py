@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm_ffi import structural_equal
 
 from tvm_nnef.tir.min_max import Combination, is_number, max_value, maximum, min_value, minimum
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ Combined = tuple[Reducer, PrimExpression, PrimExpression]
 def read_combined(value: PrimExpression) -> Combined | None:
     """The reducer that an expression applies, and its operands; None if it applies none."""
     match value:
-        case tirx.Max() | tirx.Min() if not dtype_of(value).startswith(("float", "bfloat")):
+        case tirx.Max() | tirx.Min() if not is_real(dtype_of(value)):
             reducer = MAX if isinstance(value, tirx.Max) else MIN
         case tirx.Add() | tirx.Mul() | tirx.Max() | tirx.Min() | tirx.And() | tirx.Or():
             reducer = _NODES[type(value)]

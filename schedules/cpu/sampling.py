@@ -33,6 +33,7 @@ from tvm_nnef.tvm_support.compat import (
     buffer_view,
     choice_of,
     dtype_of,
+    is_real,
     with_opaque_body,
 )
 
@@ -143,7 +144,7 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
     # What propagates NaN names both of its operands twice: sums of sums of them would explode.
-    real = reduction.dtype.startswith(("float", "bfloat"))
+    real = is_real(reduction.dtype)
     if real and reduction.reducer in (MAX, MIN):
         return None
     steps = extent_product(reduction.reduced)

@@ -22,7 +22,7 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tir.expressions import substituted
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of, is_real
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """Returns the element of a row at a position."""
@@ -225,7 +225,7 @@ def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
     if short or (many and not neighbours):
         return None
     # The product of a part may be too large for its dtype where that of all elements is not.
-    is_real_product = scan.reducer is PRODUCT and dtype.startswith(("float", "bfloat"))
+    is_real_product = scan.reducer is PRODUCT and is_real(dtype)
     if is_real_product and (dtype != "float32" or not machine.has_float64):
         return None
     working = "float64" if is_real_product else dtype

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from tvm_nnef.schedules.machine import arm, cuda, riscv, vulkan, wasm, x86
 from tvm_nnef.schedules.machine.cuda import GpuModel
-from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
+from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family
 from tvm_nnef.tvm_support.build import target_features
-from tvm_nnef.tvm_support.compat import PrimFunction, Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target, bits_of, is_cpu
 
 __all__ = [
     "GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model", "machine_model",
@@ -47,7 +47,7 @@ def cpu_model(target: Target) -> CpuModel:
 
 def machine_model(target: Target) -> CpuModel | GpuModel:
     """The model of the CPU or GPU that a target names."""
-    return cpu_model(target) if str(target.kind.name) == "llvm" else gpu_model(target)
+    return cpu_model(target) if is_cpu(target) else gpu_model(target)
 
 
 def model_for(function: PrimFunction) -> CpuModel:

@@ -180,8 +180,3 @@ class Family:
                 present = tuple(each for each in self.instructions if each.feature in features)
                 return replace(level, instructions=present)
         return GENERIC
-
-
-def bits_of(dtype: str) -> int:
-    """The bits of an element in memory."""
-    return int("".join(c for c in dtype.split("x")[0] if c.isdigit()) or 8)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.arguments.calls import Outputs, by_source, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import ModelError, NnefError, raised_as
-from tvm_nnef.formats.reading import AnyModel, load_model, load_to_compose
+from tvm_nnef.formats.reading import AnyModel, load_to_compose
 from tvm_nnef.graph.equal_sizes import equal_sizes
 from tvm_nnef.graph.named_sizes import with_named_sizes
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model.dtypes import with_dtypes
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import (
+    Composing,
+    Lowering,
     check_lowerings,
     check_route,
     noting_empty,
@@ -31,6 +33,7 @@ from tvm_nnef.support.argument_kinds import with_checked_arguments
 
 if TYPE_CHECKING:
     import os
+    from typing import TypeGuard
 
     import tvm
     from typing_extensions import Unpack
@@ -95,10 +98,9 @@ def compose(
     >>> graph.inputs[0].operand.shape
     (2, 1, 8, 8)
     """
-    asked = {"input_shapes": input_shapes, "dtypes": dtypes}
-    loaded, left = load_to_compose(model, {**load_options, **asked})
     composing = {"graph": graph, "attributes": attributes, "types": types, "quantize": quantize}
-    return ShownGraph.of(_composed(loaded, {**left, **composing}, dynamic=True))
+    composing |= {"input_shapes": input_shapes, "dtypes": dtypes}
+    return ShownGraph.of(composed(*load_to_compose(model, {**load_options, **composing})))
 
 
 class ShownGraph(Graph):
@@ -117,19 +119,33 @@ class ShownGraph(Graph):
         return html(self)
 
 
-def _composed(model: Model, options: Mapping[str, Any], *, dynamic: bool) -> Graph:
-    """A graph of a model; ``dynamic`` keeps named dimensions that have no value."""
-    left = dict(options)
-    names = ("graph", "attributes", "types", "input_shapes", "quantize", "equal")
-    composing = {name: left.pop(name) for name in names if name in left}
-    dtypes = left.pop("dtypes", None)
-    load_model(model, **left)  # Raises NnefError for options that are left.
-    declared = declared_inputs(find_graph(model.program, composing.get("graph")), model.metadata)
-    composing["input_shapes"] = by_own_names(composing.get("input_shapes"), declared)
-    with noting_empty(composing["input_shapes"]):
-        composed = compose_graph(model.program, **composing, dynamic=dynamic)
-    dtypes = by_own_names(dtypes, declared)
-    return with_source(with_dtypes(composed, model.machine_types, dtypes), model.metadata)
+@raised_as(ModelError)
+def composed(
+    model: Model,
+    composing: Composing,
+    *,
+    dynamic: bool = True,
+    equal: Mapping[str, Any] | None = None,
+) -> Graph:
+    """A graph of a model; ``dynamic`` keeps named dimensions that have no value.
+
+    ``equal`` are dimensions that symbols of the inputs are assumed to be, by name.
+    """
+    declared = declared_inputs(find_graph(model.program, composing.graph), model.metadata)
+    shapes = by_own_names(composing.input_shapes, declared)
+    with noting_empty(shapes):
+        graph = compose_graph(
+            model.program,
+            graph=composing.graph,
+            attributes=composing.attributes,
+            types=composing.types,
+            input_shapes=shapes,
+            quantize=composing.quantize,
+            dynamic=dynamic,
+            equal=equal,
+        )
+    dtypes = by_own_names(composing.dtypes, declared)
+    return with_source(with_dtypes(graph, model.machine_types, dtypes), model.metadata)
 
 
 @with_checked_arguments
@@ -183,8 +199,8 @@ def evaluate(
         check_names(graph, values)
     else:
         options = {**compose_options, "variables": variables}
-        model, left = load_to_compose(model_or_graph, options)
-        graph, values = _composed_for(model, inputs, left), model.variables
+        model, composing = load_to_compose(model_or_graph, options)
+        graph, values = _composed_for(model, inputs, composing), model.variables
         check_variables(model, graph)
     kept, types = Recorder(graph, tensors), graph.machine_types or None
     results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
@@ -192,20 +208,20 @@ def evaluate(
     return Outputs([*names, *tensors], [*results, *kept.arrays], by_source(graph.outputs))
 
 
-def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
+def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
     """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
     from numpy import shape
 
     from tvm_nnef.arguments.inputs import default_values
 
     try:
-        return _composed(model, options, dynamic=False)
+        return composed(model, composing, dynamic=False)
     except NotGiven:
-        definition = find_graph(model.program, options.get("graph"))
+        definition = find_graph(model.program, composing.graph)
         declared = declared_inputs(definition, model.metadata)
         defaults = default_values(declared, model.variables)
         inputs = ordered_inputs(declared, inputs, defaults=defaults)
-        if options.get("input_shapes") or len(inputs) != len(definition.inputs):
+        if composing.input_shapes or len(inputs) != len(definition.inputs):
             raise
         shapes = {
             parameter.name.name: list(map(shape, value))
@@ -213,7 +229,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any
             else shape(value)
             for parameter, value in zip(definition.inputs, inputs, strict=True)
         }
-        return compose(model, **{**options, "input_shapes": shapes})
+        return composed(model, replace(composing, input_shapes=shapes))
 
 
 @with_checked_arguments
@@ -268,45 +284,59 @@ def from_nnef(
     >>> [variable.name for variable in module["main"].params]
     ['image']
     """
+    options: dict[str, Any] = {"route": route, "keep_params_in_input": keep_params_in_input}
+    options |= {"lowerings": lowerings, "variables": variables}
+    return _lowered(*_asked(model, {**compose_options, **options}, checked=checked))
+
+
+def _asked(
+    model: AnyModel, options: Mapping[str, Any], *, checked: bool
+) -> tuple[Model, Composing, Lowering]:
+    """The model that options of :func:`from_nnef` are for, and what they ask for."""
+    left, names = dict(options), ("route", "keep_params_in_input", "lowerings")
+    lowering = Lowering(**{name: left.pop(name) for name in names if name in left}, checked=checked)
+    check_route(lowering.route)
+    return *load_to_compose(model, left), lowering
+
+
+def _lowered(model: Model, composing: Composing, lowering: Lowering) -> tvm.IRModule:
+    """The module of a graph of a model."""
     from tvm_nnef.lower import lower
     from tvm_nnef.lower.module import described_symbols
     from tvm_nnef.lower.versions import with_equal_version
 
-    check_route(route)
-    options = {**compose_options, "variables": variables}
-    loaded, left = load_to_compose(model, options)
-    check_lowerings(loaded.program, lowerings or {})
-    graph = compose(loaded, **left)
-    check_variables(loaded, graph)
+    check_lowerings(model.program, lowering.lowerings or {})
+    graph = composed(model, composing)
+    check_variables(model, graph)
 
     def module_of(graph: Graph, sizes: Sequence[Any] = ()) -> tvm.IRModule:
         return lower(
             graph,
             machine_types=graph.machine_types,
-            variables=loaded.variables,
-            route=route,
-            keep_params_in_input=keep_params_in_input,
-            lowerings=lowerings,
-            checked=checked,
-            sources=loaded.metadata.source_operations or loaded.metadata.source_names,
+            variables=model.variables,
+            route=lowering.route,
+            keep_params_in_input=lowering.keep_params_in_input,
+            lowerings=lowering.lowerings,
+            checked=lowering.checked,
+            sources=model.metadata.source_operations or model.metadata.source_names,
             sizes=sizes,
         )
 
     # Work on weights that are parameters is prepared for one version.
-    same = None if keep_params_in_input else _for_equal_sizes(loaded, graph, left)
+    same = None if lowering.keep_params_in_input else _for_equal_sizes(model, composing, graph)
     if same is None:
         module = module_of(graph)
     else:
         general = module_of(*with_named_sizes(graph))
         module = with_equal_version(general, module_of(same), described_symbols(graph))
-    return _with_description(module, loaded.metadata)
+    return _with_description(module, model.metadata)
 
 
-def _for_equal_sizes(model: Model, graph: Graph, options: Mapping[str, Any]) -> Graph | None:
+def _for_equal_sizes(model: Model, composing: Composing, graph: Graph) -> Graph | None:
     """The graph for inputs whose sizes are equal where others would broadcast, if there are any."""
     equal = equal_sizes(graph)
     try:
-        return _composed(model, {**options, "equal": equal}, dynamic=True) if equal else None
+        return composed(model, composing, equal=equal) if equal else None
     except NnefError:
         return None  # They cannot be equal.
 
@@ -405,18 +435,21 @@ def build(
     from tvm_nnef.tvm_support.threads import checked_threads
 
     threads, checked, key = checked_threads(threads), checked or verify, None
-    options: dict[str, Any] = dict(from_nnef_options)
     is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
-    if cache and is_plain and not _is_module(model_or_mod):
-        model_or_mod, options = load_to_compose(model_or_mod, options)
-        key = library_cache.key_of(model_or_mod, target, options, checked=checked)
+    if _is_module(model_or_mod):
+        refuse_for_module(from_nnef_options)
+        module = model_or_mod
+    else:
+        asked = _asked(model_or_mod, from_nnef_options, checked=checked)
+        key = library_cache.key_of(*asked, target) if cache and is_plain else None
         if key is not None and (found := library_cache.find(key)) is not None:
             found.threads = threads
             return found
+        module = _lowered(*asked)
     from tvm_nnef.compilation.pipeline import build_module
 
     built = build_module(
-        lowered(model_or_mod, {**options, "checked": checked}),
+        module,
         target,
         progress=progress,
         dump_dir=dump_dir,
@@ -435,16 +468,14 @@ def build(
     return kept
 
 
-def _is_module(value: object) -> bool:
+def _is_module(value: object) -> TypeGuard[tvm.IRModule]:
     """Whether a value is a tvm.IRModule; TVM, which takes long to import, is not imported."""
     return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
 
 
-def lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+def lowered(model_or_mod: Any, options: Mapping[str, Any]) -> tvm.IRModule:
     """The module that is given, or that of a model. Raises NnefError for options of a module."""
     if not _is_module(model_or_mod):
-        return from_nnef(model_or_mod, **options)
-    options.pop("checked", None)
+        return _lowered(*_asked(model_or_mod, options, checked=False))
     refuse_for_module(options)
-    module: tvm.IRModule = model_or_mod
-    return module
+    return model_or_mod

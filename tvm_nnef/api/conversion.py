@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tvm_nnef.api.building import compose
+from tvm_nnef.api.building import composed
 from tvm_nnef.diagnostics import ModelError, NnefError, error, raised_as
 from tvm_nnef.formats.reading import load_model, load_to_compose
 from tvm_nnef.formats.registry import FORMATS, exported_format, open_source
@@ -110,8 +110,8 @@ def _exported(
 ) -> Model:
     target = exported_format(path)
     assert target is not None
-    loaded, left = load_to_compose(source, options)
+    loaded, composing = load_to_compose(source, options)
     exporter = target.load(target.exporter, "writing")
-    graph, names = compose(loaded, **left), loaded.metadata.source_names
+    graph, names = composed(loaded, composing), loaded.metadata.source_names
     exporter.write_model(graph, loaded.variables, path, overwrite=overwrite, source_names=names)
     return loaded

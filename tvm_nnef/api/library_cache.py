@@ -20,6 +20,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from tvm_nnef.version import __version__
 
 if TYPE_CHECKING:
     from tvm_nnef.model.model import Model
+    from tvm_nnef.model.options import Composing, Lowering
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,15 +58,13 @@ def capacity() -> int:
     return (_DEFAULT if given is None else given) << 20
 
 
-def key_of(
-    model: Model, target: object, options: Mapping[str, Any], *, checked: bool
-) -> str | None:
+def key_of(model: Model, composing: Composing, lowering: Lowering, target: object) -> str | None:
     """The name of the entry for a model that is built with options; None if it is not kept."""
-    if not capacity() or user_cache.folder() is None or options.get("lowerings"):
+    if not capacity() or user_cache.folder() is None or lowering.lowerings:
         return None
     try:
         parts = [
-            json.dumps({**_given(options), "checked": checked}, sort_keys=True),
+            json.dumps({**_given(composing), **_given(lowering)}, sort_keys=True),
             target if isinstance(target, str) else json.dumps(target, sort_keys=True),
             *_machine(),
             *_versions(),
@@ -163,9 +163,10 @@ def _size(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _given(options: Composing | Lowering) -> dict[str, Any]:
     """The options that say something, whether a program or the command line gave them."""
-    return {name: value for name, value in options.items() if value not in (None, {}, ())}
+    every = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: value for name, value in every.items() if value not in (None, {}, ())}
 
 
 def _texts(model: Model) -> Iterator[str | bytes]:

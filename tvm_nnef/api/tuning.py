@@ -74,7 +74,7 @@ def tune(
     """
     from tvm_nnef.tuning.session import tune_module
 
-    module = lowered(model_or_mod, dict(from_nnef_options))
+    module = lowered(model_or_mod, from_nnef_options)
     return tune_module(
         module, target, trials=trials, database=database, progress=progress, threads=threads
     )

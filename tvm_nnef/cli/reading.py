@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_nnef.api.building import compose
+from tvm_nnef.api.building import composed
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.literals import count, is_literal
 from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
@@ -29,7 +29,7 @@ _TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A model, its graph, what is left of the options to compose it, and where it is from."""
+    """A model, its graph, the options by which it was composed, and where it is from."""
 
     model: Model
     graph: Graph
@@ -95,8 +95,8 @@ def _has_impossible_branch(nodes: Iterable[Node]) -> bool:
 
 
 def _composed(opened: OpenedSource, given: dict[str, Any]) -> Composed:
-    model, left = load_to_compose(opened, given)
-    return Composed(model, compose(model, **left), left, opened)
+    model, composing = load_to_compose(opened, given)
+    return Composed(model, composed(model, composing), asdict(composing), opened)
 
 
 def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[ChosenShapes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.api.building import compose
+from tvm_nnef.api.building import composed
 from tvm_nnef.arguments.inputs import bind_inputs, default_values
 from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.comparison.report import Report
@@ -98,9 +98,9 @@ def compare(
     """
     if not isinstance(model, Model):
         model = open_source(model, compose_options.get("format"))
-    loaded, left = load_to_compose(model, {**compose_options, "variables": variables})
+    loaded, composing = load_to_compose(model, {**compose_options, "variables": variables})
     judge = _judge(model, loaded, against)
-    graph = compose(loaded, **left)
+    graph = composed(loaded, composing)
     check_variables(loaded, graph)
     given = inputs or random_inputs(graph, seed)
     defaults = default_values(graph, loaded.variables)

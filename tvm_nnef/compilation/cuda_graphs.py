@@ -15,9 +15,8 @@ from tvm import relax, s_tir
 from tvm_nnef.compilation.relax_functions import relax_functions, with_mapped_calls
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
-from tvm_nnef.tvm_support.function_attributes import ON_HOST, PREPARED
+from tvm_nnef.tvm_support.function_attributes import INPUTS, ON_HOST, PREPARED
 
-_INPUTS = "num_input"
 """The attribute of a function that says how many of its parameters may have another address in each
 call. TVM takes the others for weights, which stay where they are."""
 
@@ -53,7 +52,7 @@ def _with_moving_parameters(mod: Module) -> Module:
     ``main`` takes them from any address, and the state of a model has another one in each call.
     """
     moving = {n: f for n, f in relax_functions(mod).items() if n != PREPARED}
-    changed = {name: each.with_attr(_INPUTS, len(each.params)) for name, each in moving.items()}
+    changed = {name: each.with_attr(INPUTS, len(each.params)) for name, each in moving.items()}
     return update_functions(mod, changed)
 
 

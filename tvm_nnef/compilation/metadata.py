@@ -48,8 +48,8 @@ from tvm_nnef.support.host_machine import architecture_of, checkable_features, p
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import build, compat, runtime, traversal
-from tvm_nnef.tvm_support.compat import Module, Target
-from tvm_nnef.tvm_support.function_attributes import DESCRIPTION, METADATA
+from tvm_nnef.tvm_support.compat import Module, Target, is_cpu
+from tvm_nnef.tvm_support.function_attributes import DESCRIPTION, METADATA, PORTS, STATE, SYMBOLS
 from tvm_nnef.version import __version__
 
 
@@ -101,9 +101,9 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
     """
     main = mod["main"]
     attrs: Mapping[str, Any] = main.attrs or {}
-    ports = json.loads(str(attrs.get("nnef_ports", "{}")))
-    state = int(attrs.get("num_state", 0))
-    symbols = json.loads(str(attrs.get("nnef_symbols", "{}")))
+    ports = json.loads(str(attrs.get(PORTS, "{}")))
+    state = int(attrs.get(STATE, 0))
+    symbols = json.loads(str(attrs.get(SYMBOLS, "{}")))
     description = json.loads(str(attrs.get(DESCRIPTION, "{}")))
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
@@ -137,10 +137,10 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
 
 def _described(target: Target) -> dict[str, Any]:
     """The machine that code for a target needs."""
-    host, is_cpu = build.host_of(target), str(target.kind.name) == "llvm"
+    host = build.host_of(target)
     triple, features = build.target_features(host)
     return {
-        "device": "cpu" if is_cpu else str(target.kind.name),
+        "device": "cpu" if is_cpu(target) else str(target.kind.name),
         **({"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}),
         "triple": triple,
         "cpu": str(host.attrs.get("mcpu", "generic")),

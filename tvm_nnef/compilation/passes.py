@@ -55,7 +55,7 @@ from tvm_nnef.schedules.relax.specialization import with_bound_constants
 from tvm_nnef.spirv import generator
 from tvm_nnef.spirv import math_functions as vulkan_math
 from tvm_nnef.spirv.grids import split_large_grids
-from tvm_nnef.tvm_support import build
+from tvm_nnef.tvm_support import build, compat
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimExpression,
@@ -118,7 +118,7 @@ def passes(
     code for CUDA. Each list serves one compilation: some passes hand what they find to the last.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
-    sites, is_cpu = CallSites(), str(target.kind.name) == "llvm"
+    sites, is_cpu = CallSites(), compat.is_cpu(target)
 
     def on_machine(run: Callable[[Module, Any], Module]) -> Callable[[Module], Module]:
         return lambda mod: run(mod, machine_model(target))

@@ -135,11 +135,6 @@ def native() -> Target:
     return tvm.target.Target(description)
 
 
-def is_cpu(target: Target) -> bool:
-    """Whether a target is a CPU, and not a device that a CPU controls (its ``host``)."""
-    return str(target.kind.name) == "llvm"
-
-
 def _made(description: str | dict[str, Any], text: str) -> Target:
     if isinstance(description, dict) and description.get("kind") == "cuda":
         description.setdefault("arch", build.cuda_arch() or OLDEST_GPU)

@@ -20,7 +20,7 @@ from tvm_nnef.compilation.metadata import read_members, with_members
 from tvm_nnef.executable.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Array, Module
-from tvm_nnef.tvm_support.function_attributes import METADATA
+from tvm_nnef.tvm_support.function_attributes import INPUTS, METADATA, STATE
 from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of
 
 LARGE_WEIGHTS = 256 << 20
@@ -39,8 +39,8 @@ def with_bound_weights(mod: Module) -> Module:
     main = mod["main"]
     if "params" not in (main.attrs or {}):
         return mod
-    first = int(main.attrs["num_input"])
-    after = len(main.params) - int(main.attrs.get("num_state", 0))
+    first = int(main.attrs[INPUTS])
+    after = len(main.params) - int(main.attrs.get(STATE, 0))
     names = [str(parameter.name) for parameter in main.params[first:after]]
     values = dict(zip(names, main.attrs["params"], strict=True))
     bare = mod.clone()

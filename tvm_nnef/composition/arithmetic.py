@@ -25,26 +25,26 @@ from tvm_nnef.composition.values import (
 )
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
-from tvm_nnef.graph.formula import BinaryFunction, Scalar, ScalarType
+from tvm_nnef.graph.formula import Scalar, ScalarType
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.semantics import hints
 from tvm_nnef.semantics.types import BUILTINS, OPERANDS
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
-COMPARISONS: Mapping[str, BinaryFunction] = {
+COMPARISONS: Mapping[str, str] = {
     "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", "is": "eq",
 }  # fmt: skip
-_LOGICAL: Mapping[str, BinaryFunction] = {"&&": "and", "||": "or", "^": "xor"}
-_ARITHMETIC: Mapping[str, BinaryFunction] = {
+_LOGICAL: Mapping[str, str] = {"&&": "and", "||": "or", "^": "xor"}
+_ARITHMETIC: Mapping[str, str] = {
     "+": "add", "-": "sub", "*": "mul", "**": "pow", "min": "min", "max": "max",
 }  # fmt: skip
 # The draft rounds `/` down and `\` up; Khronos's tools truncate `/` and round `\` away from zero.
-_DIVISIONS: Mapping[tuple[str, str], BinaryFunction] = {
+_DIVISIONS: Mapping[tuple[str, str], str] = {
     ("/", "draft"): "floordiv", ("\\", "draft"): "ceildiv", ("%", "draft"): "floormod",
     ("/", "tools"): "truncdiv", ("\\", "tools"): "awaydiv", ("%", "tools"): "truncmod",
 }  # fmt: skip
-_REAL_DIVISIONS: Mapping[str, BinaryFunction] = {"/": "div", "\\": "realceildiv", "%": "fmod"}
+_REAL_DIVISIONS: Mapping[str, str] = {"/": "div", "\\": "realceildiv", "%": "fmod"}
 _INTEGER_DIVISIONS = frozenset(_DIVISIONS.values())
 _PREDICATES: Mapping[str, Callable[..., bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -174,7 +174,7 @@ _TENSOR_HINT = "invoke an operator, such as math.add"
 _GUARD_HINT = "put the arithmetic inside the bars: |i + 1|"
 
 
-def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | None:
+def binary_function(symbol: str, type: str, dialect: str) -> str | None:
     """The function that an operator of the language means for operands of a type."""
     if symbol in COMPARISONS:
         return COMPARISONS[symbol]
@@ -189,7 +189,7 @@ def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | No
     return _REAL_DIVISIONS[symbol] if type == "real" else _DIVISIONS[symbol, dialect]
 
 
-def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Item:
+def _apply(function: str, left: Item, right: Item, span: Span) -> Item:
     if is_scalar(left) or is_scalar(right):
         if function in _INTEGER_DIVISIONS and right == 0:
             return Undefined("division by zero", span, _ZERO)
@@ -220,7 +220,7 @@ def limited(item: Item, span: Span) -> Item:
     return item
 
 
-def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
+def _known(function: str, left: Item, right: Item) -> Item:
     if dimensions.is_symbolic(left) or dimensions.is_symbolic(right):
         return _symbolic(function, left, right)
     if function in _PREDICATES:
@@ -232,7 +232,7 @@ def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
     return dimensions.FUNCTIONS[function](left, right)
 
 
-def _symbolic(function: BinaryFunction, left: Item, right: Item) -> Item:
+def _symbolic(function: str, left: Item, right: Item) -> Item:
     """A function of extents, or of conditions on extents, known only at run time."""
     if type_of(left) == "bool":
         return _CONDITIONS[function](left, right)
@@ -250,7 +250,7 @@ _CONDITIONS: Mapping[str, Callable[..., Condition]] = {
 }
 
 
-def _simplified(function: BinaryFunction, left: Scalar, right: Scalar) -> Scalar:
+def _simplified(function: str, left: Scalar, right: Scalar) -> Scalar:
     """A node, unless an identity on integers or truth values makes it needless."""
     match function, left, right:
         case ("add", formula.Constant("int", 0), _) | ("mul", formula.Constant("int", 1), _):
@@ -306,7 +306,7 @@ def builtin(name: str, value: Value, span: Span) -> Value:
 
     def apply(item: Item) -> Item:
         if is_scalar(item):
-            return formula.Unary(name, item)  # type: ignore[arg-type]
+            return formula.Unary(name, item)
         if isinstance(item, float):
             return reals.function(name, item)
         if type_of(item) == "int" and not isinstance(item, Tensor) and name in _INTEGER_BUILTINS:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tvm_nnef.composition import declarations, value_hints
+from tvm_nnef.composition import declarations
 from tvm_nnef.composition.assignment import assignment_of, decompose
 from tvm_nnef.composition.binding import Invocation, bind
-from tvm_nnef.composition.budget import OPERATION, TENSOR, Budget
+from tvm_nnef.composition.budget import OPERATION, Budget
 from tvm_nnef.composition.checks import check_outputs, helper_values
 from tvm_nnef.composition.compaction import check_counted, counted_body, counter, lowered_part
 from tvm_nnef.composition.control_flow import branch, loop
@@ -22,67 +22,34 @@ from tvm_nnef.composition.dynamic_packs import joined, taken_apart
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
 from tvm_nnef.composition.frame import Frame
+from tvm_nnef.composition.invoker import Invoker
 from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.results import declared_result, results_like
-from tvm_nnef.composition.scalar_tensors import computed, needs_run
 from tvm_nnef.composition.static_types import StaticTypes
 from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
     Value,
     as_operand,
-    defined,
-    describe,
-    is_known,
-    is_scalar,
-    type_of,
 )
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, flatten
 from tvm_nnef.semantics.program import STDLIB_PREFIX, CheckedDefinition, Program
-from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 MAX_DEPTH = 64
 """How deep operators may invoke each other."""
 
 
-class Composer:
+class Composer(Invoker):
     """Composes the definitions of one program into one graph; used once."""
 
     def __init__(self, program: Program, budget: Budget, quantize: bool = True) -> None:
-        self.program = program
-        self.budget = budget
+        super().__init__(program, budget)
         self.quantize = quantize
         self.quantizations: dict[str, Entry] = {}
-        self.names: set[str] = set()
-        self._numbers: dict[str, int] = {}
         self._static_types = StaticTypes(program)
-
-    def name(self, base: str) -> str:
-        """A tensor name that is not taken: the one asked for, or a numbered one."""
-        self.budget.spend("tensors", TENSOR)
-        candidate = base
-        while candidate in self.names:
-            self._numbers[base] = number = self._numbers.get(base, 1) + 1
-            candidate = f"{base}.{number}"
-        self.names.add(candidate)
-        return candidate
-
-    def variable_name(self, scope: str, span: Span, name: str) -> str:
-        """The name of a variable, which is also that of its file: never a numbered one."""
-        full = f"{scope}.{name}"
-        if full in self.names:
-            hint = "give the invocations different labels"
-            raise error(f"two tensors are named '{full}'", span, hint=hint)
-        self.names.add(full)
-        return full
-
-    @staticmethod
-    def label(targets: Sequence[nodes.Target]) -> str | None:
-        """The name of the single result, if there is just one (section 2.10, labelling)."""
-        return plain_name(targets[0]) if len(targets) == 1 else None
 
     def begin(
         self, definition: CheckedDefinition, frame: Frame, operands: Sequence[Operand]
@@ -129,47 +96,6 @@ class Composer:
         for name, value in names.items():
             entry = self.quantizations.pop(f"{frame.scope}.{name}", None)
             frame.declare({name: value if entry is None else quantized(self, entry, value, frame)})
-
-    def as_tensors(
-        self, value: Value, frame: Frame, span: Span, name: str | None = None
-    ) -> Operand:
-        """A value as tensors: numbers become constants of rank 0 (section 2.10)."""
-        defined(value)
-        if value is None or isinstance(value, Tensor):
-            return value
-        if isinstance(value, tuple):
-            return tuple(
-                item if isinstance(item, Tensor) else self._literal(item, frame, span)
-                for item in value
-            )
-        return self._literal(value, frame, span, name)
-
-    def _literal(self, value: Value, frame: Frame, span: Span, name: str | None = None) -> Tensor:
-        if not (is_known(value) or is_scalar(value)) or isinstance(value, str):
-            message = f"expected a tensor, found {describe(value)}"
-            raise error(message, span, hint=value_hints.tensor(value))
-        return self.constant(frame, name or ".L1", value, type_of(value), (), span)
-
-    def constant(
-        self,
-        frame: Frame,
-        name: str,
-        value: Value,
-        type_: str,
-        shape: tuple[Dimension, ...],
-        span: Span | None = None,
-    ) -> Tensor:
-        """A uniform tensor of the frame: a constant, unless it waits for a run."""
-        number = float(value) if type_ == "real" and isinstance(value, int) else value
-        full = self.name(f"{frame.scope}.{name}")
-        if needs_run(value, shape):
-            result = Tensor(full, type_, shape, "result", None, span)  # type: ignore[arg-type]
-            trace = (*frame.trace, *([] if span is None else [span]))
-            frame.operations.append(computed(result, number, trace))
-            return result
-        made = Tensor(full, type_, shape, "constant", number, span)  # type: ignore[arg-type]
-        frame.constants.append(made)
-        return made
 
     def value(
         self,

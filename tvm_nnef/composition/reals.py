@@ -10,11 +10,13 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
+from tvm_nnef.symbolic.functions import FUNCTIONS, ceiling
+
 
 def function(name: str, value: float) -> float:
     """A built-in function of one real (section 2.4, built-in functions)."""
     try:
-        return _FUNCTIONS[name](value)
+        return FUNCTIONS[name].compute(value)
     except OverflowError:
         return -math.inf if name == "sinh" and value < 0.0 else math.inf
     except ValueError:
@@ -24,36 +26,6 @@ def function(name: str, value: float) -> float:
 
 _POLES: Mapping[tuple[str, float], float] = {
     ("log", 0.0): -math.inf, ("atanh", 1.0): math.inf, ("atanh", -1.0): -math.inf,
-}  # fmt: skip
-
-
-def _whole(rounded: Callable[[float], int]) -> Callable[[float], float]:
-    """Rounding to whole numbers, which leaves infinities and NaN as they are."""
-    return lambda value: float(rounded(value)) if math.isfinite(value) else value
-
-
-def _half_away(value: float) -> int:
-    """To the nearest whole number, halves away from zero."""
-    whole = math.trunc(value)
-    return whole + int(math.copysign(1.0, value)) if abs(value - whole) >= 0.5 else whole
-
-
-def _fraction(value: float) -> float:
-    return value - math.trunc(value) if math.isfinite(value) else math.nan
-
-
-def _sign(value: float) -> float:
-    return math.nan if math.isnan(value) else float((value > 0.0) - (value < 0.0))
-
-
-_FUNCTIONS: Mapping[str, Callable[[float], float]] = {
-    "sqrt": math.sqrt, "exp": math.exp, "log": math.log,
-    "sin": math.sin, "cos": math.cos, "tan": math.tan,
-    "asin": math.asin, "acos": math.acos, "atan": math.atan,
-    "sinh": math.sinh, "cosh": math.cosh, "tanh": math.tanh,
-    "asinh": math.asinh, "acosh": math.acosh, "atanh": math.atanh,
-    "erf": math.erf, "abs": abs, "sign": _sign, "frac": _fraction,
-    "round": _whole(_half_away), "floor": _whole(math.floor), "ceil": _whole(math.ceil),
 }  # fmt: skip
 
 
@@ -86,7 +58,7 @@ BINARY: Mapping[str, Callable[[float, float], float]] = {
     "min": min,
     "max": max,
     "div": _divide,
-    "realceildiv": lambda left, right: _whole(math.ceil)(_divide(left, right)),
+    "realceildiv": lambda left, right: ceiling(_divide(left, right)),
     "fmod": _remainder,
 }
 """The functions of two reals, under the names that formulas use for them."""

@@ -18,6 +18,7 @@ from tvm_nnef.arrays.coded_arrays import numpy_dtype
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.formula import Formula, Scalar, Statement
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, bodies, flatten, tensors
+from tvm_nnef.graph.scalar_values import Values
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -77,16 +78,11 @@ def size_in_bytes(tensors: Iterable[Tensor], dtypes: Mapping[Tensor, str]) -> Di
     sizes = (
         dimensions.mul(
             dimensions.product(each.shape),
-            _item_bytes(dtypes.get(each, defaults[each.type])),
+            numpy_dtype(dtypes.get(each, defaults[each.type])).itemsize,
         )
         for each in tensors
     )
     return reduce(dimensions.add, sizes, 0)
-
-
-def _item_bytes(dtype: str) -> int:
-    """The bytes of an element."""
-    return numpy_dtype(dtype).itemsize
 
 
 def peak_bytes(graph: Graph, nodes: Sequence[Node], opened: Sequence[Operation]) -> int | None:
@@ -209,7 +205,7 @@ def _steps(loops: Sequence[f.Loop], values: Mapping[str, int]) -> Dimension | No
     if not loops:
         return 1
     first, *inner = loops
-    extent = _number(first.extent, values)
+    extent = Values(values).of(first.extent)
     if extent is None:
         return None
     if not any(first.index in f.walk(loop.extent) for loop in inner):
@@ -218,17 +214,3 @@ def _steps(loops: Sequence[f.Loop], values: Mapping[str, int]) -> Dimension | No
     if values or not isinstance(extent, int) or extent > _MOST_STEPS:
         return None
     return _sum(_steps(inner, {first.index.name: value}) for value in range(extent))
-
-
-def _number(value: Scalar, indices: Mapping[str, int]) -> Dimension | None:
-    """The extent of a loop; None if it is data-dependent."""
-    match value:
-        case f.Constant("int", number) if not isinstance(number, float):
-            return number
-        case f.Index(name):
-            return indices.get(name)
-        case f.Binary(function, left, right) if function in dimensions.FUNCTIONS:
-            first, second = _number(left, indices), _number(right, indices)
-            if first is not None and second is not None:
-                return dimensions.FUNCTIONS[function](first, second)
-    return None

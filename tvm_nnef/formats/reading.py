@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.diagnostics import (
@@ -23,6 +23,7 @@ from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.model.dtypes import split_dtypes
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import (
+    Composing,
     noting_empty,
     refuse_for_loaded,
     refuse_options,
@@ -117,24 +118,31 @@ def load_model(
     return loaded
 
 
-def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
-    """The model that ``options`` of :func:`tvm_nnef.compose` are for, and what is left of them.
+@raised_as(ModelError)
+def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, Composing]:
+    """The model that ``options`` of :func:`tvm_nnef.compose` are for, and how it is composed.
 
     Those of :func:`load_model` are used up. Shapes of inputs are needed to convert a model of
-    another format, and used up with it.
+    another format, and used up with it. Raises NnefError also for options that do not exist.
     """
     left = dict(options)
     taken = {
         name: left.pop(name) for name in (*_SKRIPTND_OPTIONS, "variables", "format") if name in left
     }
     if isinstance(model, Model):
-        return load_model(model, **taken), left
+        return load_model(model, **taken), _composing(left)
     opened = open_source(model, taken.pop("format", None))
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
     if "dtypes" in converting:
         left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])
     given = {name: value for name, value in converting.items() if value is not None}
-    return load_model(opened, **taken, **given), left
+    return load_model(opened, **taken, **given), _composing(left)
+
+
+def _composing(options: Mapping[str, Any]) -> Composing:
+    known = {each.name for each in fields(Composing)}
+    refuse_options({name: value for name, value in options.items() if name not in known})
+    return Composing(**options)
 
 
 def read_model(

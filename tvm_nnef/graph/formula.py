@@ -21,25 +21,8 @@ from tvm_nnef.diagnostics import Span
 from tvm_nnef.graph.tensor import ScalarType as ScalarType
 from tvm_nnef.graph.tensor import Tensor
 from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.symbolic.functions import COMPARISONS
 
-BinaryFunction: TypeAlias = Literal[
-    "add", "sub", "mul", "min", "max", "pow",
-    "div",  # real
-    "floordiv", "ceildiv", "truncdiv", "awaydiv",  # int; awaydiv rounds away from zero
-    "realceildiv",  # real: ceil(x / y)
-    "floormod", "truncmod",  # int
-    "fmod",  # real, sign of the dividend
-    "lt", "le", "gt", "ge", "eq", "ne",
-    "and", "or", "xor",
-]  # fmt: skip
-UnaryFunction: TypeAlias = Literal[
-    "neg", "not", "abs", "sign",
-    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
-    "round",  # halves away from zero
-    "floor", "ceil",
-    "frac",  # x - trunc(x)
-]  # fmt: skip
 StoreOperator: TypeAlias = Literal["=", "+=", "*=", "&=", "|=", "min=", "max="]
 """``:=`` of the language is ``=`` here: both write; what differs is who gave the first value."""
 
@@ -76,7 +59,7 @@ class Local:
 class Unary:
     """A function of one scalar, of its operand's type."""
 
-    function: UnaryFunction
+    function: str
     operand: Scalar
 
     @property
@@ -89,14 +72,14 @@ class Unary:
 class Binary:
     """A function of two scalars of one type."""
 
-    function: BinaryFunction
+    function: str
     left: Scalar
     right: Scalar
 
     @property
     def type(self) -> ScalarType:
         """bool for comparisons, else the operands' type."""
-        return "bool" if self.function in _COMPARISONS else self.left.type
+        return "bool" if self.function in COMPARISONS else self.left.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +149,6 @@ class Load:
 
 
 Scalar: TypeAlias = "Constant | Index | Local | Unary | Binary | Select | Cast | Lookup | Load"
-
-_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 @dataclass(frozen=True, slots=True)

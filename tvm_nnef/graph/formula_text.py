@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 
 from tvm_nnef.graph.formula import (
     Binary,
-    BinaryFunction,
     Cast,
     Constant,
     Formula,
@@ -28,7 +27,7 @@ from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
-_INFIX: Mapping[BinaryFunction, tuple[str, int]] = {
+_INFIX: Mapping[str, tuple[str, int]] = {
     "or": ("||", 1),
     "xor": ("^", 1),
     "and": ("&&", 2),

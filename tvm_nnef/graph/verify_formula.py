@@ -28,27 +28,12 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic.dimensions import is_symbolic
-
-_NUMBERS = frozenset({"real", "int"})
-_REAL, _INT, _BOOL = frozenset({"real"}), frozenset({"int"}), frozenset({"bool"})
-_ANY = _NUMBERS | _BOOL
-
-_BINARY: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("add", "sub", "mul", "min", "max", "pow"), _NUMBERS),
-    **dict.fromkeys(("lt", "le", "gt", "ge"), _NUMBERS),
-    **dict.fromkeys(("div", "realceildiv", "fmod"), _REAL),
-    **dict.fromkeys(("floordiv", "ceildiv", "truncdiv", "awaydiv"), _INT),
-    **dict.fromkeys(("floormod", "truncmod"), _INT),
-    **dict.fromkeys(("eq", "ne"), _ANY),
-    **dict.fromkeys(("and", "or", "xor"), _BOOL),
-}
-_UNARY: Mapping[str, frozenset[str]] = {"neg": _NUMBERS, "abs": _NUMBERS, "sign": _NUMBERS}
-"""The types that a function takes; a unary one that is not listed takes real (``not``: bool)."""
+from tvm_nnef.symbolic.functions import ANY_TYPE, BINARY, BOOL, NUMBERS, UNARY
 
 _STORES: Mapping[str, frozenset[str]] = {
-    "=": _ANY,
-    **dict.fromkeys(("+=", "*=", "min=", "max="), _NUMBERS),
-    **dict.fromkeys(("&=", "|="), _BOOL),
+    "=": ANY_TYPE,
+    **dict.fromkeys(("+=", "*=", "min=", "max="), NUMBERS),
+    **dict.fromkeys(("&=", "|="), BOOL),
 }
 
 
@@ -156,12 +141,12 @@ def _scalar(scalar: Scalar, scope: _Scope) -> Iterator[str]:
                 yield f"the local '{name}' of type {type} is not named before"
         case Unary(function, operand):
             yield from _scalar(operand, scope)
-            if operand.type not in _UNARY.get(function, _BOOL if function == "not" else _REAL):
+            if operand.type not in UNARY[function]:
                 yield f"{function} on {operand.type}"
         case Binary(function, left, right):
             yield from _scalar(left, scope)
             yield from _typed(right, left.type, f"the right operand of {function}", scope)
-            if left.type not in _BINARY[function]:
+            if left.type not in BINARY[function]:
                 yield f"{function} on {left.type}"
         case Select(condition, consequent, alternative):
             yield from _typed(condition, "bool", "a condition", scope)

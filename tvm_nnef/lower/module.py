@@ -54,7 +54,7 @@ from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
-from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, INPUTS, PORTS, STATE, SYMBOLS
 
 
 def lower(
@@ -89,15 +89,15 @@ def lower(
     known |= {str(s.name): s for s in own([symbol for symbol, _ in sizes])}
     defined = frozenset(known)
     attributes: dict[str, Any] = {
-        "nnef_ports": _describe(graph, machine_types),
-        "num_input": len(inputs),
+        PORTS: _describe(graph, machine_types),
+        INPUTS: len(inputs),
     }
     if graph.bounds:
-        attributes["nnef_symbols"] = described_symbols(graph)
+        attributes[SYMBOLS] = described_symbols(graph)
     if keep_params_in_input:
         attributes["params"] = [compat.runtime_tensor(array) for array in weights.values()]
     if state:
-        attributes["num_state"] = len(state)
+        attributes[STATE] = len(state)
     parameters = [*weights, *state] if keep_params_in_input else [*state]
     named = [*inputs, *((tensor.short_name, tensor) for tensor in parameters)]
     names, builder = Names(), relax.BlockBuilder()

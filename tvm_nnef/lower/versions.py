@@ -23,7 +23,12 @@ from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Condition
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import BlockBuilder, Module, RelaxExpression
-from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES, INITIAL_STATE, SIZE_ESTIMATES
+from tvm_nnef.tvm_support.function_attributes import (
+    EQUAL_SIZES,
+    INITIAL_STATE,
+    SIZE_ESTIMATES,
+    SYMBOLS,
+)
 
 
 def with_equal_version(mod: Module, equal: Module, symbols: str) -> Module:
@@ -47,7 +52,7 @@ def with_equal_version(mod: Module, equal: Module, symbols: str) -> Module:
     with builder.function(title, [chosen, *arguments], pure=pure, private=True):
         arms = (relax.Call(each, arguments) for each in (adapted, general))
         choice = builder.emit_func_output(builder.emit(relax.If(chosen, *arms)))
-    with builder.function(MAIN, parameters, {**main.attrs, "nnef_symbols": symbols}, pure):
+    with builder.function(MAIN, parameters, {**main.attrs, SYMBOLS: symbols}, pure):
         with block(builder, pure=pure) as emit_output:
             holds = builder.emit(_holds(builder, condition))
             output = emit_output(relax.Call(choice, [holds, *parameters]))

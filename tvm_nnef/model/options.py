@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -76,6 +77,28 @@ class LowerOptions(ComposeOptions, total=False):
     route: Literal["mapped", "formula"]
     keep_params_in_input: bool
     lowerings: Mapping[str, Callable[..., Any]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Composing:
+    """How a graph of a model is composed: the options of :func:`tvm_nnef.compose` for that."""
+
+    graph: str | None = None
+    attributes: Mapping[str, object] | None = None
+    types: Mapping[str, str] | None = None
+    input_shapes: Mapping[str, Any] | None = None
+    dtypes: Mapping[str, Any] | None = None
+    quantize: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How a composed graph is lowered: the options of :func:`tvm_nnef.from_nnef` for that."""
+
+    route: Literal["mapped", "formula"] = "mapped"
+    keep_params_in_input: bool = False
+    lowerings: Mapping[str, Callable[..., Any]] | None = None
+    checked: bool = False
 
 
 def refuse_options(given: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from tvm_nnef.tvm_support.compat import (
     dtype_of,
     is_conditional,
     is_scalar,
+    itemsize,
 )
 from tvm_nnef.tvm_support.function_attributes import SIZE_ESTIMATES, read_sort
 
@@ -80,7 +81,7 @@ def work_of(function: PrimFunction, sizes: Mapping[str, int]) -> Work | None:
     except _Unknown:
         return None
     moved = (
-        min(size, count.accesses.get(buffer, 0) * _item_bytes(buffer))
+        min(size, count.accesses.get(buffer, 0) * itemsize(str(buffer.dtype)))
         for buffer, size in in_bytes.items()
     )
     return Work(count.flop, sum(moved))
@@ -139,12 +140,7 @@ _INTEGER: Mapping[Any, Any] = {
 
 def _bytes(buffer: Any, sizes: Mapping[str, int]) -> int:
     extents = [_number(extent, sizes) for extent in buffer.shape]
-    return math.prod(extents) * _item_bytes(buffer)
-
-
-def _item_bytes(buffer: Any) -> int:
-    digits = "".join(c for c in str(buffer.dtype) if c.isdigit())
-    return max(1, int(digits) // 8) if digits else 1
+    return math.prod(extents) * itemsize(str(buffer.dtype))
 
 
 def _statement(statement: Any, times: int, count: _Count, sizes: Mapping[str, int]) -> None:

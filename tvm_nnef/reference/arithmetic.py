@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.arrays.coded_arrays import limits, rounded
-from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
+from tvm_nnef.graph.formula import StoreOperator
 from tvm_nnef.graph.machine_types import kind_of
+from tvm_nnef.symbolic.functions import FUNCTIONS
 
 Array: TypeAlias = NDArray[Any]
 
@@ -86,34 +87,16 @@ def _erf(array: Array) -> Array:
     return np.asarray(exact(array)).astype(array.dtype)
 
 
-UNARY: Mapping[UnaryFunction, Callable[[Array], Array]] = {
+UNARY: Mapping[str, Callable[[Array], Array]] = {
     "neg": np.negative,
     "not": np.logical_not,
-    "abs": np.abs,
-    "sign": np.sign,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "log": np.log,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "tanh": np.tanh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
+    **{name: getattr(np, each.numpy) for name, each in FUNCTIONS.items() if each.numpy},
     "erf": _erf,
     "round": _round,
-    "floor": np.floor,
-    "ceil": np.ceil,
     "frac": lambda array: array - np.trunc(array),
 }
 
-BINARY: Mapping[BinaryFunction, Callable[[Array, Array], Array]] = {
+BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tvm_nnef.symbolic.functions import FUNCTIONS
+
 ANY: Final = "?"
 """The base of a value whose base type is not known, such as an empty list."""
 
@@ -94,16 +96,8 @@ BOOL: Final = Type("bool")
 STR: Final = Type("str")
 
 BUILTINS: Final[Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(
-        (
-            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-            "tanh", "asinh", "acosh", "atanh", "erf", "round", "floor", "ceil", "frac",
-        ),
-        frozenset({"real"}),
-    ),
-    "abs": NUMERIC,
-    "sign": NUMERIC,
-}  # fmt: skip
+    name: each.types for name, each in FUNCTIONS.items()
+}
 """The built-in functions and the types that they take; the result has the type of the operand."""
 
 OPERANDS: Final[Mapping[str, frozenset[str]]] = {

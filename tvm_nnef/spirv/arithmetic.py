@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from tvm_nnef.spirv import control_flow
-from tvm_nnef.spirv.assembler import Assembler, Id, bits_of
+from tvm_nnef.spirv.assembler import Assembler, Id
+from tvm_nnef.tvm_support.compat import bits_of
 from tvm_nnef.vulkan_runtime.opcodes import Glsl, Op, StorageClass
 
 

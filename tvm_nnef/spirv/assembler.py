@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tvm_nnef.tvm_support.compat import bits_of
 from tvm_nnef.vulkan_runtime.opcodes import (
     COMPUTE,
     EXTENSIONS,
@@ -41,11 +42,6 @@ _WIDTHS = {
 
 
 _ROUNDED = frozenset((Op.FAdd, Op.FSub, Op.FMul, Op.FDiv))
-
-
-def bits_of(dtype: str) -> int:
-    """The bits of a number."""
-    return int("".join(filter(str.isdigit, dtype)))
 
 
 class Assembler:

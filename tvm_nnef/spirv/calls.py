@@ -13,7 +13,8 @@ from tvm_nnef.spirv.arithmetic import (
     kind_of,
     reinterpreted,
 )
-from tvm_nnef.spirv.assembler import Assembler, Id, bits_of
+from tvm_nnef.spirv.assembler import Assembler, Id
+from tvm_nnef.tvm_support.compat import bits_of
 from tvm_nnef.vulkan_runtime.opcodes import ACQUIRE_RELEASE_SHARED, WORKGROUP_SCOPE, Glsl, Op
 
 _OPERATORS = {

@@ -18,7 +18,6 @@ _WITHOUT_TVM = (
 
 _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "PIL": ("pillow", "", ", or give a '.npy' file"),
-    "grandalf": ("grandalf", "", ""),
     "jax": ("jax", "jax", ""),
     "jaxlib": ("jax", "jax", ""),
     "lsprotocol": ("pygls", "lsp", ""),

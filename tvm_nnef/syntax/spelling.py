@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.symbolic.functions import FUNCTIONS
 
-BUILTIN_FUNCTIONS = frozenset(
-    (
-        "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-        "asinh", "acosh", "atanh", "erf", "round", "floor", "ceil", "frac", "abs", "sign",
-    )
-)  # fmt: skip
+BUILTIN_FUNCTIONS = frozenset(FUNCTIONS)
 """The built-in scalar functions, which the tools dialect separates from invocations by name."""
 
 STRING = r""""[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)"""

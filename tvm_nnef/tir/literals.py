@@ -8,7 +8,7 @@ import numpy as np
 from tvm import tirx
 
 from tvm_nnef.symbolic.dimensions import Dimension
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
 
 INDEX_TYPE = "int64"
 
@@ -21,7 +21,7 @@ def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     """
     if not isinstance(value, (int, float)):
         return fitting(value, dtype)
-    if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
+    if math.isinf(value) and not is_real(dtype):
         extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
         return extreme
     if isinstance(value, int) and dtype.startswith(("int", "uint")):

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
 
 Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 
@@ -20,20 +20,16 @@ INDEX = "int64"
 """The dtype of indices."""
 
 
-def _is_real(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
 def min_value(dtype: Any) -> PrimExpression:
     """The least value of a dtype; minus infinity for reals."""
     name = str(dtype)
-    return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
+    return tirx.const(float("-inf"), name) if is_real(name) else tirx.min_value(name)
 
 
 def max_value(dtype: Any) -> PrimExpression:
     """The largest value of a dtype; infinity for reals."""
     name = str(dtype)
-    return tirx.const(float("inf"), name) if _is_real(name) else tirx.max_value(name)
+    return tirx.const(float("inf"), name) if is_real(name) else tirx.max_value(name)
 
 
 def is_number(x: PrimExpression) -> PrimExpression:
@@ -54,7 +50,7 @@ def minimum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 def _extreme(
     x: PrimExpression, y: PrimExpression, function: Combination, is_better: Combination
 ) -> PrimExpression:
-    if not _is_real(dtype_of(x)):
+    if not is_real(dtype_of(x)):
         return function(x, y)
     number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
     if isinstance(number, tirx.FloatImm):
@@ -108,7 +104,7 @@ def arg_reduction(
     def best_value(*indices: PrimExpression) -> PrimExpression:
         candidates = loops()
         found = value(indices, [loop.var for loop in candidates])
-        if _is_real(dtype_of(found)):
+        if is_real(dtype_of(found)):
             found = tirx.Select(is_number(found), found, worst(dtype_of(found)))
         # TVM reads the number of parameters, which its own functions do not show.
         reducer = te.comm_reducer(lambda a, b: combine(a, b), worst, name="best")
@@ -127,7 +123,7 @@ def arg_reduction(
         found, zero = first(*indices), tirx.const(0, index_type)
         at_zero = value(indices, [tirx.const(0, INDEX) for _ in axes])
         counts = found < none
-        if _is_real(dtype_of(at_zero)):
+        if is_real(dtype_of(at_zero)):
             if not isinstance(length, int):
                 at_zero = tirx.if_then_else(length > 0, at_zero, worst(dtype_of(at_zero)))
             counts = tirx.And(counts, is_number(at_zero))

@@ -25,6 +25,7 @@ from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
     Target,
+    is_cpu,
 )
 
 
@@ -114,7 +115,7 @@ def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
 
 def _machine_code(kernels: Module, target: Target) -> Any:
     """The machine code for the host, which holds that for the device if there is one."""
-    if str(target.kind.name) == "llvm":
+    if is_cpu(target):
         return _generated(kernels, target)
     host, devices = split_host_device_mods(kernels)
     code = _generated(host, host_of(target))
@@ -195,7 +196,7 @@ def llvm_cpus(description: str) -> list[str]:
 
 def host_of(target: Target) -> Target:
     """The CPU of a target: itself, or that which controls the device that it is."""
-    if str(target.kind.name) == "llvm":
+    if is_cpu(target):
         return target
     return target.host or tvm.target.Target("llvm")
 
@@ -210,7 +211,7 @@ def runs_here(target: Target) -> bool:
 
     LLVM detects instructions on the host; what else a target has are hints how to schedule them.
     """
-    if str(target.kind.name) != "llvm":
+    if not is_cpu(target):
         return False
     triple, features = target_features(target)
     if triple.split("-")[0] != host_cpu()[1].split("-")[0]:
@@ -222,7 +223,7 @@ def runs_here(target: Target) -> bool:
 @functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
     """The triple of a CPU target, and LLVM's names of the features that it has."""
-    if str(target.kind.name) != "llvm":
+    if not is_cpu(target):
         return "", frozenset()
     attributes = target.attrs
     triple = str(attributes["mtriple"]) if "mtriple" in attributes else host_cpu()[1]

@@ -7,6 +7,7 @@ Input: NumPy arrays, shapes, dtype names. Output: TVM objects. Other packages im
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -21,8 +22,10 @@ from tvm_nnef.arrays.coded_arrays import as_held
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.function_attributes import (
     EXACT_BUFFERS,
+    INPUTS,
     OP_PATTERN,
     POLLS_SIGNALS,
+    STATE,
     FusionPattern,
 )
 from tvm_nnef.tvm_support.runtime import Array as Array
@@ -154,9 +157,9 @@ def parameter_count(function: Any) -> int:
     None are where it has a state as well, which changes from call to call.
     """
     attributes = function.attrs or {}
-    if "num_input" not in attributes or int(attributes.get("num_state", 0)):
+    if INPUTS not in attributes or int(attributes.get(STATE, 0)):
         return 0
-    return len(function.params) - int(attributes["num_input"])
+    return len(function.params) - int(attributes[INPUTS])
 
 
 def is_scalar(parameter: Var) -> bool:
@@ -389,6 +392,22 @@ def scalar_type_of(value: PrimExpression) -> str:
     return str(value.ty.dtype).split("x")[0]
 
 
+def bits_of(dtype: str) -> int:
+    """The bits of an element in memory, of each one of a vector."""
+    number = re.search(r"\d+", dtype)
+    return int(number[0]) if number else 8
+
+
 def itemsize(dtype: str) -> int:
     """The bytes of an element."""
-    return -(-int(tvm.DataType(dtype).bits) // 8)
+    return -(-bits_of(dtype) // 8)
+
+
+def is_real(dtype: str) -> bool:
+    """Whether elements of a dtype are floating-point numbers."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_cpu(target: Any) -> bool:
+    """Whether a target is a CPU, and not a device that a CPU controls (its ``host``)."""
+    return str(target.kind.name) == "llvm"

@@ -42,6 +42,18 @@ METADATA = "metadata"
 EQUAL_SIZES = "main_equal"
 """The name of the private function that ``main`` calls if sizes that could broadcast are equal."""
 
+PORTS = "nnef_ports"
+"""Of ``main``: its inputs, outputs and state, in JSON."""
+
+SYMBOLS = "nnef_symbols"
+"""Of ``main``: the bounds of the symbols of its inputs, in JSON."""
+
+INPUTS = "num_input"
+"""Of ``main``: how many of its first parameters are inputs; weights and state follow. As in TVM."""
+
+STATE = "num_state"
+"""Of ``main``: how many of its last parameters are state."""
+
 EXACT_BUFFERS = "exact_buffers"
 """Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
 

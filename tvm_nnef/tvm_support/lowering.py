@@ -20,6 +20,8 @@ from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     Target,
     dtype_of,
+    is_cpu,
+    is_real,
     lanes_of,
     prim_functions,
     typed,
@@ -40,8 +42,7 @@ _MANY_VALUES = 3
 
 def with_target(target: Target) -> Any:
     """A pass that says in each PrimFunc which machine it is for, and which calls it."""
-    is_cpu = str(target.kind.name) == "llvm"
-    host = target.host or (target if is_cpu else tvm.target.Target("llvm"))
+    host = target.host or (target if is_cpu(target) else tvm.target.Target("llvm"))
     return tirx.transform.BindTarget(target.with_host(host))
 
 
@@ -186,7 +187,7 @@ def converts_positions(function: PrimFunction) -> bool:
     found: list[tirx.Ramp] = []
 
     def converted(cast: tirx.Cast) -> None:
-        if dtype_of(cast).startswith(("float", "bfloat")) and lanes_of(cast.ty) > 1:
+        if is_real(dtype_of(cast)) and lanes_of(cast.ty) > 1:
             entries = [
                 (tirx.Ramp, found.append),
                 (TensorLoad, lambda load: tvm_ffi.WalkResult.SKIP),

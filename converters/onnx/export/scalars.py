@@ -11,21 +11,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from tvm_nnef.converters.onnx.export.emitter import Emitter
-
-_UNARY: Mapping[str, str] = {
-    "neg": "Neg", "not": "Not", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt", "exp": "Exp",
-    "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
-    "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh",
-    "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor", "ceil": "Ceil",
-}  # fmt: skip
+from tvm_nnef.symbolic.functions import DIVISIONS
 
 _BINARY: Mapping[str, str] = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "min": "Min", "max": "Max",
     "pow": "Pow", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual",
     "eq": "Equal", "and": "And", "or": "Or", "xor": "Xor",
 }  # fmt: skip
-
-_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
 
 
 def unary(function: str, operand: str, dtype: str, emitter: Emitter) -> str:
@@ -36,14 +28,14 @@ def unary(function: str, operand: str, dtype: str, emitter: Emitter) -> str:
         case "frac":
             return emitter.node("Sub", operand, _truncated(operand, emitter))
         case _:
-            return emitter.node(_UNARY[function], operand)
+            return emitter.node(function.capitalize(), operand)
 
 
 def binary(
     function: str, left: str, right: str, dtype: str, emitter: Emitter, *, nonzero: bool = False
 ) -> str:
     """A function of two values; ``nonzero`` says that the second is neither 0 nor -1."""
-    if function in _DIVISIONS:
+    if function in DIVISIONS:
         return _divided(function, left, right, dtype, emitter, nonzero)
     match function:
         case "ne":
