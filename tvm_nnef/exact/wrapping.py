@@ -1,9 +1,11 @@
-"""Sums, differences and products of integer elements, which wrap around.
+"""Arithmetic on elements: in calls while TVM simplifies, and then so that ints wrap around.
 
-Input: a PrimFunc whose loops are lowered. Output: the same with each operation on elements of 32 or
-64 bits in a dtype in which it does not overflow, which costs nothing. TVM promises LLVM that no int
-of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any comparison
-of what did overflow for what it likes. So does a compiler of CUDA with ints that have a sign.
+Input: an expression, or a PrimFunc before the first or after the last pass of TVM. Output: the same
+with each operation on elements as a call, which TVM leaves alone; or with those on elements of 32
+or 64 bits in a dtype in which they do not overflow, which costs nothing. TVM promises LLVM that no
+int of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any
+comparison of what did overflow for what it likes. So does a compiler of CUDA with ints that have a
+sign.
 """
 
 from __future__ import annotations
