@@ -65,16 +65,16 @@ def expand(function: PrimFunction) -> PrimFunction:
 
 
 def _expanded(added: tirx.Add, machine: CpuModel) -> PrimExpression:
-    """``rest + (a * b + c * d)`` of halves of one vector and of another, as an instruction."""
+    """``rest + a * b + c * d`` of halves of one vector and of another, as an instruction."""
     width = lanes_of(added.ty)
     name = machine.intrinsic(Special.DOT_INT16, width)
     if name is None or not dtype_of(added).startswith("int32"):
         return added
-    pair = added.b
-    if not isinstance(pair, tirx.Add):
+    first, upper = added.a, added.b
+    if not isinstance(first, tirx.Add) or not isinstance(upper, tirx.Mul):
         return added
-    lower, upper = pair.a, pair.b
-    if not isinstance(lower, tirx.Mul) or not isinstance(upper, tirx.Mul):
+    lower = first.b
+    if not isinstance(lower, tirx.Mul):
         return added
     found = [_half(factor, upper=True) for factor in (upper.a, upper.b)]
     other = [_half(factor, upper=False) for factor in (lower.a, lower.b)]
@@ -84,7 +84,7 @@ def _expanded(added: tirx.Add, machine: CpuModel) -> PrimExpression:
         return added
     kind = typed("int16", 2 * width)
     pairs = (tirx.call_intrin(kind, "tirx.reinterpret", each) for each in found)
-    return added.a + tirx.call_llvm_pure_intrin(added.ty, name, *pairs)
+    return first.a + tirx.call_llvm_pure_intrin(added.ty, name, *pairs)
 
 
 def _half(value: PrimExpression, *, upper: bool) -> PrimExpression | None:

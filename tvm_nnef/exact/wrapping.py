@@ -151,18 +151,32 @@ def _accumulates(store: tirx.BufferStore) -> bool:
     return value.a.source.same_as(store.buffer)
 
 
-def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
-    """A sum as it is, and a product in it, with wrapping operands.
+def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
+    """A sum as it is, and the products in it, with changed operands.
 
     LLVM knows no range of these two, so that it concludes nothing, and strategies count its
     instructions.
     """
-    term = value.b
-    parts = [term.a, term.b] if isinstance(term, tirx.Mul) else [term]
-    made = [wrapping(part) for part in parts]
-    if all(one.same_as(other) for one, other in zip(made, parts, strict=True)):
-        return value
-    return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
+
+    def term(part: PrimExpression) -> PrimExpression:
+        if isinstance(part, tirx.Mul):
+            a, b = change(part.a), change(part.b)
+        elif _is_products(part):
+            a, b = term(part.a), term(part.b)
+        else:
+            return change(part)
+        same = a.same_as(part.a) and b.same_as(part.b)
+        return part if same else type(part)(a, b)
+
+    made = term(value.b)
+    return value if made.same_as(value.b) else tirx.Add(value.a, made)
+
+
+def _is_products(value: PrimExpression) -> bool:
+    """Whether a value is a sum of products without constant factors, which TVM could join."""
+    if isinstance(value, tirx.Add):
+        return _is_products(value.a) and _is_products(value.b)
+    return isinstance(value, tirx.Mul) and tirx.IntImm not in (type(value.a), type(value.b))
 
 
 def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
