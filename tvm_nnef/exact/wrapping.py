@@ -158,7 +158,7 @@ def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) ->
     instructions.
     """
 
-    def term(part: PrimExpression) -> PrimExpression:
+    def term(part: Any) -> PrimExpression:
         if isinstance(part, tirx.Mul):
             a, b = change(part.a), change(part.b)
         elif _is_products(part):
