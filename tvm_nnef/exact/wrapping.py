@@ -166,10 +166,11 @@ def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) ->
         else:
             return change(part)
         same = a.same_as(part.a) and b.same_as(part.b)
-        return part if same else type(part)(a, b)
+        made: PrimExpression = part if same else type(part)(a, b)
+        return made
 
-    made = term(value.b)
-    return value if made.same_as(value.b) else tirx.Add(value.a, made)
+    added = term(value.b)
+    return value if added.same_as(value.b) else tirx.Add(value.a, added)
 
 
 def _is_products(value: PrimExpression) -> bool:
