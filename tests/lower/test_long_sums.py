@@ -96,3 +96,12 @@ def test_gives_the_same(lower: str, more: dict[str, str], wanted: Any) -> None:
     x = np.random.default_rng(1).random(shape).astype(np.float32)
     (y,) = tvm_nnef.build(model(lower, **more), route="formula", progress=False)(x)
     np.testing.assert_allclose(y, wanted(np.float64(x)), rtol=3e-6)
+
+
+def test_two_dimensions_are_summed_in_parts() -> None:
+    """As in the mean of 5 x 372 x 3 elements: neither the rows nor the columns are few."""
+    lower = "y[] += x[i,j,k], i < n, j < m, k < l;"
+    more = {"inputs": "x: real[n, m, l];", "shapes": "x: real[5, 372, 3];"}
+    x = np.random.default_rng(2).random((5, 372, 3)).astype(np.float32)
+    (y,) = tvm_nnef.build(model(lower, **more), route="formula", progress=False)(x)
+    np.testing.assert_allclose(y, np.float64(x).sum(), rtol=3e-6)

@@ -1,7 +1,7 @@
 """Comparisons of NaN, plain and negated, alone and fused: as IEEE 754 has them.
 
-TVM takes ``not x < y`` for ``y <= x``, ``x == x`` for true and ``x - x`` for zero; no formula, and
-no mapping, may come out as such.
+TVM takes ``not x < y`` for ``y <= x``, ``x == x`` and ``x < y or x >= y`` for true and ``x - x``
+for zero; no formula, and no mapping, may come out as such.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "lt": ("<", operator.lt), "le": ("<=", operator.le), "gt": (">", operator.gt),
     "ge": (">=", operator.ge), "eq": ("==", operator.eq), "ne": ("!=", operator.ne),
 }  # fmt: skip
+OPPOSITES = (("lt", "ge"), ("le", "gt"))
 INF, NAN = np.inf, np.nan
 X = np.tile(np.array([1, 2, NAN, NAN, INF, -INF, 3, 0], np.float32), 5)
 Y = np.tile(np.array([1, 1, 1, NAN, INF, INF, NAN, -0.0], np.float32), 5)
@@ -45,6 +46,12 @@ def formulas() -> Iterator[Row]:
         yield f"!({plain} || x[i,] > 0.0)", ~(holds(x, y) | (x > 0))
         yield f"!(x[i,] + 1.0 {sign} y[i,] + 1.0)", ~holds(x + 1, y + 1)
         yield f"x[i,] - y[i,] {sign} 0.0", holds(x - y, 0)
+    for one, other in OPPOSITES:
+        either = COMPARISONS[one][1](X, Y) | COMPARISONS[other][1](X, Y)
+        signs = COMPARISONS[one][0], COMPARISONS[other][0]
+        yield "x[i,] {} y[i,] || x[i,] {} y[i,]".format(*signs), either
+        yield "!(x[i,] {} y[i,]) && !(x[i,] {} y[i,])".format(*signs), ~either
+    yield "x[i,] < 1.0 || x[i,] >= 1.0", ~np.isnan(X)
     yield "x[i,] - x[i,] == 0.0", np.isfinite(X)
     yield "bool(x[i,])", X != 0
 
@@ -59,6 +66,11 @@ def fused() -> Iterator[Row]:
         yield f"{both} @ = math.xor(a@, b@);", holds(X, Y) ^ (X > 0)
         yield f"{both} @ = math.eq(a@, b@);", holds(X, Y) == (X > 0)
         yield f"{both} @ = math.select(a@, b@, a@);", np.where(holds(X, Y), X > 0, holds(X, Y))
+    for one, other in OPPOSITES:
+        both = f"a@ = math.{one}(x, y); b@ = math.{other}(x, y);"
+        either = COMPARISONS[one][1](X, Y) | COMPARISONS[other][1](X, Y)
+        yield f"{both} @ = math.or(a@, b@);", either
+        yield f"{both} c@ = math.or(a@, b@); @ = math.not(c@);", ~either
     yield "a@ = math.ne(x, x); b@ = math.select(a@, 0.0, x); @ = math.eq(b@, x);", ~np.isnan(X)
     yield "a@ = math.sub(x, x); @ = math.eq(a@, 0.0);", np.isfinite(X)
 

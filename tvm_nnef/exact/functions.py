@@ -1,11 +1,11 @@
 """The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
 
 The operands of a function have one dtype. Ints wrap around as in hardware, though TVM and LLVM take
-those of 32 and 64 bits not to overflow (``wrapped_elements``, ``wrapping``). Integer division by
-zero gives 0 and traps nowhere. A minimum or maximum with NaN is NaN. What the functions of reals
-are, and how precise, says ``schedules.codegen.math_functions``; sums, products, quotients and
-square roots are within half a unit in the last place. Knows nothing of formulas beyond the names of
-their functions (``graph.formula``).
+those of 32 and 64 bits not to overflow (``wrapping``). Integer division by zero gives 0 and traps
+nowhere. A minimum or maximum with NaN is NaN. What the functions of reals are, and how precise,
+says ``schedules.codegen.math_functions``; sums, products, quotients and square roots are within
+half a unit in the last place. Knows nothing of formulas beyond the names of their functions
+(``graph.formula``).
 """
 
 from __future__ import annotations

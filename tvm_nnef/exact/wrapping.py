@@ -1,9 +1,11 @@
-"""Sums, differences and products of integer elements, which wrap around.
+"""Arithmetic on elements: in calls while TVM simplifies, and then so that ints wrap around.
 
-Input: a PrimFunc whose loops are lowered. Output: the same with each operation on elements of 32 or
-64 bits in a dtype in which it does not overflow, which costs nothing. TVM promises LLVM that no int
-of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any comparison
-of what did overflow for what it likes. So does a compiler of CUDA with ints that have a sign.
+Input: an expression, or a PrimFunc before the first or after the last pass of TVM. Output: the same
+with each operation on elements as a call, which TVM leaves alone; or with those on elements of 32
+or 64 bits in a dtype in which they do not overflow, which costs nothing. TVM promises LLVM that no
+int of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any
+comparison of what did overflow for what it likes. So does a compiler of CUDA with ints that have a
+sign.
 """
 
 from __future__ import annotations
@@ -149,18 +151,33 @@ def _accumulates(store: tirx.BufferStore) -> bool:
     return value.a.source.same_as(store.buffer)
 
 
-def _sum(value: tirx.Add, wrapping: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
-    """A sum as it is, and a product in it, with wrapping operands.
+def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
+    """A sum as it is, and the products in it, with changed operands.
 
     LLVM knows no range of these two, so that it concludes nothing, and strategies count its
     instructions.
     """
-    term = value.b
-    parts = [term.a, term.b] if isinstance(term, tirx.Mul) else [term]
-    made = [wrapping(part) for part in parts]
-    if all(one.same_as(other) for one, other in zip(made, parts, strict=True)):
-        return value
-    return tirx.Add(value.a, tirx.Mul(*made) if len(made) > 1 else made[0])
+
+    def term(part: Any) -> PrimExpression:
+        if isinstance(part, tirx.Mul):
+            a, b = change(part.a), change(part.b)
+        elif _is_products(part):
+            a, b = term(part.a), term(part.b)
+        else:
+            return change(part)
+        same = a.same_as(part.a) and b.same_as(part.b)
+        made: PrimExpression = part if same else type(part)(a, b)
+        return made
+
+    added = term(value.b)
+    return value if added.same_as(value.b) else tirx.Add(value.a, added)
+
+
+def _is_products(value: PrimExpression) -> bool:
+    """Whether a value is a sum of products without constant factors, which TVM could join."""
+    if isinstance(value, tirx.Add):
+        return _is_products(value.a) and _is_products(value.b)
+    return isinstance(value, tirx.Mul) and tirx.IntImm not in (type(value.a), type(value.b))
 
 
 def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:

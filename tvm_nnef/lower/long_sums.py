@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from tvm_nnef.diagnostics import Span
@@ -128,7 +128,9 @@ def _parted(
         elif block == extent:
             inner.append(loop)
         else:
-            part = _loop(_other_name(name, statement), -(-extent // block))
+            taken = {*extents, *(each.index.name for each in outer)}
+            taken.update(local.name for local in statement.locals)
+            part = _loop(_other_name(name, taken), -(-extent // block))
             statement = _in_blocks(statement, name, part.index, block, extent)
             outer.append(part)
             inner.append(_loop(name, block))
@@ -167,9 +169,7 @@ def _whole(number: int) -> Constant:
     return Constant("int", number)
 
 
-def _other_name(name: str, statement: Statement) -> str:
-    taken = {loop.index.name for loop in statement.loops}
-    taken |= {local.name for local in statement.locals}
+def _other_name(name: str, taken: Set[str]) -> str:
     name += "_part"
     while name in taken:
         name += "_"
