@@ -2,7 +2,7 @@
 
     python scripts/bench_calls.py
 
-Each row is a process of its own, on one thread. Times are microseconds of the processor, which
+Each row runs in its own process, on one thread. Times are microseconds of the processor, which
 other processes disturb little: the median of rounds of many calls. ``call`` is ``executable(...)``,
 ``out`` the same with preallocated outputs, ``prepared`` a run on fixed inputs that returns TVM's
 tensors; ``session.run`` and ``run_with_iobinding`` are ONNX Runtime's, of the same model.
@@ -93,7 +93,7 @@ def microseconds(call: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    """Measure every row in a process of its own, and print a table."""
+    """Measure each row in its own process, and print a table."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -6,74 +6,94 @@ Input: what a user passes. Output: the tensors of the inputs, into which the arr
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tvm_nnef.arguments.calls import ordered_inputs
 from tvm_nnef.graph.nodes import Graph, Tensor
-from tvm_nnef.tvm_support.runtime import Array, dtype_name, is_native
+from tvm_nnef.tvm_support.runtime import Array, dtype_name, is_native, runtime_tensor
 
 Key: TypeAlias = tuple[Hashable, ...]
 """The names, shapes and dtypes of the arrays of a call."""
 
-_REMEMBERED = 8
-"""Of so many kinds of calls the tensors are kept: callers with more have dynamic sizes."""
+_REMEMBERED = 64
+"""So many kinds of calls are known at a time."""
 
-Copied: TypeAlias = tuple[int, Array]
-"""The number of an argument, and the memory of the tensor that it is copied to."""
+_SMALL = 1 << 16
+"""The most bytes of inputs whose tensors are kept: to allocate larger ones takes no time beside
+what is done with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Calls of one kind: from where the inputs get their values, in the order of the graph.
+
+    ``sources`` are the numbers of arguments, and arrays for inputs that are left out. Calls whose
+    results are copied overwrite the ``kept`` tensors, by the memory of each that gets an argument.
+    """
+
+    sources: list[int | Array]
+    kept: list[Any]
+    memory: list[tuple[int, Array]]
 
 
 class RepeatedCalls:
-    """The tensors of the inputs of earlier calls, by the shapes and dtypes of their arrays.
-
-    They are for calls on the CPU that take turns and whose results are copied: the next call of
-    the same kind overwrites them.
-    """
+    """How calls on the CPU give the inputs, by the shapes and dtypes of their arrays."""
 
     def __init__(self, graph: Graph, defaults: Mapping[str, Array]) -> None:
         """Takes the inputs as those of a graph, and the values of those that may be left out."""
         self._graph = graph
         self._defaults = defaults
-        self._kinds: dict[Key, tuple[list[Copied], list[Any]]] = {}
+        self._kinds: dict[Key, _Kind] = {}
 
-    def tensors(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any] | None:
-        """The tensors of a call like an earlier one, filled; None for another call."""
-        if not self._kinds:
-            return None
+    def tensors(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], *, are_copied: bool
+    ) -> list[Any] | None:
+        """The tensors of the inputs of a call like an earlier one; None for another call.
+
+        If all results ``are_copied`` before the next call, it may overwrite these tensors.
+        """
         values, names = _arguments(inputs, named)
-        known = self._kinds.get(_key(values, names) or ())
-        if known is None:
+        kind = self._kinds.get(_key(values, names) or ())
+        if kind is None:
             return None
-        copied, tensors = known
-        for number, memory in copied:
+        if not are_copied or not kind.kept:
+            arrays = (values[each] if isinstance(each, int) else each for each in kind.sources)
+            return [runtime_tensor(array) for array in arrays]
+        for number, memory in kind.memory:
             memory[...] = values[number]
-        return tensors
+        return kind.kept
 
-    def remember(
-        self, inputs: Sequence[Any], named: Mapping[str, Any], tensors: Sequence[Any]
-    ) -> None:
-        """Keep the tensors of a call, if calls like it need no conversion and no check."""
+    def remember(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Note the kind of a call that was checked, if calls like it need no conversion."""
         values, names = _arguments(inputs, named)
         key = _key(values, names)
         if not key:
             return
         first = len(values) - len(names)
         numbers = {name: first + number for number, name in enumerate(names)}
-        taken = ordered_inputs(self._graph, range(first), numbers, self._defaults)
-        copied = []
-        for port, number, tensor in zip(self._graph.inputs, taken, tensors, strict=True):
+        sources = ordered_inputs(self._graph, range(first), numbers, self._defaults)
+        for port, source in zip(self._graph.inputs, sources, strict=True):
             if port.stacked or not isinstance(port.operand, Tensor):
                 return
-            if not isinstance(number, int):
-                continue  # A default, which the tensor holds.
-            dtype = values[number].dtype
-            if not is_native(dtype) or dtype_name(dtype) != self._graph.machine_types[port.operand]:
-                return
-            copied.append((number, np.from_dlpack(tensor)))
+            if isinstance(source, int):
+                dtype = values[source].dtype
+                expected = self._graph.machine_types[port.operand]
+                if not is_native(dtype) or dtype_name(dtype) != expected:
+                    return
+        arrays = [values[each] if isinstance(each, int) else each for each in sources]
+        is_small = sum(array.nbytes for array in arrays) <= _SMALL
+        kept = [runtime_tensor(array) for array in arrays] if is_small else []
+        memory = [
+            (source, np.from_dlpack(tensor))
+            for source, tensor in zip(sources, kept, strict=False)
+            if isinstance(source, int)
+        ]
         if len(self._kinds) == _REMEMBERED:
             self._kinds.pop(next(iter(self._kinds)))
-        self._kinds[key] = copied, list(tensors)
+        self._kinds[key] = _Kind(sources, kept, memory)
 
 
 def _arguments(
@@ -87,7 +107,7 @@ def _arguments(
 
 
 def _key(values: Sequence[Any], names: tuple[str, ...]) -> Key | None:
-    """The kind of a call; None if one of its values is no plain array."""
+    """The kind of a call; None if one of its values is not a plain array."""
     key: list[Hashable] = [names]
     for value in values:
         if type(value) is not np.ndarray:

@@ -78,7 +78,7 @@ class Executable:
     outputs: tuple[PortInfo, ...]
     bounds: Mapping[str, int]
     state: State
-    _repeated: RepeatedCalls | None
+    _repeated: RepeatedCalls
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Executable:
         """
         buffers = None if out is None else OutputBuffers(self._output_ports, out)
         with self._turn:
-            tensors = self._call(inputs, named, repeated=self._repeated)
+            tensors = self._call(inputs, named, are_copied=not self.state)
             if buffers is not None:
                 return buffers.filled(tensors)
             arrays = list(map(array_of, tensors, self._output_ports.dtypes))
@@ -211,26 +211,19 @@ class Executable:
         Outputs
             Tensors on the device of the model. A pack of dynamic length is one tensor.
         """
-        tensors = self._call(inputs, named)
+        tensors = self._call(inputs, named, are_copied=False)
         return self._output_ports.grouped(tensors, lambda stacked: stacked)
 
     def _call(
-        self,
-        inputs: Sequence[Any],
-        named: Mapping[str, Any],
-        repeated: RepeatedCalls | None = None,
+        self, inputs: Sequence[Any], named: Mapping[str, Any], *, are_copied: bool
     ) -> list[Any]:
         """The tensors of the outputs, after which the state is the new one.
 
-        They may share the memory of the inputs, which ``repeated`` keeps for other calls.
+        They may share the memory of the inputs, which a later call overwrites if they
+        ``are_copied`` before.
         """
         with self._turn:
-            tensors = repeated.tensors(inputs, named) if repeated else None
-            if tensors is None:
-                tensors = self._input_tensors(inputs, named)
-                if repeated:
-                    repeated.remember(inputs, named, tensors)
-            results = self._run(self._with_own(tensors))
+            results = self._run(self._with_own(self._input_tensors(inputs, named, are_copied)))
             end = len(results) - len(self.state)
             self.state.tensors = results[end:]
         return results[:end]
@@ -304,8 +297,7 @@ class Executable:
         all executables of the process.
         """
         with self._turn:
-            if self._repeated:
-                self._repeated = RepeatedCalls(self._graph, self._defaults)
+            self._repeated = RepeatedCalls(self._graph, self._defaults)
         runtime.release_memory()
 
     def reset(self) -> None:
@@ -320,9 +312,7 @@ class Executable:
                 arrays = list(map(array_of, values[len(described) :]))
             self.state = State(described, values[: len(described)], self._device)
             self._defaults = dict(zip(defaults, arrays, strict=False))
-            # What the state holds may be the memory of an input.
-            is_repeatable = self._kind == "cpu" and not described
-            self._repeated = RepeatedCalls(self._graph, self._defaults) if is_repeatable else None
+            self._repeated = RepeatedCalls(self._graph, self._defaults)
 
     @property
     def threads(self) -> int:
@@ -436,14 +426,19 @@ class Executable:
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         """The arguments of the function that runs the model, for some inputs in order."""
-        return self._with_own(self._input_tensors(inputs, {}))
+        return self._with_own(self._input_tensors(inputs, {}, are_copied=False))
 
     def _with_own(self, tensors: Sequence[Any]) -> list[Any]:
         """The tensors of the inputs, and what the function takes after them."""
         return [*tensors, *self._prepared, *self.state.tensors]
 
-    def _input_tensors(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The tensors of the inputs of a call, which are checked and converted."""
+    def _input_tensors(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], are_copied: bool
+    ) -> list[Any]:
+        """The tensors of the inputs of a call, which are checked and converted if necessary."""
+        known = self._repeated.tensors(inputs, named, are_copied=are_copied)
+        if known is not None:
+            return known
         ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
         given = [numpy_view(value) for value in ordered]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
@@ -453,7 +448,10 @@ class Executable:
             if len(self._passed) == _REMEMBERED:
                 self._passed.clear()
             self._passed.add(key)
-        return self._tensors(bound.values())
+        tensors = self._tensors(bound.values())
+        if self._kind == "cpu":
+            self._repeated.remember(inputs, named)
+        return tensors
 
     def _check_memory(self, sizes: Mapping[str, int]) -> None:
         """Raises NnefError if the tensors of a call do not fit the memory that is free."""
