@@ -8,10 +8,14 @@ may have its own module, a file ``NAME.sknd`` in its package, which may invoke `
 from __future__ import annotations
 
 import functools
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from types import ModuleType
+from typing import Any
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Graph, Operation, operations
@@ -41,6 +45,12 @@ class _Entry:
     text: str
     words: str
     invoked: frozenset[str]
+
+
+def module_values(package: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The names and values of the modules of a package, which hold functions for operators."""
+    for each in pkgutil.iter_modules(package.__path__):
+        yield from vars(importlib.import_module(f"{package.__name__}.{each.name}")).items()
 
 
 def known_operator(operation: Operation, libraries: Sequence[Library]) -> str:

@@ -180,11 +180,6 @@ class Body:
     outside: Sequence[Tensor]
     yields: Sequence[Tensor]
 
-    @property
-    def changes_shapes(self) -> bool:
-        """Whether a carried tensor changes its shape."""
-        return bool(self.growth.steady or self.growth.free)
-
     def following(self, place: Place) -> Size:
         """A dimension after a step."""
         return _size(self.outputs[1:], place)

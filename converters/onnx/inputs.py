@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
@@ -10,10 +10,10 @@ from tvm_nnef.converters.common.bounds import Bounds, check_bounds
 from tvm_nnef.converters.common.inputs import input_tensors
 from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.onnx.bounds import bounded_names, dynamic_dimensions
 from tvm_nnef.converters.onnx.inference import type_of
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.types import NUMBER_OF, type_name
+from tvm_nnef.converters.onnx.types import NUMBER_OF, dimension_name, type_name
 from tvm_nnef.diagnostics import Diagnostic
 
 
@@ -29,7 +29,7 @@ def graph_inputs(
     """
     graph = model.proto.graph
     named = (each for shape in shapes.values() for each in shape if isinstance(each, str))
-    check_bounds(bounds, {*bounded_names(graph), *named}, list(dynamic_dimensions(graph)))
+    check_bounds(bounds, {*_bounded_names(graph), *named}, list(_dynamic_dimensions(graph)))
     constants = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in constants]
     problems = {value.name: _without_dtype(value, model.path) for value in values}
@@ -61,3 +61,23 @@ def _without_dtype(value: onnx.ValueInfoProto, path: str) -> Diagnostic | None:
         else f"types that can be: {', '.join(sorted(NUMBER_OF))}"
     )
     return Diagnostic(message, hint=hint, file=path)
+
+
+def _dynamic_dimensions(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of the dynamic dimensions of inputs."""
+    for value in graph.input:
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value"):
+                yield dimension_name(size) or f"{value.name}_{axis}"
+
+
+def _bounded_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of inputs, of their dimensions, and of the results of nodes, inner ones too."""
+    for value in graph.input:
+        yield value.name
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            yield dimension_name(size) or f"{value.name}_{axis}"
+    for node in graph.node:
+        yield from node.output
+        for inner in inner_graphs(node):
+            yield from _bounded_names(inner)

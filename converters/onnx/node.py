@@ -149,16 +149,6 @@ class Node:
             return list(found.sizes.reshape(-1))
         return None if found.value is None else [int(each) for each in found.value.reshape(-1)]
 
-    def required_value(self, position: int, name: str) -> Array:
-        """The value of an input that must be known before a run."""
-        found = self.value(position)
-        if found is None:
-            raise Unconvertible(
-                f"'{name}' (input {position}) arrives at run time",
-                f"freeze '{name}' to an initializer of the model",
-            )
-        return found
-
     def has(self, name: str) -> bool:
         """Whether an attribute is given."""
         return name in self.attributes

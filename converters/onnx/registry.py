@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.operator_modules import module_values
 from tvm_nnef.converters.onnx import operators
 from tvm_nnef.converters.onnx.node import Converted, Node, OperatorFunction
 from tvm_nnef.diagnostics import error
@@ -60,11 +59,9 @@ def table_of(functions: Mapping[str, OperatorFunction], since: int = 1) -> tuple
 def standard() -> Table:
     """The converters of this package: whatever its operator modules hold."""
     found: list[Converter] = []
-    for each in pkgutil.iter_modules(operators.__path__):
-        module = importlib.import_module(f"{operators.__name__}.{each.name}")
-        for item in vars(module).values():
-            group = item if isinstance(item, tuple) else (item,)
-            found += [entry for entry in group if isinstance(entry, Converter)]
+    for _, item in module_values(operators):
+        group = item if isinstance(item, tuple) else (item,)
+        found += [entry for entry in group if isinstance(entry, Converter)]
     return _sorted(found)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.operator_modules import module_values
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.stablehlo import operators
 from tvm_nnef.converters.stablehlo.operation import Operation, OperatorFunction
@@ -37,9 +36,7 @@ def operation(*names: str) -> Callable[[OperatorFunction], Converter]:
 def standard() -> Mapping[str, Converter]:
     """The converters of this package: whatever its operator modules hold."""
     found: dict[str, Converter] = {}
-    for each in pkgutil.iter_modules(operators.__path__):
-        module = importlib.import_module(f"{operators.__name__}.{each.name}")
-        for value in vars(module).values():
-            if isinstance(value, Converter):
-                found.update(dict.fromkeys(value.names, value))
+    for _, value in module_values(operators):
+        if isinstance(value, Converter):
+            found.update(dict.fromkeys(value.names, value))
     return found

@@ -11,10 +11,11 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import linear
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
 from tvm_nnef.tir.expressions import variables
@@ -82,12 +83,10 @@ def _window(index: PrimExpression, stage: Stage) -> WindowIndex | None:
     step = next((axis for axis in stage.reduced if axis.var in found), None)
     if axis is None or step is None:
         return None
-    equation = sym.detect_linear_equation(index, [axis.var, step.var])
-    if not len(equation) or not all(isinstance(number, tirx.IntImm) for number in equation):
-        return None
-    stride, dilation, base = (int(number.value) for number in equation)
-    plain = stride > 0 and dilation > 0 and base == 0
-    return WindowIndex(axis, step, stride, dilation) if plain else None
+    match linear(index, axis.var, step.var):
+        case [int(stride), int(dilation), 0] if stride > 0 and dilation > 0:
+            return WindowIndex(axis, step, stride, dilation)
+    return None
 
 
 def reads_whole_dimensions(

@@ -39,6 +39,8 @@ operator bilinear { @input { x: real[n]; w: real[m,n,n]; } @output { y: real[m];
   @lower { y[k] = 0.0, k < m; y[k] += x[i] * w[k,i,j] * x[j], k < m, i < n, j < n; } }
 operator two_sums { @input { x: real[n]; } @output { y: real[n]; }
   @lower { y[i] = 0.0, i < n; y[i] += x[i] * x[j] - x[j] * 2.0 + x[j] * x[j], i < n, j < n; } }
+operator scattered { @input { x: real[n]; w: real[m]; } @output { y: real[n + m - 1]; }
+  @lower { y[i] = 0.0, i < n + m - 1; y[i] += x[|i - j|] * w[j], i < n + m - 1, j < m; } }
 """
 
 BY_HAND: dict[str, tuple[tuple[str, ...], int]] = {
@@ -54,6 +56,14 @@ BY_HAND: dict[str, tuple[tuple[str, ...], int]] = {
     "deconvolution": (
         ("x: real[1,4,5,5]; w: real[4,6,3,3];", "nn.deconv{padding=0}(x, w)", "real[1,6,7,7]"),
         4 * 5 * 5 * 6 * 3 * 3,
+    ),
+    "deconvolution with strides": (
+        ("x: real[1,4,5,5]; w: real[4,3,3,3];",
+         "nn.deconv{padding=1, stride=2, groups=2, dilation=2}(x, w)", "real[1,6,11,11]"),
+        4 * 5 * 5 * 3 * 3 * 3,
+    ),
+    "deconvolution by hand": (
+        ("x: real[5]; w: real[3];", "scattered(x, w)", "real[7]", OWN), 5 * 3,
     ),
     "matrices": (
         ("a: real[5,7,11]; b: real[5,11,13];", "linalg.matmul(a, b)", "real[5,7,13]"),

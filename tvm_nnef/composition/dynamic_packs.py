@@ -15,7 +15,6 @@ from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Operand, Tensor
 from tvm_nnef.semantics.program import CheckedDefinition, PackRole, Program
-from tvm_nnef.semantics.properties import PACKS
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import is_symbolic
 from tvm_nnef.syntax import nodes
@@ -114,8 +113,8 @@ def _role(definition: CheckedDefinition, program: Program) -> PackRole | None:
         return definition.pack_role
     if layout is None or not layout.is_standard:
         return None
-    twins = (layout.definitions[name.removeprefix("layout.")] for name in PACKS)
     blocks = definition.node.blocks
+    twins = (each for each in layout.definitions.values() if each.pack_role is not None)
     return next((twin.pack_role for twin in twins if twin.node.blocks == blocks), None)
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from tvm_nnef.arrays.coded_arrays import numpy_dtype
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.formula import Formula, Scalar, Statement
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, bodies, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, bodies, flatten
 from tvm_nnef.graph.scalar_values import Values
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -41,8 +42,6 @@ def multiply_adds(node: Node) -> Dimension | None:
             if step == 0 or step is None or node.steps is None:
                 return 0 if step == 0 else None
             return dimensions.mul(node.steps, step)
-        case Operation(standard_operator="nn.deconv"):
-            return _deconvolution(node)
         case Operation(body=Graph() as body):
             return _sum(map(multiply_adds, body.operations))
         case Operation(body=Formula() as formula):
@@ -154,15 +153,6 @@ def _sum(counts: Iterable[Dimension | None]) -> Dimension | None:
     return total
 
 
-def _deconvolution(operation: Operation) -> Dimension:
-    """Each element of the input times the filter; the formula gathers, and skips most steps."""
-    channels, window = operation.using["fc"], operation.using["fx"]
-    (data,) = tensors(operation.operands[0])
-    assert isinstance(window, tuple)
-    factors = (*data.shape, channels, *window)
-    return dimensions.product(factors)
-
-
 def _of_statement(statement: Statement) -> Dimension | None:
     local = {each.name: each.value for each in statement.locals}
     products = sum(
@@ -170,8 +160,37 @@ def _of_statement(statement: Statement) -> Dimension | None:
     )
     if products == 0:
         return 0
-    steps = _steps(statement.loops, {})
+    gathered = _gathered(statement)
+    loops = [
+        replace(loop, extent=f.Constant("int", gathered[loop.index.name]))
+        if loop.index.name in gathered
+        else loop
+        for loop in statement.loops
+    ]
+    steps = _steps(loops, {})
     return None if steps is None else dimensions.mul(steps, products)
+
+
+def _gathered(statement: Statement) -> dict[str, Dimension]:
+    """The loops over results that gather what a transposed convolution scatters.
+
+    Those of ``y[i] += x[|i - j|] * w[j]``, most steps of which are skipped, with the dimension of
+    ``x``: each of its elements is multiplied with each one of the filter.
+    """
+    subscripts = [each.index for store in statement.stores for each in store.subscripts]
+    written = frozenset[str]().union(*map(_indices, subscripts))
+    found: dict[str, Dimension] = {}
+    for load in f.loads(statement):
+        for subscript, size in zip(load.subscripts, load.tensor.shape, strict=True):
+            for part in f.walk(subscript.index) if subscript.guarded else ():
+                match part:
+                    case f.Binary("sub", left, right) if _indices(right) - written:
+                        found |= dict.fromkeys(_indices(left) & written, size)
+    return found
+
+
+def _indices(scalar: Scalar) -> frozenset[str]:
+    return frozenset(each.name for each in f.walk(scalar) if isinstance(each, f.Index))
 
 
 def _products(value: Scalar, local: Mapping[str, Scalar]) -> int:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from tvm_nnef.graph.nodes import Attribute, Operation, Tensor
 from tvm_nnef.symbolic.dimensions import Dimension
 
+Value = TypeVar("Value")
 
-class Arguments:
-    """Reads the attributes and operands of the ``operation`` that a class below has as a field."""
+
+class Arguments(Generic[Value]):
+    """Reads the attributes and operands of the ``operation`` that a class below has as a field.
+
+    ``operands`` are what its tensors became: a value, a tuple of values for a pack, or None.
+    """
 
     __slots__ = ()
 
     operation: Operation
+    operands: tuple[Value | tuple[Value, ...] | None, ...]
+
+    def value(self, number: int) -> Value:
+        """An operand that is one tensor."""
+        found = self.optional(number)
+        assert found is not None
+        return found
+
+    def optional(self, number: int) -> Value | None:
+        """An operand that is one tensor, or None if it is left out."""
+        found = self.operands[number] if number < len(self.operands) else None
+        assert not isinstance(found, tuple)
+        return found
+
+    def pack(self, number: int = 0) -> tuple[Value, ...]:
+        """The values of an operand that is a pack."""
+        found = self.operands[number]
+        assert isinstance(found, tuple)
+        return found
 
     def attribute(self, name: str) -> Attribute:
         """A resolved attribute; None for null."""
@@ -33,6 +59,22 @@ class Arguments:
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)
         return [int(item) for item in value]
+
+    def axes(self, name: str = "axes") -> list[int]:
+        """A pack of axes of the first operand, counted from the front."""
+        rank = self.tensor(0).rank
+        return [axis % rank for axis in self.numbers(name)]
+
+    def axis(self, name: str = "axis") -> int:
+        """An axis of the first operand, counted from the front."""
+        return self.number(name) % self.tensor(0).rank
+
+    def order(self, name: str) -> list[int]:
+        """The dimensions of the first operand by a format such as NXC: N, C, then spatial ones."""
+        layout, rank = str(self.operation.attributes[name]), self.tensor(0).rank
+        at = layout.index("X")
+        n, c = (i + (rank - 3 if i > at else 0) for i in (layout.index("N"), layout.index("C")))
+        return [n, c, *range(at, at + rank - 2)]
 
     def using(self, name: str) -> tuple[Dimension, ...]:
         """A value of the operator's ``@using`` block that is a pack of integers, maybe dynamic."""

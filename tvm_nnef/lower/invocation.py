@@ -18,7 +18,7 @@ Lowered: TypeAlias = "RelaxExpression | tuple[LoweredOperand, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation(Arguments):
+class Invocation(Arguments[RelaxExpression]):
     """An operation that is being lowered, with its operands in Relax.
 
     ``builder`` is the ``relax.BlockBuilder``; everything that ``builder.emit`` takes may be made
@@ -37,21 +37,7 @@ class Invocation(Arguments):
 
     def expression(self, number: int) -> RelaxExpression:
         """An operand that is one tensor."""
-        operand = self.optional(number)
-        assert operand is not None
-        return operand
-
-    def optional(self, number: int) -> RelaxExpression | None:
-        """An operand that is one tensor, or null."""
-        operand = self.operands[number]
-        assert not isinstance(operand, tuple)
-        return operand
-
-    def pack(self, number: int) -> tuple[RelaxExpression, ...]:
-        """The items of an operand that is a pack."""
-        operand = self.operands[number]
-        assert isinstance(operand, tuple)
-        return operand
+        return self.value(number)
 
     def dtypes(self) -> set[str]:
         """The dtypes of all operands and results."""

@@ -121,8 +121,3 @@ def function(
     outputs = parameters[len(parameters) - written :]
     made = opaque_function(name, parameters, outputs, [], body)
     return made.with_attr({OP_PATTERN: int(FusionPattern.OPAQUE)})
-
-
-def comparable(value: PrimExpression) -> PrimExpression:
-    """A number in a type in which the processor computes."""
-    return tirx.Cast("float32", value) if "float16" in dtype_of(value) else value

@@ -8,7 +8,7 @@ NumPy's floating-point warnings. No tensors are read or written here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,14 @@ def constant(value: float, dtype: np.dtype[Any]) -> Array:
     if isinstance(value, float) and math.isinf(value):
         return np.array(limits(dtype.name)[value > 0], dtype)
     return np.array(int(value) % 2**64, np.uint64).astype(dtype)
+
+
+def constant_array(value: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
+    """The array of a constant tensor: of one number, or of a tuple of all elements."""
+    if isinstance(value, tuple):
+        return np.array([constant(item, dtype) for item in value], dtype).reshape(shape)
+    assert isinstance(value, bool | int | float)
+    return np.broadcast_to(constant(value, dtype), shape)
 
 
 def alike(left: Array, right: Array) -> tuple[Array, Array]:

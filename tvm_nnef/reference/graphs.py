@@ -33,7 +33,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     operator_name,
 )
-from tvm_nnef.reference.arithmetic import Array, constant
+from tvm_nnef.reference.arithmetic import Array, constant, constant_array
 from tvm_nnef.reference.formulas import run
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
@@ -169,13 +169,9 @@ def _read(tensor: Tensor, values: Mapping[Tensor, Array], context: _Run) -> Arra
 
 
 def _constant(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
-    match tensor.value:
-        case tuple() as items:
-            return np.array([constant(item, dtype) for item in items], dtype).reshape(tensor.shape)
-        case bool() | int() | float() as item:
-            return np.broadcast_to(constant(item, dtype), tensor.shape)
-        case _:
-            raise ValueError(f"tensor '{tensor.name}' ({tensor.role}) has no value")
+    if tensor.value is None:
+        raise ValueError(f"tensor '{tensor.name}' ({tensor.role}) has no value")
+    return constant_array(tensor.value, dtype, tensor.shape)
 
 
 def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:

@@ -5,16 +5,18 @@ Input: a syntax tree. Output: :class:`CheckedDefinition`. Nothing is typed or re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics.binding import bind_inputs
 from tvm_nnef.semantics.check_order import order_checks
 from tvm_nnef.semantics.names import Report
-from tvm_nnef.semantics.program import CheckedDefinition
-from tvm_nnef.semantics.properties import DYNAMIC, PACKS
+from tvm_nnef.semantics.program import CheckedDefinition, PackRole
 from tvm_nnef.syntax import nodes
+
+_FACT = re.compile(r"^    # (dynamic|packs): (.+)$", re.MULTILINE)
 
 _Statement = TypeVar("_Statement", bound=nodes.Node)
 
@@ -24,9 +26,12 @@ def sort_blocks(
 ) -> CheckedDefinition:
     """The definition with its statements by block; those of a doubled block are joined.
 
-    ``standard`` says whether its module belongs to the standard library.
+    ``standard`` says whether its module belongs to the standard library, where a comment declares
+    what the draft has no word for: ``# dynamic:`` the attributes that take values known only at run
+    time, ``# packs:`` what the operator does to packs of dynamic length.
     """
-    name = f"{module}.{node.name.name}" if standard else ""
+    facts = dict(_FACT.findall(node.span.text)) if standard else {}
+    role = facts.get("packs")
     attributes = _statements(node, "attrib", nodes.Parameter)
     inputs = _statements(node, "input", nodes.Parameter)
     binding = bind_inputs(attributes, inputs)
@@ -49,10 +54,10 @@ def sort_blocks(
         components=_statements(node, "compose", nodes.Component),
         updates=_statements(node, "update", nodes.Component),
         quantizations=_statements(node, "quantize", nodes.Quantization),
-        dynamic=DYNAMIC.get(name, frozenset()).union(
+        dynamic=frozenset(re.findall(r"\w+", facts.get("dynamic", ""))).union(
             attribute.name.name for attribute in attributes if attribute.type.dynamic
         ),
-        pack_role=PACKS.get(name),
+        pack_role=role if role in get_args(PackRole) else None,
         binding_order=binding.order,
         deferred=binding.deferred,
     )

@@ -13,7 +13,7 @@ from tvm_nnef.converters.nnef1.export.invocation import static
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.reference.arithmetic import constant
+from tvm_nnef.reference.arithmetic import constant_array
 
 
 @dataclass(slots=True)
@@ -62,7 +62,9 @@ class Context:
             return self.computed[tensor]
         if tensor.role == "variable":
             return self.arrays[tensor]
-        return None if tensor.value is None else _array(tensor, self.types[tensor])
+        if tensor.value is None:
+            return None
+        return constant_array(tensor.value, np.dtype(self.types[tensor]), static(tensor.shape))
 
     def check(self, tensor: Tensor) -> str:
         """The type of a tensor in NNEF 1. Raises Inexpressible if its shape or dtype has none."""
@@ -82,12 +84,3 @@ class Context:
     def variable(self, value: Value) -> Variable | None:
         """The variable that a value stands for."""
         return self.emitter.variables.get(value)
-
-
-def _array(tensor: Tensor, dtype: str) -> Array:
-    assert tensor.value is not None, tensor.name
-    wanted = np.dtype(dtype)
-    shape = static(tensor.shape)
-    if isinstance(tensor.value, tuple):
-        return np.array([constant(each, wanted) for each in tensor.value], wanted).reshape(shape)
-    return np.broadcast_to(constant(tensor.value, wanted), shape)

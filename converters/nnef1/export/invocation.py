@@ -32,30 +32,12 @@ def static(shape: Sequence[Dimension]) -> Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation(Arguments):
+class Invocation(Arguments[Value]):
     """An operation that is being exported, with its operands as values."""
 
     emitter: Emitter
     operation: Operation
     operands: tuple[Value | tuple[Value, ...] | None, ...]
-
-    def value(self, operand: int) -> Value:
-        """An operand that is one tensor."""
-        found = self.operands[operand]
-        assert isinstance(found, Value)
-        return found
-
-    def optional(self, operand: int) -> Value | None:
-        """An operand that is one tensor, or None if it is left out."""
-        found = self.operands[operand] if operand < len(self.operands) else None
-        assert not isinstance(found, tuple)
-        return found
-
-    def pack(self, operand: int = 0) -> list[Value]:
-        """The tensors of an operand that is a pack."""
-        found = self.operands[operand]
-        assert isinstance(found, tuple)
-        return list(found)
 
     @property
     def out(self) -> Shape:
@@ -81,14 +63,6 @@ class Invocation(Arguments):
     def flag(self, name: str) -> bool:
         """A bool attribute."""
         return bool(self.attribute(name))
-
-    def axes(self, name: str = "axes") -> list[int]:
-        """Axes of the first operand, counted from the front."""
-        return [axis % self.rank for axis in self.numbers(name)]
-
-    def axis(self, name: str = "axis") -> int:
-        """An axis of the first operand, counted from the front."""
-        return self.number(name) % self.rank
 
     def reals(self, name: str) -> list[float]:
         """A pack of reals."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Mapping
 
-from tvm_nnef.converters.common.operator_modules import EXTRA
+from tvm_nnef.converters.common.operator_modules import EXTRA, module_values
 from tvm_nnef.converters.nnef1.export import operators
 from tvm_nnef.converters.nnef1.export.invocation import ExportFunction
 from tvm_nnef.converters.nnef1.main import LIBRARY
@@ -23,6 +21,6 @@ def table() -> Mapping[str, ExportFunction]:
     An operator that is not there is exported by what it is composed of.
     """
     found: dict[str, ExportFunction] = {}
-    for each in pkgutil.iter_modules(operators.__path__):
-        found |= importlib.import_module(f"{operators.__name__}.{each.name}").TABLE
+    for name, functions in module_values(operators):
+        found |= functions if name == "TABLE" else {}
     return found

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.operator_modules import module_values
 from tvm_nnef.converters.common.symbolic import largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK
@@ -56,12 +55,10 @@ def table_of(functions: Mapping[str, OperatorFunction]) -> tuple[Converter, ...]
 def standard() -> Table:
     """The functions of the standard operations, by name."""
     found: dict[str, OperatorFunction] = {}
-    for each in pkgutil.iter_modules(operators.__path__):
-        module = importlib.import_module(f"{operators.__name__}.{each.name}")
-        for item in vars(module).values():
-            for entry in item if isinstance(item, tuple) else (item,):
-                if isinstance(entry, Converter):
-                    found[entry.operation] = entry.function
+    for _, item in module_values(operators):
+        for entry in item if isinstance(item, tuple) else (item,):
+            if isinstance(entry, Converter):
+                found[entry.operation] = entry.function
     return found
 
 

@@ -13,7 +13,7 @@ from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.graph.nodes import Check, Tensor
-from tvm_nnef.reference.arithmetic import constant
+from tvm_nnef.reference.arithmetic import constant_array
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -120,12 +120,7 @@ def _packed(array: Array) -> Array:
 
 
 def _array(tensor: Tensor, name: str) -> Array:
-    dtype = np.dtype(name)
-    shape = [int(size) for size in tensor.shape]
-    assert tensor.value is not None, tensor.name
-    if isinstance(tensor.value, tuple):
-        return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
-    return np.broadcast_to(constant(tensor.value, dtype), shape)
+    return constant_array(tensor.value, np.dtype(name), [int(size) for size in tensor.shape])
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:

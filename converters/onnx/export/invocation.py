@@ -23,7 +23,7 @@ Exported: TypeAlias = "str | tuple[Value, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation(Arguments):
+class Invocation(Arguments[str]):
     """An operation that is being exported, with its operands in ONNX.
 
     The operands have the dtypes in which the operation computes (``dtypes``), or, where it only
@@ -61,34 +61,13 @@ class Invocation(Arguments):
         assert isinstance(value, tuple)
         return list(value)
 
-    def axes(self, name: str = "axes") -> list[int]:
-        """A pack of axes of the first operand, counted from the front."""
-        rank = self.tensor(0).rank
-        return [axis % rank for axis in self.numbers(name)]
-
-    def axis(self, name: str = "axis") -> int:
-        """An axis of the first operand, counted from the front."""
-        return self.number(name) % self.tensor(0).rank
-
     def own_dtype(self, operand: int) -> str:
         """The dtype of an operand, for those that keep it."""
         return self.types[self.tensor(operand)]
 
-    def value(self, operand: int) -> str:
-        """The value of an operand that is one tensor."""
-        found = self.operands[operand]
-        assert isinstance(found, str)
-        return found
-
     def positions(self, operand: int) -> str:
         """The value of an operand that holds positions, as int64."""
         return self.emitter.cast(self.value(operand), self.own_dtype(operand), "int64")
-
-    def pack(self, operand: int) -> tuple[str, ...]:
-        """The values of an operand that is a pack."""
-        found = self.operands[operand]
-        assert isinstance(found, tuple)
-        return found
 
     @property
     def dtype(self) -> str:

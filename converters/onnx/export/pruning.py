@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import onnx
+
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 
 
 def pruned(
@@ -20,17 +22,10 @@ def pruned(
         if needed.isdisjoint(node.output):
             continue
         needed.update(name for name in node.input if name)
-        for graph in inner_graphs(node):
+        for graph in filter(lambda each: each.node, inner_graphs(node)):
             inside, read = pruned(graph.node, {output.name for output in graph.output})
             del graph.node[:]
             graph.node.extend(inside)
             needed |= read
         kept.append(node)
     return kept[::-1], needed
-
-
-def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs inside a node: branches and loop bodies."""
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tvm_nnef.converters.common.operator_modules import module_values
 from tvm_nnef.converters.onnx.export import operators
 from tvm_nnef.converters.onnx.export.invocation import ExportFunction
 
@@ -32,9 +31,8 @@ def rules() -> Mapping[str, Rule]:
     there is exported by what it is made of, or by its formula.
     """
     found: dict[str, Rule] = {}
-    for each in pkgutil.iter_modules(operators.__path__):
-        module = importlib.import_module(f"{operators.__name__}.{each.name}")
-        for table, moves in (("COMPUTING", False), ("MOVING", True)):
-            entries: Mapping[str, ExportFunction] = getattr(module, table, {})
-            found |= {name: Rule(function, moves) for name, function in entries.items()}
+    for table, functions in module_values(operators):
+        if table in ("COMPUTING", "MOVING"):
+            moves = table == "MOVING"
+            found |= {name: Rule(function, moves) for name, function in functions.items()}
     return found

@@ -14,6 +14,7 @@ from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.invocation import Invocation
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.symbolic.windows import reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     before, after = paddings(invocation)
     if invocation.attribute("ceil_mode"):
-        spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
+        spans = [reach(size, step) for size, step in zip(sizes, dilation, strict=True)]
         after = [
             _rounded_up(count, lead, step, span, length)
             for count, lead, step, span, length in zip(

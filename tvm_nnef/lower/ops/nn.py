@@ -23,7 +23,8 @@ from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
 from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.ops.math import elementwise
-from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, mul, sub
+from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, sub
+from tvm_nnef.symbolic.windows import reach, trailing
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array
 
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
@@ -65,7 +66,7 @@ def windows(
     if 0 in (*inputs, *outputs):
         return None
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
-    spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
+    spans = [reach(size, step) for size, step in zip(sizes, dilation, strict=True)]
     before: list[int] = []
     after: list[int] = []
     for extent, output, lead, total, span, step in zip(
@@ -88,23 +89,12 @@ def _trailing(
     Over a static dimension that is what the last window needs: more than the total says with
     ``ceil_mode``, and nothing if the last window ends inside the input.
     """
-    reach = sub(add(mul(sub(output, 1), step), span), add(extent, lead))
-    if is_static(extent) and is_static(output) and is_static(reach):
-        return max(0, reach) if reach > -step else None
+    needed = trailing(extent, output, lead, step, span)
+    if is_static(extent) and is_static(output) and is_static(needed):
+        return max(0, needed) if needed > -step else None
     trail = sub(total, lead)
     computed = add(floordiv(sub(add(extent, total), span), step), 1)
     return trail if is_static(trail) and trail >= 0 and equal(output, computed) else None
-
-
-def _dimensions(layout: str, rank: int) -> list[int]:
-    """The positions of the dimensions of a format such as NXC: N, C, then the spatial ones."""
-    spatial = layout.index("X")
-    positions: dict[str, list[int]] = {}
-    for position, letter in enumerate(layout):
-        shift = rank - 3 if position > spatial else 0
-        positions[letter] = [position + shift]
-    positions["X"] = list(range(spatial, spatial + rank - 2))
-    return [*positions["N"], *positions["C"], *positions["X"]]
 
 
 def _conv(invocation: Invocation) -> Lowered:
@@ -113,8 +103,8 @@ def _conv(invocation: Invocation) -> Lowered:
     convolution = CONVOLUTIONS.get(rank - 2)
     if convolution is None or not computes_natively(invocation):
         return None
-    data_order = _dimensions(str(invocation.attribute("data_format")), rank)
-    filter_order = _dimensions(str(invocation.attribute("filter_format")), rank)
+    data_order = invocation.order("data_format")
+    filter_order = invocation.order("filter_format")
     input_shape = [invocation.shape(0)[d] for d in data_order]
     filter_shape = [invocation.shape(1)[d] for d in filter_order]
     output_shape = [invocation.result.shape[d] for d in data_order]
@@ -146,8 +136,8 @@ def _deconv(invocation: Invocation) -> Lowered:
     rank = invocation.tensor(0).rank
     if rank - 2 not in CONVOLUTIONS or not computes_natively(invocation):
         return None
-    data_order = _dimensions(str(invocation.attribute("data_format")), rank)
-    filter_order = _dimensions(str(invocation.attribute("filter_format")), rank)
+    data_order = invocation.order("data_format")
+    filter_order = invocation.order("filter_format")
     inputs = [invocation.shape(0)[d] for d in data_order]
     filters = [invocation.shape(1)[d] for d in filter_order]
     outputs = [invocation.result.shape[d] for d in data_order]

@@ -114,7 +114,7 @@ def _combination(invocation: Invocation) -> Exported:
 
 
 def _sum(invocation: Invocation) -> Exported:
-    return invocation.call("add_n", invocation.pack()) if invocation.pack() else None
+    return invocation.call("add_n", list(invocation.pack())) if invocation.pack() else None
 
 
 def _chain(operation: str, invocation: Invocation) -> Exported:

@@ -99,7 +99,7 @@ def _transpose(invocation: Invocation) -> Exported:
 
 def _concat(invocation: Invocation) -> Exported:
     axis = invocation.number("axis") % invocation.result.rank
-    return invocation.call("concat", invocation.pack(), axis=axis)
+    return invocation.call("concat", list(invocation.pack()), axis=axis)
 
 
 def _stack(invocation: Invocation) -> Exported:
@@ -107,7 +107,7 @@ def _stack(invocation: Invocation) -> Exported:
     axis = invocation.number("axis")
     axis = axis + invocation.pack()[0].rank if axis < 0 else axis
     operation = "concat" if invocation.flag("squeeze") else "stack"
-    return invocation.call(operation, invocation.pack(), axis=axis)
+    return invocation.call(operation, list(invocation.pack()), axis=axis)
 
 
 def _parts(invocation: Invocation, operation: str, **attributes: list[int]) -> Exported:

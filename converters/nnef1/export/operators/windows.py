@@ -12,6 +12,7 @@ from tvm_nnef.converters.nnef1.export.emitter import Emitter
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.reductions import power_sum, root
 from tvm_nnef.converters.nnef1.export.values import Argument, Value
+from tvm_nnef.symbolic.windows import reach, trailing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,12 @@ def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]
     pairs: list[tuple[int, int]] = []
     out: list[int] = []
     for axis, length in enumerate(inside):
-        reach = (size[axis] - 1) * dilation[axis] + 1
-        span = length + total[axis] - reach
-        count = (-(-span // stride[axis]) if is_ceiled else span // stride[axis]) + 1
-        after = total[axis] - before[axis]
+        span = reach(size[axis], dilation[axis])
+        free = length + total[axis] - span
+        count = (-(-free // stride[axis]) if is_ceiled else free // stride[axis]) + 1
+        needed = trailing(length, count, before[axis], stride[axis], span)
         # The last window of a rounded-up number reaches further than the padding.
-        after = max(after, (count - 1) * stride[axis] + reach - length - before[axis])
+        after = max(total[axis] - before[axis], int(needed))
         pairs.append((before[axis], after))
         out.append(count)
     return Window(list(size), stride, dilation, pairs, out)
@@ -63,22 +64,12 @@ def over_all(window: Window, axes: Sequence[int], shape: Sequence[int]) -> Windo
     return found
 
 
-def order_of(layout: str, rank: int) -> list[int]:
-    """The dimensions of a format such as NXC in the order of NNEF 1: N, C, spatial ones."""
-    at = layout.index("X")
-    positions = {
-        letter: position + (rank - 3 if position > at else 0)
-        for position, letter in enumerate(layout)
-    }
-    return [positions["N"], positions["C"], *range(at, at + rank - 2)]
-
-
 def _filtered(operation: str, invocation: Invocation) -> Exported:
     """A convolution or its reverse, in the order of NNEF 1 and back."""
     emitter, rank = invocation.emitter, invocation.rank
-    order = order_of(invocation.text("data_format"), rank)
+    order = invocation.order("data_format")
     x = emitter.transpose(invocation.value(0), order)
-    filters = order_of(invocation.text("filter_format"), rank)
+    filters = invocation.order("filter_format")
     # Variables are declared in the order of the operands.
     weight = emitter.tensor(emitter.transpose(invocation.value(1), filters))
     bias = invocation.optional(2)

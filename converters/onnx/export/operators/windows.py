@@ -17,23 +17,12 @@ _MOST_DIMENSIONS = 3
 """Spatial dimensions that ONNX Runtime goes over."""
 
 
-def _dimensions(layout: str, rank: int) -> list[int]:
-    """The positions of the dimensions of a format such as NXC: N, C, then the spatial ones."""
-    at = layout.index("X")
-    positions = {
-        letter: position + (rank - 3 if position > at else 0)
-        for position, letter in enumerate(layout)
-    }
-    return [positions["N"], positions["C"], *range(at, at + rank - 2)]
-
-
 def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimension], list[int]]:
     """The orders of data and filter, and their dimensions in ONNX's order."""
     rank = invocation.tensor(0).rank
     if rank - 2 > _MOST_DIMENSIONS:
         raise Inexpressible(f"ONNX Runtime has no convolution over {rank - 2} dimensions")
-    data = _dimensions(str(invocation.attribute("data_format")), rank)
-    filters = _dimensions(str(invocation.attribute("filter_format")), rank)
+    data, filters = invocation.order("data_format"), invocation.order("filter_format")
     sizes = [invocation.shape(1)[axis] for axis in filters]
     static = [size for size in sizes if isinstance(size, int)]
     if len(static) < len(sizes):
