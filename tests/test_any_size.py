@@ -290,6 +290,31 @@ def test_sizes_that_the_model_rejects_are_not_chosen(
     assert "chosen: --shape x=1,3,48,48\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("bounds", "chosen"), [
+    (["batch=4"], "chosen: --shape x=batch,3,48,48\n"),
+    (["x_2=64"], "chosen: --shape x=1,3,x_2,224\n"),
+    (["64"], ""),
+])  # fmt: skip
+def test_sizes_with_a_bound_stay_dynamic(
+    bounds: list[str], chosen: str, picky: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for each in bounds for word in ("--bound", each)]
+    assert main(["run", picky, "--route", "reference", "--quiet", *given]) == 0
+    assert main(["run", picky, "--route", "reference", *given]) == 0
+    assert (
+        capsys.readouterr().err.removeprefix("note: the model does not fix all sizes; ") == chosen
+    )
+
+
+def test_dimensions_without_a_name_are_the_batch_that_has_a_bound() -> None:
+    shapes = ChosenShapes({})
+    declared = {"x": [None, None], "state": [2, None, 128], "rate": [None]}
+    types = {name: Type("float32", tuple(shape)) for name, shape in declared.items()}
+    shapes.complete(types, {"x_0": 16})
+    assert shapes == {"x": ("x_0", 32), "state": (2, "x_0", 128), "rate": ("x_0",)}
+    assert shapes.chosen == {"x": ("x_0", 32)}
+
+
 def test_files_fix_the_shapes(
     picky: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
