@@ -234,6 +234,22 @@ def test_sizes_that_follow_from_inputs_without_a_bound(name: str) -> None:
         np.testing.assert_allclose(tvm_nnef.evaluate(proto, x)[0], expected(x), atol=1e-4)
 
 
+@pytest.mark.parametrize("end", [100_000, 1_000_000_000])
+def test_memory_grows_with_the_sizes_of_a_call_only(end: int) -> None:
+    """The end of a slice is more than any call has, as TensorFlow's converter writes it."""
+    nodes = [
+        node("Slice", ["x", "start", "end", "start"], ["t"]),
+        node("Relu", ["t"], ["u"]), node("MatMul", ["u", "w"], ["v"]), node("Relu", ["v"], ["y"]),
+    ]  # fmt: skip
+    proto = model(nodes, {"x": ["n", 64]})
+    for key, value in (("start", [0]), ("end", [end]), ("w", np.eye(64, dtype=np.float32))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value), key))
+    exe = tvm_nnef.build(proto, progress=False)
+    x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
+    np.testing.assert_array_equal(exe(x)[0], np.maximum(x, 0))
+    assert 0 < needed_bytes(exe.metadata["memory"], {"n": 3}) <= 3 * x.nbytes
+
+
 CHOSEN: list[tuple[dict[str, Sequence[Any]], dict[str, tuple[int, ...]]]] = [
     ({"x": ["batch", 3, "height", "width"]}, {"x": (1, 3, 224, 224)}),
     ({"x": ["N", 3, "H", "W"]}, {"x": (1, 3, 224, 224)}),
