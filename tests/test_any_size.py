@@ -234,6 +234,22 @@ def test_sizes_that_follow_from_inputs_without_a_bound(name: str) -> None:
         np.testing.assert_allclose(tvm_nnef.evaluate(proto, x)[0], expected(x), atol=1e-4)
 
 
+@pytest.mark.parametrize("end", [100_000, 1_000_000_000])
+def test_memory_grows_with_the_sizes_of_a_call_only(end: int) -> None:
+    """The end of a slice is more than any call has, as TensorFlow's converter writes it."""
+    nodes = [
+        node("Slice", ["x", "start", "end", "start"], ["t"]),
+        node("Relu", ["t"], ["u"]), node("MatMul", ["u", "w"], ["v"]), node("Relu", ["v"], ["y"]),
+    ]  # fmt: skip
+    proto = model(nodes, {"x": ["n", 64]})
+    for key, value in (("start", [0]), ("end", [end]), ("w", np.eye(64, dtype=np.float32))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value), key))
+    exe = tvm_nnef.build(proto, progress=False)
+    x = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
+    np.testing.assert_array_equal(exe(x)[0], np.maximum(x, 0))
+    assert 0 < needed_bytes(exe.metadata["memory"], {"n": 3}) <= 3 * x.nbytes
+
+
 CHOSEN: list[tuple[dict[str, Sequence[Any]], dict[str, tuple[int, ...]]]] = [
     ({"x": ["batch", 3, "height", "width"]}, {"x": (1, 3, 224, 224)}),
     ({"x": ["N", 3, "H", "W"]}, {"x": (1, 3, 224, 224)}),
@@ -288,6 +304,31 @@ def test_sizes_that_the_model_rejects_are_not_chosen(
 ) -> None:
     assert main([command[0], picky, *command[1:]]) == 0
     assert "chosen: --shape x=1,3,48,48\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("bounds", "chosen"), [
+    (["batch=4"], "chosen: --shape x=batch,3,48,48\n"),
+    (["x_2=64"], "chosen: --shape x=1,3,x_2,224\n"),
+    (["64"], ""),
+])  # fmt: skip
+def test_sizes_with_a_bound_stay_dynamic(
+    bounds: list[str], chosen: str, picky: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for each in bounds for word in ("--bound", each)]
+    assert main(["run", picky, "--route", "reference", "--quiet", *given]) == 0
+    assert main(["run", picky, "--route", "reference", *given]) == 0
+    assert (
+        capsys.readouterr().err.removeprefix("note: the model does not fix all sizes; ") == chosen
+    )
+
+
+def test_dimensions_without_a_name_are_the_batch_that_has_a_bound() -> None:
+    shapes = ChosenShapes({})
+    declared = {"x": [None, None], "state": [2, None, 128], "rate": [None]}
+    types = {name: Type("float32", tuple(shape)) for name, shape in declared.items()}
+    shapes.complete(types, {"x_0": 16})
+    assert shapes == {"x": ("x_0", 32), "state": (2, "x_0", 128), "rate": ("x_0",)}
+    assert shapes.chosen == {"x": ("x_0", 32)}
 
 
 def test_files_fix_the_shapes(

@@ -145,8 +145,8 @@ MAY_IMPORT: dict[str, str] = {
     "symbolic tvm_support",
     "tuning": "compilation measurement schedules support tvm_support",
     "display": "arrays graph model semantics storage support symbolic syntax",
-    "api": "arguments compilation composition converters.* display executable formats graph lower "
-    "measurement model reference schedules semantics storage support tuning tvm_support",
+    "api": "arguments arrays compilation composition converters.* display executable formats graph "
+    "lower measurement model reference schedules semantics storage support tuning tvm_support",
     "comparison": "everything",
     "language_server": "api composition formats graph model semantics stdlib storage symbolic "
     "syntax",

@@ -15,6 +15,7 @@ from tvm_nnef.model.options import ConvertOptions, LoadOptions, LowerOptions
 
 TEXT = "graph G { @input { x: real[2]; } @output { y: real[2]; } @compose { y = x; } }\n"
 NNEF1 = "version 1.0; graph g(x) -> (y) { x = external(shape = [2]); y = relu(x); }"
+DYNAMIC = "graph G { @input { x: real[n]; } @output { y: real; } @compose { y = x; } }\n"
 X = np.ones(2, np.float32)
 
 CALLS: dict[str, Callable[[Any, Path], object]] = {
@@ -77,6 +78,11 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "a bound that is nothing": lambda _, __: tvm_nnef.convert(NNEF1, bounds={"n": None}),
     "converters by number": lambda _, __: tvm_nnef.convert(NNEF1, converters=3),
     "another format": lambda _, __: tvm_nnef.from_onnx(TEXT, format="nnef1"),
+    "text to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, "digit.png"),
+    "a generator to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, (i for i in range(2))),
+    "nothing to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, None),
+    "an object to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, object()),
+    "masked elements": lambda exe, _: exe(np.ma.masked_equal(X, X[0])),
     "dates as an input": lambda exe, _: exe(X.astype("datetime64[s]")),
 }
 

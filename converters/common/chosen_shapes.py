@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
 from tvm_nnef.converters.common.types import PartialSize, Type
 from tvm_nnef.graph.size_estimates import BATCH, estimate, word_of
 
@@ -38,43 +39,61 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         self._in_order = in_order
         self._other = other
         self._lengths = {name: each for name, each in (lengths or {}).items() if each > 1}
-        self.chosen: dict[str, tuple[int, ...]] = {}
+        self.chosen: dict[str, tuple[int | str, ...]] = {}
 
-    def complete(self, declared: Mapping[str, Type]) -> None:
-        """Add a shape for each input that has none, if its rank is known."""
+    def complete(self, declared: Mapping[str, Type], bounds: Bounds = 0) -> None:
+        """Add a shape for each input that has none, if its rank is known.
+
+        Dimensions with a bound stay dynamic: their names are added.
+        """
         rest = (name for name in declared if name not in self)
-        for name, shape in zip(rest, self._in_order, strict=False):
-            if shape is not None:
-                self[name] = shape
+        for name, given in zip(rest, self._in_order, strict=False):
+            if given is not None:
+                self[name] = given
         known = named_sizes(declared, self)
-        alike: dict[int, tuple[int, ...]] = {}
+        alike: dict[int, tuple[int | str, ...]] = {}
+        batch: int | str = BATCH
         for name, type_ in declared.items():
             if name in self or type_.shape is None or type_.static is not None:
                 continue
             # Dimensions without a name are those of an earlier input of the same rank; else a
             # state, say, has the batch.
-            like = alike.get(len(type_.shape), (BATCH,) * len(type_.shape) if alike else ())
+            like = alike.get(len(type_.shape), (batch,) * len(type_.shape) if alike else ())
+            shape = self._completed(name, type_.shape, bounds, like, known)
             if name in self._lengths:
-                self[name] = shape = self._row(type_.shape, self._lengths[name])
+                shape = self._row(type_.shape, self._lengths[name])
             else:
-                self[name] = self.chosen[name] = shape = self._completed(type_.shape, like, known)
+                pairs = zip(type_.shape, shape, strict=True)
+                if any(isinstance(made, int) and made != each for each, made in pairs):
+                    self.chosen[name] = shape
+            self[name] = shape
+            if not alike and isinstance(shape[0], str) and _is_batch(shape[0], 0, len(shape)):
+                batch = shape[0]
             alike.setdefault(len(shape), shape)
             known |= named_sizes({name: type_}, {name: shape})
 
     def _completed(
-        self, shape: tuple[PartialSize, ...], like: Sequence[int], known: Mapping[str, int]
-    ) -> tuple[int, ...]:
-        sizes = []
+        self,
+        name: str,
+        shape: tuple[PartialSize, ...],
+        bounds: Bounds,
+        like: Sequence[int | str],
+        known: Mapping[str, int],
+    ) -> tuple[int | str, ...]:
+        sizes: list[int | str] = []
         for axis, size in enumerate(shape):
-            if isinstance(size, str):
-                sizes.append(known.get(size) or self._size(size, axis, len(shape)))
-            elif isinstance(size, int):
+            key = size if isinstance(size, str) else f"{name}_{axis}"
+            if isinstance(size, int):
                 sizes.append(size)
+            elif bound_of_dimension(bounds, key, name, axis):
+                sizes.append(key)
+            elif isinstance(size, str):
+                sizes.append(known.get(size) or self._size(size, axis, len(shape)))
             else:
                 sizes.append(like[axis] if like else self._size("", axis, len(shape)))
         return tuple(sizes)
 
-    def _row(self, shape: tuple[PartialSize, ...], length: int) -> tuple[int, ...]:
+    def _row(self, shape: tuple[PartialSize, ...], length: int) -> tuple[int | str, ...]:
         """A shape of so many elements, if it can be one: all of them in the last dynamic one."""
         dynamic = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
         fixed = math.prod(size for size in shape if isinstance(size, int))
@@ -83,8 +102,11 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         return tuple(sizes)
 
     def _size(self, name: str, axis: int, rank: int) -> int:
-        is_batch = estimate(name) == BATCH or (axis == 0 and rank > 1 and word_of(name) is None)
-        return BATCH if is_batch else self._other or estimate(name)
+        return BATCH if _is_batch(name, axis, rank) else self._other or estimate(name)
+
+
+def _is_batch(name: str, axis: int, rank: int) -> bool:
+    return estimate(name) == BATCH or (axis == 0 and rank > 1 and word_of(name) is None)
 
 
 def named_sizes(

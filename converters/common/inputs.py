@@ -35,7 +35,7 @@ def input_tensors(
     wrong: list[Diagnostic] = []
     symbols: dict[str, Symbolic] = {}
     if isinstance(shapes, ChosenShapes):
-        shapes.complete(declared)
+        shapes.complete(declared, bounds)
     completed = named_sizes(declared, shapes)
     for name, known in declared.items():
         given = shapes.get(name)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tvm_nnef
 from tvm_nnef.diagnostics import InputError
 from tvm_nnef.tvm_support.runtime import numpy_view, runtime_tensor
 
@@ -19,6 +20,58 @@ def test_elements_are_shared(dtype: str) -> None:
     first, second = numpy_view(tensor), numpy_view(tensor)
     assert (first.dtype.name, first.tolist()) == (dtype, [[0, 1, 2], [3, 4, 5]])
     assert np.shares_memory(first, second)
+
+
+TEXT = "graph G { @input { x: real[n]; } @output { y: real; } @compose { y = x; } }\n"
+
+
+class Torch:
+    """A tensor with the answers of PyTorch's tensors."""
+
+    def __init__(self, *, is_neg: bool = False, **answers: Any) -> None:
+        self.array = np.array([1, 2], np.float32)
+        self.is_neg = lambda: is_neg
+        vars(self).update(answers)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **given: Any) -> Any:
+        return self.array.__dlpack__(**given)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.array
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a gradient": ({"requires_grad": True}, "x.detach()"),
+    "meta": ({"is_meta": True}, "torch.zeros(x.shape)"),
+    "a fake of torch.export": ({"fake_mode": None}, "torch.zeros(x.shape)"),
+    "sparse": ({"layout": "torch.sparse_coo"}, "x.to_dense()"),
+    "rows of a sparse matrix": ({"layout": "torch.sparse_csr"}, "x.to_dense()"),
+    "oneDNN": ({"layout": "torch._mkldnn"}, "x.to_dense()"),
+    "quantized": ({"is_quantized": True}, "x.dequantize()"),
+    "nested": ({"is_nested": True}, "x.to_padded_tensor(0.0)"),
+    "the other sign": ({"is_neg": True}, "x.resolve_neg()"),
+}
+"""What tensors of PyTorch are, and what to write for an input instead."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_tensors_without_plain_memory(case: str) -> None:
+    answers, hint = REFUSED[case]
+    for read in (numpy_view, lambda x: tvm_nnef.evaluate(TEXT, x)):
+        with pytest.raises(InputError) as caught:
+            read(Torch(**answers))
+        (found,) = caught.value.diagnostics
+        assert "Torch cannot be read: it" in found.message
+        assert (found.hint or "").endswith(hint)
+
+
+def test_plain_tensors_are_read() -> None:
+    plain = {"layout": "torch.strided", "requires_grad": False, "is_quantized": False}
+    assert tvm_nnef.evaluate(TEXT, Torch(**plain))[0].tolist() == [1, 2]
+    assert numpy_view([Torch(**plain)])[0].tolist() == [1, 2]
 
 
 class Broken:

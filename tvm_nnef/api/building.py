@@ -190,9 +190,11 @@ def evaluate(
     >>> int(tvm_nnef.evaluate("docs/examples/digits", image)["probabilities"].argmax())
     7
     """
+    from tvm_nnef.arrays.foreign_tensors import numpy_view
     from tvm_nnef.reference import evaluate as evaluate_graph
     from tvm_nnef.reference.recording import Recorder
 
+    inputs = tuple(numpy_view(each, _read_tensor) for each in inputs)
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
         refuse_for_graph(compose_options)
@@ -208,11 +210,16 @@ def evaluate(
     return Outputs([*names, *tensors], [*results, *kept.arrays], by_source(graph.outputs))
 
 
+def _read_tensor(value: Any) -> Any:
+    """A tensor that only TVM reads, which is not needed otherwise."""
+    from tvm_nnef.tvm_support.runtime import read_tensor
+
+    return read_tensor(value)
+
+
 def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
     """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
-    from numpy import shape
-
-    from tvm_nnef.arguments.inputs import default_values
+    from tvm_nnef.arguments.inputs import array_given, default_values
 
     try:
         return composed(model, composing, dynamic=False)
@@ -223,11 +230,16 @@ def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> 
         inputs = ordered_inputs(declared, inputs, defaults=defaults)
         if composing.input_shapes or len(inputs) != len(definition.inputs):
             raise
+
+        def shape(value: Any, name: str) -> tuple[int, ...]:
+            return array_given(value, "an array", f"input '{name}'").shape
+
         shapes = {
-            parameter.name.name: list(map(shape, value))
-            if parameter.type.pack is not None
-            else shape(value)
-            for parameter, value in zip(definition.inputs, inputs, strict=True)
+            name: [shape(item, name) for item in value] if is_pack else shape(value, name)
+            for name, is_pack, value in (
+                (parameter.name.name, parameter.type.pack is not None, each)
+                for parameter, each in zip(definition.inputs, inputs, strict=True)
+            )
         }
         return composed(model, replace(composing, input_shapes=shapes))
 

@@ -21,6 +21,7 @@ from tvm_nnef.diagnostics import (
     Diagnostic,
     InputError,
     NnefError,
+    Span,
     did_you_mean,
     error,
     plural,
@@ -225,11 +226,24 @@ def _exact(given: Array, made: Array, title: str) -> Array:
 
 def _array(value: Any, tensor: Tensor, title: str) -> Array:
     """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
+    array = array_given(value, tensor.type, title, tensor.span)
+    plain = isinstance(value, (bool, int, float, list, tuple))
+    if plain and tensor.type == "real" and array.dtype.kind in "iu":
+        return array.astype(np.float64)
+    # An empty list says nothing about its type.
+    return array.astype(DEFAULTS[tensor.type]) if plain and not array.size else array
+
+
+def array_given(value: Any, wanted: str, title: str, span: Span | None = None) -> Array:
+    """The array that a value is; ``wanted`` and ``title`` are for a message.
+
+    Raises InputError for what is neither an array nor numbers, and for masked elements.
+    """
     if type(value) is np.ndarray and value.dtype.kind not in "OSU":
         return value  # As in nearly all calls.
     if np.ma.is_masked(value):
         hint = "fill in what is masked: x.filled(0)"
-        raise error(f"{title}: elements of the array are masked", tensor.span, hint=hint)
+        raise error(f"{title}: elements of the array are masked", span, hint=hint, kind=InputError)
     if value is None or isinstance(value, (str, bytes, Iterator, set, frozenset)):
         kind = "None" if value is None else f"a {type(value).__name__}"
         hint = "give an array, or a number or nested list of numbers"
@@ -237,19 +251,15 @@ def _array(value: Any, tensor: Tensor, title: str) -> Array:
             hint += "; numpy.load and tvm_nnef.load_image read files"
         elif value is not None:
             hint += ": list(x)"
-        raise error(f"{title}: expected {tensor.type}, got {kind}", tensor.span, hint=hint)
+        raise error(f"{title}: expected {wanted}, got {kind}", span, hint=hint, kind=InputError)
     try:
         array = np.asarray(value)
     except ValueError as problem:
         hint = "give lists of equal lengths, or an array"
         message = f"{title}: no array can be made of this: {problem}"
-        raise error(message, tensor.span, hint=hint) from problem
+        raise error(message, span, hint=hint, kind=InputError) from problem
     if array.dtype.kind in "OSU" and not kind_of(array.dtype):
         what = "texts" if array.dtype.kind != "O" else f"objects such as {type(value).__name__}"
         hint = "give an array, or a number or nested list of numbers"
-        raise error(f"{title}: expected {tensor.type}, got {what}", tensor.span, hint=hint)
-    plain = isinstance(value, (bool, int, float, list, tuple))
-    if plain and tensor.type == "real" and array.dtype.kind in "iu":
-        return array.astype(np.float64)
-    # An empty list says nothing about its type.
-    return array.astype(DEFAULTS[tensor.type]) if plain and not array.size else array
+        raise error(f"{title}: expected {wanted}, got {what}", span, hint=hint, kind=InputError)
+    return array

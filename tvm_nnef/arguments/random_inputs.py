@@ -13,7 +13,7 @@ import numpy as np
 
 from tvm_nnef.graph.input_ranges import input_ranges
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
-from tvm_nnef.graph.size_estimates import size_estimates
+from tvm_nnef.graph.size_estimates import fitting_sizes
 from tvm_nnef.symbolic import trees
 
 
@@ -23,9 +23,10 @@ def random_inputs(graph: Graph, seed: int = 0, known: Mapping[str, int] | None =
     Reals are normally distributed around 0 with deviation 1, and truth values are either. Ints are
     indices of what they index, or the number that they are compared with, where the graph shows
     that; else 0 or 1, which are indices of most things. A dynamic dimension has its ``known`` size,
-    or its size estimate, which is its bound if it has one.
+    or its size estimate, which is its bound if it has one, or another one if the model rejects
+    that.
     """
-    generator, sizes = np.random.default_rng(seed), {**size_estimates(graph), **(known or {})}
+    generator, sizes = np.random.default_rng(seed), {**fitting_sizes(graph), **(known or {})}
     ranges = input_ranges(graph, sizes)
 
     def value(operand: Operand) -> Any:

@@ -18,7 +18,7 @@ from tvm_nnef.cli.images import given_images
 from tvm_nnef.cli.literals import RANDOM, is_literal, literal
 from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
-from tvm_nnef.graph.size_estimates import size_estimates
+from tvm_nnef.graph.size_estimates import fitting_sizes
 from tvm_nnef.storage.image import load_image
 from tvm_nnef.storage.metadata import ImageInput
 from tvm_nnef.symbolic import dimensions, trees
@@ -54,7 +54,7 @@ def read_inputs(
     else:
         tensors = dict(wanted)
         named = {name: text for name, text in _by_name(files, graph).items() if text != RANDOM}
-        sizes = size_estimates(graph)
+        sizes = fitting_sizes(graph)
         arrays = {
             name: literal(text, tensors[name], graph.machine_types[tensors[name]], sizes)
             if is_literal(text) and not _exists(text)

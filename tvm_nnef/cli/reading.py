@@ -19,12 +19,10 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.formats.reading import load_to_compose
 from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
+from tvm_nnef.graph.size_estimates import TRIED
 from tvm_nnef.model.model import Model
 
 _IMPOSSIBLE = "extra.impossible"
-
-_TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
-"""Sizes that are tried, one after the other, if the model rejects those that names suggest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +39,12 @@ def read_composed(options: argparse.Namespace) -> Composed:
     """The model of a command, composed.
 
     Inputs that are given as files fix the shapes of a converted model. Dimensions that nothing
-    fixes get a size that fits the model, which a line on standard error reports; with ``--bound``
-    they stay dynamic. Raises NnefError for what is wrong with the model or the options.
+    fixes get a size that fits the model, which a line on standard error reports; those with a
+    bound stay dynamic. Raises NnefError for what is wrong with the model or the options.
     """
     given = {**load_options(options), **compose_options(options)}
     opened = open_source(options.model, given.pop("format"))
-    if not opened.format.is_foreign or given.get("bounds"):
+    if not opened.format.is_foreign:
         return _composed(opened, given)
     first: NnefError | None = None
     found: tuple[Composed, ChosenShapes] | None = None
@@ -110,7 +108,7 @@ def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[Chosen
             lengths[name] = count(text)
         elif name not in named:
             named |= dict(zip([name], filter(None, _shapes_in(text)), strict=False))
-    for other in (None, *_TRIED):
+    for other in (None, *TRIED):
         yield ChosenShapes(named, in_order, other, lengths)
 
 

@@ -18,6 +18,7 @@ from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.host_tensors import with_host_tensors
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
+from tvm_nnef.compilation.planned_memory import with_planned_memory
 from tvm_nnef.compilation.symbol_order import with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.exact.late_arithmetic import (
@@ -178,7 +179,7 @@ def passes(
             ("leave_dataflow", optimize.ToNonDataflow()),
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
-            ("plan_memory", optimize.StaticPlanBlockMemory()),
+            ("plan_memory", with_planned_memory),
             *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             *_if(not is_cpu, ("place_tensors_on_host", with_host_tensors)),
             ("lower_allocations", optimize.LowerAllocTensor()),

@@ -20,7 +20,12 @@ def relax_functions(mod: Module) -> dict[str, Any]:
 
 def with_mapped_calls(mod: Module, change: Callable[[Any], Any]) -> Module:
     """The module with calls in its Relax functions changed."""
+    return with_mapped(mod, (Call, change))
+
+
+def with_mapped(mod: Module, change: tuple[Any, Callable[[Any], Any]]) -> Module:
+    """The module with nodes of one kind in its Relax functions changed."""
     functions = relax_functions(mod)
-    made = {name: traversal.mapped(each, (Call, change)) for name, each in functions.items()}
+    made = {name: traversal.mapped(each, change) for name, each in functions.items()}
     changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
     return relax.transform.Normalize()(update_functions(mod, changed)) if changed else mod

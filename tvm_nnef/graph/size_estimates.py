@@ -7,13 +7,18 @@ Random inputs have these sizes, and the work of kernels is counted for them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from tvm_nnef.graph.nodes import Graph, flatten
+from tvm_nnef.graph.checks import own_symbols, symbols, to_json
+from tvm_nnef.graph.nodes import Graph, bodies, flatten, operations
 from tvm_nnef.symbolic import trees
 
 BATCH = 1
 OTHER = 32
 """The size of a dimension whose name says nothing."""
+
+TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
+"""Sizes that are tried, one after the other, if the model rejects those that names suggest."""
 
 _BY_WORD = {
     **dict.fromkeys(("batch", "batches", "batchsize", "b", "n", "bs"), BATCH),
@@ -33,6 +38,34 @@ def size_estimates(graph: Graph) -> dict[str, int]:
                 if axis == 0 and len(tensor.shape) > 1 and word_of(each) is None:
                     found[each] = BATCH
     return {**found, **graph.limits}
+
+
+def fitting_sizes(graph: Graph) -> dict[str, int]:
+    """The size estimates of a graph, or other sizes within the bounds that fail fewer checks.
+
+    The size of a batch is not changed.
+    """
+    first = size_estimates(graph)
+    given = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
+    inner = (body for node in operations(graph) for body in bodies(node))
+    checks = [
+        to_json(check)["condition"]
+        for each in (graph, *inner)
+        for check in each.checks
+        if symbols(check) <= given
+    ]
+    others = [
+        {
+            name: size if size == BATCH else min(tried, graph.bounds.get(name, tried))
+            for name, size in first.items()
+        }
+        for tried in TRIED
+    ]
+
+    def failures(sizes: Mapping[str, int]) -> int:
+        return sum(not trees.evaluate(each, sizes) for each in checks)
+
+    return min((first, *others), key=failures)
 
 
 def estimate(name: str) -> int:

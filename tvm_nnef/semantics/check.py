@@ -46,8 +46,9 @@ def check_program(
 
     ``load`` gives the source of the module with the given name parts, or None. The program is
     None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
-    ``check_stdlib``. ``ambiguities`` are reported as warnings, except for divisions of reals, which
-    mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
+    ``check_stdlib``. ``ambiguities`` are reported as warnings, except for divisions of reals and of
+    sizes, which mean the same in both dialects. Raises nothing that a user can cause (sections 2.2
+    to 2.15).
     """
     modules, found = load_modules(main, load, parse or _parse, dialect)
     program = Program({name: _checked(module) for name, module in modules.items()}, dialect)
@@ -60,7 +61,7 @@ def check_program(
         *(
             _ambiguous(each)
             for each in ambiguities
-            if (each.span.source.path, each.span.start) not in report.real_divisions
+            if (each.span.source.path, each.span.start) not in report.plain_divisions
         ),
     ]
     ordered = capped(sort_diagnostics(found_all, main.path))

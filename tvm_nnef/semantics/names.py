@@ -83,13 +83,13 @@ class TooManyErrors(Exception):
 class Report:
     """Collects diagnostics; the same one at the same position is kept once.
 
-    ``real_divisions`` are paths and offsets of the signs that divide reals. Raises
-    :class:`TooManyErrors` instead of adding a further error to ``MAX_REPORTED``, so that the time
-    for hints does not grow with the number of mistakes.
+    ``plain_divisions`` are paths and offsets of the signs that divide reals, or integers that are
+    never negative. Raises :class:`TooManyErrors` instead of adding a further error to
+    ``MAX_REPORTED``, so that the time for hints does not grow with the number of mistakes.
     """
 
     found: list[Diagnostic] = field(default_factory=list)
-    real_divisions: set[tuple[str, int]] = field(default_factory=set)
+    plain_divisions: set[tuple[str, int]] = field(default_factory=set)
     _seen: set[tuple[int, str]] = field(default_factory=set)
     _errors: int = 0
 

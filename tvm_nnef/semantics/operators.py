@@ -87,7 +87,13 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
             "an integer is divided by zero", expression.span, "write a divisor other than 0"
         )
         return UNKNOWN
-    if operator in _DIVISIONS and "real" in (left.base, right.base):
+    if operator in _DIVISIONS and (
+        "real" in (left.base, right.base)
+        or (
+            _is_never_negative(expression.left, context)
+            and _is_never_negative(expression.right, context)
+        )
+    ):
         _note_division(expression, context)
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
     return Type(
@@ -102,7 +108,27 @@ def _note_division(expression: nodes.Binary, context: Context) -> None:
     source = expression.span.source
     between = range(expression.left.span.end, expression.right.span.start)
     signs = {(source.path, n) for n in between if source.text[n] == expression.operator}
-    context.report.real_divisions.update(signs)
+    context.report.plain_divisions.update(signs)
+
+
+def _is_never_negative(expression: nodes.Expression, context: Context) -> bool:
+    """Whether an integer is made of sizes, indices and literals in ways that keep it 0 or more."""
+
+    def holds(part: nodes.Expression) -> bool:
+        return _is_never_negative(part, context)
+
+    match expression:
+        case nodes.Integer(value=value):
+            return value >= 0
+        case nodes.Identifier(name=name):
+            symbol = context.names.find(name)
+            return symbol is not None and symbol.kind in ("dimension", "index")
+        case nodes.Binary(operator="+" | "*" | "min" | "/" | "\\" | "%", left=left, right=right):
+            return holds(left) and holds(right)
+        case nodes.Binary(operator="max", left=left, right=right):
+            return holds(left) or holds(right)
+        case _:
+            return False
 
 
 def _comparable(left: Type, right: Type, context: Context) -> bool:

@@ -21,8 +21,8 @@ import numpy as np
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
+from tvm_nnef.arrays import foreign_tensors
 from tvm_nnef.arrays.coded_arrays import as_held, format_of, from_held
-from tvm_nnef.diagnostics import InputError, error
 from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -264,33 +264,15 @@ def copy_to(array: Array, tensor: Any) -> Array:
 
 def numpy_view(value: Any) -> Any:
     """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value
-    if isinstance(value, Mapping):
-        return {name: numpy_view(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [numpy_view(item) for item in value]
-    if not hasattr(value, "__dlpack__"):
-        return value
-    try:
-        if int(value.__dlpack_device__()[0]) != cpu().dlpack_device_type():
-            return array_of(from_dlpack(value))
-        return _shared_view(value)
-    except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as problem:
-        kind = type(value).__name__
-        hint = "give a dense tensor that has elements and needs no gradient: x.detach()"
-        message = f"a {kind} cannot be read: {problem}".splitlines()[0]
-        raise error(message, hint=hint, kind=InputError) from None
+    return foreign_tensors.numpy_view(value, read_tensor)
 
 
-def _shared_view(value: Any) -> Array:
-    """The memory of a tensor on the CPU as a NumPy array."""
-    try:
-        return np.from_dlpack(value)
-    except (RuntimeError, BufferError):
-        # NumPy takes no such elements from other libraries, but their bytes.
-        tensor = from_dlpack(value)
-        dtype = np.dtype(str(tensor.dtype))
-        view = runtime_function("runtime.TVMTensorCreateView")
-        whole = tvm_ffi.dtype(f"uint{8 * dtype.itemsize}")
-        return np.from_dlpack(view(tensor, tvm_ffi.Shape(tensor.shape), whole, 0)).view(dtype)
+def read_tensor(value: Any) -> Array:
+    """A tensor of another library whose memory, or elements, NumPy does not take from it."""
+    if int(value.__dlpack_device__()[0]) != cpu().dlpack_device_type():
+        return array_of(from_dlpack(value))
+    tensor = from_dlpack(value)
+    dtype = np.dtype(str(tensor.dtype))
+    view = runtime_function("runtime.TVMTensorCreateView")
+    whole = tvm_ffi.dtype(f"uint{8 * dtype.itemsize}")
+    return np.from_dlpack(view(tensor, tvm_ffi.Shape(tensor.shape), whole, 0)).view(dtype)
