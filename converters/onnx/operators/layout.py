@@ -338,3 +338,13 @@ def reverse_sequence(node: Node, builder: Builder) -> Tensor:
     x, lengths = node.input(0), node.input(1)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     return builder.call("extra.reverse_sequence", x, lengths, batch_axis=batch, time_axis=time)
+
+
+def channels_first(x: Tensor, builder: Builder) -> Tensor:
+    """A tensor whose last dimension becomes dimension 1."""
+    return builder.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def channels_last(x: Tensor, builder: Builder) -> Tensor:
+    """A tensor whose dimension 1 becomes the last one."""
+    return builder.transpose(x, [0, *range(2, x.rank), 1])
