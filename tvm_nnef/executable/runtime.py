@@ -300,7 +300,42 @@ class Executable:
                 values = list(self._machine[INITIAL_STATE](*weights)) if known else []
                 arrays = list(map(array_of, values[len(described) :]))
             self.state = State(described, values[: len(described)], self._device)
+            self.state.own()
             self._defaults = dict(zip(defaults, arrays, strict=False))
+
+    @with_checked_arguments
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file.
+
+        Parameters
+        ----------
+        path
+            The file, in NumPy's format ``.npz``, written whole or not at all.
+
+        Raises
+        ------
+        NnefError
+            If the file cannot be written.
+        """
+        with self._turn:
+            self.state.save(path)
+
+    @with_checked_arguments
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Set the state to what :meth:`save_state` has written.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Raises
+        ------
+        NnefError
+            If the file cannot be read, or is of another model; the state does not change then.
+        """
+        with self._turn:
+            self.state.load(path)
 
     @property
     def threads(self) -> int:
@@ -320,7 +355,8 @@ class Executable:
         Inputs, random ones by default, are converted and checked here; the state does not change.
         The function returns tensors of TVM: the outputs, packs item by item, then the new state.
         """
-        arguments = self._arguments(inputs or random_inputs(self._graph))
+        state = self.state.copied()
+        arguments = self._arguments(inputs or random_inputs(self._graph), state=state)
         return lambda: self._run(arguments)
 
     @with_checked_arguments
@@ -371,7 +407,7 @@ class Executable:
 
         check_profile(self.metadata)
         made = self.clone()
-        made.state.tensors = list(self.state.tensors)
+        made.state.tensors = self.state.copied()
         run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
@@ -407,8 +443,12 @@ class Executable:
         return self._graph
 
     def _arguments(
-        self, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+        self,
+        inputs: Sequence[Any],
+        named: Mapping[str, Any] | None = None,
+        state: Sequence[Any] | None = None,
     ) -> list[Any]:
+        """The arguments of a run, whose state is that of the next call by default."""
         ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
         given = [numpy_view(value) for value in ordered]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
@@ -418,7 +458,8 @@ class Executable:
             if len(self._passed) == _REMEMBERED:
                 self._passed.clear()
             self._passed.add(key)
-        tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
+        kept = self.state.tensors if state is None else state
+        tensors = [*self._tensors(bound.values()), *self._prepared, *kept]
         return [*tensors, *self._weights_of(self._entry)]
 
     def _check_memory(self, sizes: Mapping[str, int]) -> None:

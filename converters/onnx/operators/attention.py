@@ -77,8 +77,6 @@ def standard_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     result = join_heads(found.result, builder) if is_flat else found.result
     shown = (found.products, found.capped, found.limited, found.weights)
     mode = node.integer("qk_matmul_output_mode")
-    if node.version < 24 and mode in (1, 2):
-        mode = 3 - mode
     return result, key, value, shown[mode] if node.wants(3) else None
 
 
