@@ -118,15 +118,18 @@ def _number(size: Size) -> int:
     return size
 
 
-def _product(
-    x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder
-) -> Tensor:
+def _product(x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder) -> Tensor:
     """Products of the matrices of each head; those of a group share the second one."""
     batch, heads, rows, inner = x.shape
     if heads != groups:
         x = builder.reshape(x, (batch, groups, heads // groups * rows, inner))
     columns = y.shape[2] if transposed else y.shape[3]
     shape = (*x.shape[:3], columns)
+    if y.buffered is not None and y.buffered.axis == 2:
+        # The entries are read where they are.
+        name = "onnx.products_with_entries" if transposed else "onnx.sums_of_entries"
+        count = columns if transposed else None
+        return builder.call(name, x, y.buffered.whole, as_shape=shape, count=count)
     return builder.call("linalg.matmul", x, y, as_shape=shape, transB=transposed or None)
 
 

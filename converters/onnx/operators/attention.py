@@ -20,6 +20,7 @@ from tvm_nnef.converters.onnx.attention import (
     split_heads,
 )
 from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.caches import appended, first_entries, stored
 from tvm_nnef.converters.onnx.operators.normalization import rms_norm
 from tvm_nnef.converters.onnx.operators.quantized import DOMAIN
 from tvm_nnef.converters.onnx.registry import operator
@@ -55,8 +56,8 @@ def standard_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     before: Size = 0
     if past_key is not None and past_value is not None:
         before = past_key.shape[2]
-        key = builder.concat([past_key, key], 2)
-        value = builder.concat([past_value, value], 2)
+        key = appended(past_key, key, 2, builder)
+        value = appended(past_value, value, 2, builder)
     start = None
     if lengths is not None and past_key is None:
         rows = builder.dimension(query.shape[2])
@@ -83,9 +84,7 @@ def standard_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
 def _additive(mask: Tensor, keys: Size, dtype: str, builder: Builder) -> Tensor:
     """A mask as additions to scores; keys that it does not have are masked."""
     if mask.kind == "bool":
-        mask = builder.select(
-            mask, builder.constant(0.0, dtype), builder.constant(-np.inf, dtype)
-        )
+        mask = builder.select(mask, builder.constant(0.0, dtype), builder.constant(-np.inf, dtype))
     return _extended(mask, keys, float("-inf"), builder)
 
 
@@ -137,7 +136,9 @@ def own_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         builder.squeeze(builder.slice(past, 0, position, position + 1), [0])
         for position in range(2)
     )  # fmt: skip
-    cache = _Cache(replace(node, inputs=(*halves, node.optional(6)) if halves else ()), 0, 1, 2, builder)
+    cache = _Cache(
+        replace(node, inputs=(*halves, node.optional(6)) if halves else ()), 0, 1, 2, builder
+    )
     present = cache.extended(key, value)
     result, *_ = _masked(node, query, present, 3, 5, builder)
     if not node.wants(1):
@@ -208,9 +209,10 @@ class _Cache:
         if past_key is None or past_value is None:
             return _Present(key, value)
         if self._length is None:
-            keys, values = ([past_key, key], [past_value, value])
             return _Present(
-                builder.concat(keys, 2), builder.concat(values, 2), past_key.shape[2]
+                appended(past_key, key, 2, builder),
+                appended(past_value, value, 2, builder),
+                past_key.shape[2],
             )
         length = builder.reshape(self._length, (1,))
         start = builder.expand(length, key.shape[:1])
@@ -225,6 +227,11 @@ class _Cache:
 
 def written(past: Tensor, new: Tensor, start: Tensor, length: Size, builder: Builder) -> Tensor:
     """A cache of a length: past entries, and new ones from ``start`` on for each item."""
+    if past.buffered is not None:
+        whole = stored(past.buffered.whole, new, start, 2, builder)
+        return first_entries(whole, 2, length, builder)
+    if length == past.shape[2]:
+        return stored(past, new, start, 2, builder)
     batch, heads, _, size = past.shape
     shape = (batch, heads, length, size)
     return builder.call("onnx.with_new_entries", past, new, start, as_shape=shape, length=length)
@@ -364,9 +371,7 @@ def _positions_of_rows(node: Node, query: Tensor, builder: Builder) -> tuple[Ten
     return builder.binary("math.max", before, 0), total
 
 
-def _rotary_positions(
-    given: Tensor | None, start: Tensor, rows: Size, builder: Builder
-) -> Tensor:
+def _rotary_positions(given: Tensor | None, start: Tensor, rows: Size, builder: Builder) -> Tensor:
     """The positions of rows: given, or those from the first one of each item on."""
     if given is not None:
         return given

@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import DEFAULT_BOUND, Node
+from tvm_nnef.converters.onnx.operators.caches import appended
 from tvm_nnef.converters.onnx.registry import operator
 
 _CONSTANTS: Mapping[str, str] = {
@@ -195,7 +196,10 @@ def tile(node: Node, builder: Builder) -> Tensor:
 @operator("Concat", since=4)
 def concat(node: Node, builder: Builder) -> Tensor:
     """Tensors concatenated."""
-    return builder.concat(node.present, node.axis(node.input(0).rank))
+    axis, parts = node.axis(node.input(0).rank), node.present
+    if len(parts) == len(("past", "new")):
+        return appended(*parts, axis, builder)
+    return builder.concat(parts, axis)
 
 
 @operator("Split", since=2)

@@ -113,9 +113,7 @@ def skip_layer_normalization(node: Node, builder: Builder) -> Sequence[Tensor]:
 
 
 @operator("SkipSimplifiedLayerNormalization", domain=DOMAIN)
-def skip_simplified_layer_normalization(
-    node: Node, builder: Builder
-) -> Sequence[Tensor | None]:
+def skip_simplified_layer_normalization(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """A sum divided by the root of the mean of its squares, and the sum."""
     total = _with_skip(node, 3, builder)
     epsilon = node.real("epsilon", 1e-12)
@@ -142,13 +140,17 @@ def embed_layer_normalization(node: Node, builder: Builder) -> Sequence[Tensor]:
     if mask is None:
         count = builder.full(0, words.shape[:1], "int32")
     else:
-        count = builder.call("math.sum_reduce", mask, as_shape=words.shape[:1], axes=[1], squeeze=True)
+        count = builder.call(
+            "math.sum_reduce", mask, as_shape=words.shape[:1], axes=[1], squeeze=True
+        )
     return y, count, total
 
 
 def _embedded(table: Tensor, index: Tensor, builder: Builder) -> Tensor:
     """The rows of a table that indices name."""
-    return builder.call("extra.gather", table, index, as_shape=(*index.shape, *table.shape[1:]), axis=0)
+    return builder.call(
+        "extra.gather", table, index, as_shape=(*index.shape, *table.shape[1:]), axis=0
+    )
 
 
 @operator("LRN")
