@@ -1,10 +1,10 @@
-"""Measure a decoder with a cache: tokens per second at some lengths, and a prompt, against ONNX Runtime.
+"""Measure a decoder with a cache, against ONNX Runtime: tokens per second, and a prompt.
 
     python scripts/bench_decoder.py                    # 4 layers of the shape
     python scripts/bench_decoder.py --layers 24        # all of them
 
-The model has the shape of a Llama of 0.5 B parameters with random weights, written as ONNX Runtime's
-model builder writes one: GroupQueryAttention with rotary embeddings inside, and
+The model has the shape of a Llama of 0.5 B parameters with random weights, written as the model
+builder of ONNX Runtime writes one: GroupQueryAttention with rotary embeddings inside, and
 SkipSimplifiedLayerNormalization. Ours is built with the caches as state; ONNX Runtime gets one
 buffer for past and present keys, by an I/O binding, so that it copies no cache either.
 """

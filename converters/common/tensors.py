@@ -28,8 +28,8 @@ class Tensor:
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Elements of ``texts``, if there are any, are what the source has
     instead of the elements, which are indices of them. ``is_state`` is true for a variable that an
-    update changes: its value is that of the first call only. ``buffered`` is the larger tensor whose
-    first entries it has. Compared by identity.
+    update changes: its value is that of the first call only. ``buffered`` is a larger tensor that
+    begins with its elements. Compared by identity.
     """
 
     dtype: str

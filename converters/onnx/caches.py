@@ -144,7 +144,7 @@ def _pair(
     if len(growing) > 1 or fixed:
         axes = fixed or growing
         shown = ", ".join(f"'{shape[axis] or axis}'" for axis in axes)
-        hint = f"give numbers for all but the length: input_shapes={{'{past.name}': (1, 8, 'past', 64)}}"
+        hint = f"give numbers for the others: input_shapes={{'{past.name}': (1, 8, 'past', 64)}}"
         message = f"the state '{past.name}' has dynamic dimensions ({shown})"
         raise NnefError([_problem(model, message, hint)])
     for axis in growing:
@@ -170,7 +170,7 @@ def _buffer(pair: _Pair) -> str:
 
 
 def _rewritten(source: onnx.ModelProto, pairs: Sequence[_Pair]) -> onnx.ModelProto:
-    """The model with the pairs at the end of its inputs and outputs, and nodes for those that grow."""
+    """The model with the pairs as its last inputs and outputs, and the nodes that they need."""
     proto = onnx.ModelProto()
     proto.CopyFrom(source)
     graph = proto.graph

@@ -14,7 +14,6 @@ from tvm_nnef.converters.onnx.reading import opsets_of
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
-
 _TAKEN_OVER: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "CausalConvWithState": (27, {"channels_last": 0, "dilation": 1, "ndim": 1, "state_window": 0}),
     "LinearAttention": (27, {"state_window": 0}),

@@ -78,7 +78,7 @@ def test_a_cache_as_state_agrees_with_one_that_is_passed(kind: str, decoders: An
             for name, each in inputs.items() if name.startswith("past")}  # fmt: skip
     model = tvm_nnef.convert(proto, state=PAIR, bounds={"past": ROOM})
     executable = tvm_nnef.build(model, progress=False)
-    assert [port.source for port in executable.inputs] == [n for n in inputs if n not in past]
+    assert [port.name for port in executable.inputs] == [n for n in inputs if n not in past]
     random, total, before = np.random.default_rng(3), 0, pointers(executable)
     for rows in (4, 1, 1, 3, 1):
         total += rows
@@ -136,7 +136,7 @@ def test_state_is_reset_cloned_saved_and_restored(built: Any, tmp_path: Path) ->
 def test_a_measurement_leaves_the_state(built: Any) -> None:
     built.reset()
     call(built, 3, 3)
-    before = {name: value for name, value in built.state.items()}
+    before = dict(built.state)
     built.benchmark(np.ones((1, 1), np.int64), np.ones((1, 4), np.int64), repeat=2)
     for name, value in built.state.items():
         np.testing.assert_array_equal(value, before[name])
@@ -145,8 +145,8 @@ def test_a_measurement_leaves_the_state(built: Any) -> None:
 def test_a_full_cache_is_an_error_that_leaves_the_state(built: Any) -> None:
     built.reset()
     call(built, ROOM, ROOM)
-    before = {name: value for name, value in built.state.items()}
-    with pytest.raises(tvm_nnef.NnefError, match="no room for 13.*larger bound, or reset"):
+    before = dict(built.state)
+    with pytest.raises(tvm_nnef.NnefError, match=r"no room for 13.*larger bound, or reset"):
         call(built, 1, ROOM + 1)
     for name, value in built.state.items():
         np.testing.assert_array_equal(value, before[name])

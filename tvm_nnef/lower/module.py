@@ -133,7 +133,7 @@ def lower(
 
 
 def _first_value(array: Array) -> Any:
-    """A value as an expression: a large one of zeros is made at run time, and not part of a file."""
+    """A value as an expression; zeros that are many are made at run time, and are in no file."""
     if array.size < _LARGE or array.any():
         return compat.constant(array)
     return relax.op.zeros(array.shape, str(array.dtype))

@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.symbolic import Size, number
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.attention import (
     Limits,
     attention,
@@ -245,7 +245,7 @@ def _masked(
     bias: int,
     builder: Builder,
 ) -> list[Tensor]:
-    """Flat attention with the mask and the bias at some positions, the present cache, and scores."""
+    """Flat attention with the mask and bias at some positions, the present cache, and scores."""
     keys, batch = present.key.shape[2], query.shape[0]
     added = node.optional(bias)
     added = None if added is None else _extended(added, keys, 0.0, builder)

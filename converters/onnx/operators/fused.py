@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain that its optimizer makes of several: products, activations.
+"""Activations and products of ONNX Runtime's own domain, which its optimizer makes of others.
 
 Each becomes the operators that it was made of; the compiler fuses them again as the machine wants.
 """
