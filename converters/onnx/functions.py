@@ -14,7 +14,7 @@ from tvm_nnef.converters.onnx.reading import opsets_of
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
-_TAKEN_OVER: Mapping[str, tuple[int, Mapping[str, int]]] = {
+TAKEN_OVER: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "CausalConvWithState": (27, {"channels_last": 0, "dilation": 1, "ndim": 1, "state_window": 0}),
     "LinearAttention": (27, {"state_window": 0}),
 }
@@ -61,9 +61,9 @@ def as_standard(
     proto: onnx.NodeProto, opsets: Mapping[str, int]
 ) -> tuple[onnx.NodeProto, Mapping[str, int]]:
     """A node of an operator that ONNX has taken over as one of ONNX; any other as it is."""
-    if proto.domain != "com.microsoft" or proto.op_type not in _TAKEN_OVER:
+    if proto.domain != "com.microsoft" or proto.op_type not in TAKEN_OVER:
         return proto, opsets
-    since, without = _TAKEN_OVER[proto.op_type]
+    since, without = TAKEN_OVER[proto.op_type]
     made = onnx.NodeProto()
     made.CopyFrom(proto)
     made.domain = ""
