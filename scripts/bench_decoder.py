@@ -166,14 +166,14 @@ def _attention(
         writer.product(x, f"{prefix}.{kind}", shape.width, count * shape.size)
         for kind, count in zip(("query", "key", "value"), heads, strict=True)
     ]
-    mixed, groups = f"{prefix}.mixed", {"kv_num_heads": shape.groups}
+    mixed, groups = f"{prefix}.mixed", shape.groups
     if operator == "Attention":
         given = [*parts, "", *past]
-        writer.add(operator, given, mixed, *present, q_num_heads=shape.heads, is_causal=1, **groups)
+        more: dict[str, Any] = {"q_num_heads": shape.heads, "is_causal": 1}
     else:
         given = [*parts, *past, *total, "cos", "sin"]
-        more = {"num_heads": shape.heads, "do_rotary": 1, **groups}
-        writer.add(operator, given, mixed, *present, domain=DOMAIN, **more)
+        more = {"num_heads": shape.heads, "do_rotary": 1, "domain": DOMAIN}
+    writer.add(operator, given, mixed, *present, kv_num_heads=groups, **more)
     return writer.product(mixed, f"{prefix}.output", shape.heads * shape.size, shape.width)
 
 

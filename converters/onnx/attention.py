@@ -142,8 +142,8 @@ def _guarded(weights: Tensor, bias: Tensor | None, limits: Limits, builder: Buil
         whole = (*([1] * (4 - bias.rank)), *bias.shape)
         shape = (batch, whole[1], rows, keys)
         bias = limits.applied(builder.expand(builder.reshape(bias, whole), shape), builder)
-    shape = (*bias.shape[:-1], 1)
-    highest = builder.call("math.max_reduce", bias, as_shape=shape, axes=[bias.rank - 1])
+    last = (*bias.shape[:-1], 1)
+    highest = builder.call("math.max_reduce", bias, as_shape=last, axes=[bias.rank - 1])
     empty = builder.binary("math.eq", highest, float("-inf"), "bool")
     return builder.select(empty, 0.0, weights)
 

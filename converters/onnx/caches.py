@@ -57,7 +57,8 @@ def with_caches(
     graph = model.proto.graph
     values = list(_pairs(model, names))
     sizes = _numbers(graph.input, shapes)
-    found, problems = [], []
+    found: list[_Pair] = []
+    problems: list[Diagnostic] = []
     for past, present in values:
         try:
             found.append(_pair(model, past, present, shapes, sizes, bounds))

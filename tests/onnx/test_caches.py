@@ -79,6 +79,7 @@ def test_a_cache_as_state_agrees_with_one_that_is_passed(kind: str, decoders: An
     model = tvm_nnef.convert(proto, state=PAIR, bounds={"past": ROOM})
     executable = tvm_nnef.build(model, progress=False)
     assert [port.name for port in executable.inputs] == [n for n in inputs if n not in past]
+    held = list(executable.state.tensors)  # Nothing else gets their memory.
     random, total, before = np.random.default_rng(3), 0, pointers(executable)
     for rows in (4, 1, 1, 3, 1):
         total += rows
@@ -100,6 +101,7 @@ def test_a_cache_as_state_agrees_with_one_that_is_passed(kind: str, decoders: An
         for own, theirs in zip(caches, present, strict=True):
             np.testing.assert_allclose(own[:, :, :total], theirs, rtol=1e-4, atol=1e-5)
     assert pointers(executable) == before
+    del held
 
 
 def _is_input(executable: Any, name: str) -> bool:
@@ -191,8 +193,10 @@ def test_a_cache_of_one_size_is_state(tmp_path: Path) -> None:
     proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 24)])
     model = tvm_nnef.convert(proto, state={"past": "present"})
     executable = tvm_nnef.build(model, progress=False)
+    held = list(executable.state.tensors)
     before = pointers(executable)
     for number in range(3):
         (found,) = executable(np.full((1, 1, 2), number + 1, np.float32), np.array([number]))
         assert float(found) == sum(range(number + 2)) * 2
     assert pointers(executable) == before
+    del held

@@ -16,6 +16,8 @@ from tvm_nnef.graph.nodes import Graph, Node, Operation, Tensor, flatten
 from tvm_nnef.symbolic import dimensions
 
 _IDENTITY = "math.iden"
+_LEAST = 2
+"""The statements of a formula that copies a variable and changes the copy."""
 _VIEWS = (_IDENTITY, "layout.reshape", "layout.squeeze", "layout.unsqueeze")
 """Operators whose results may share the memory of their operands."""
 
@@ -57,9 +59,9 @@ def _shared_with_outputs(
 
 def without_copy(formula: Formula, variable: Tensor) -> Formula | None:
     """A formula without its first statement, which copies a variable; None for any other."""
-    first, *rest = formula.statements or [None]
-    if first is None or not rest or len(formula.fills) != 1:
+    if len(formula.statements) < _LEAST or len(formula.fills) != 1:
         return None
+    first, *rest = formula.statements
     if not _is_copy(first, variable) or first.stores[0].tensor is not formula.fills[0].tensor:
         return None
     if any(load.tensor is variable for statement in rest for load in loads(statement)):

@@ -6,7 +6,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import size_of
-from tvm_nnef.converters.common.symbolic import Size, number
+from tvm_nnef.converters.common.symbolic import Size, Symbolic, number
 from tvm_nnef.converters.common.tensors import Buffered, Tensor
 from tvm_nnef.converters.onnx.caches import DOMAIN, LENGTH
 from tvm_nnef.converters.onnx.node import Node
@@ -21,8 +21,8 @@ def cache_entries(node: Node, builder: Builder) -> Tensor:
     if key not in node.memory:
         node.memory[key] = size_of(length, room, builder, room)
     size = node.memory[key]
-    assert not isinstance(size, (str, bytes))
-    return first_entries(whole, axis, size, builder)  # type: ignore[arg-type]
+    assert isinstance(size, (int, Symbolic))
+    return first_entries(whole, axis, size, builder)
 
 
 @operator("CacheBuffer", domain=DOMAIN)

@@ -196,10 +196,10 @@ def tile(node: Node, builder: Builder) -> Tensor:
 @operator("Concat", since=4)
 def concat(node: Node, builder: Builder) -> Tensor:
     """Tensors concatenated."""
-    axis, parts = node.axis(node.input(0).rank), node.present
-    if len(parts) == len(("past", "new")):
-        return appended(*parts, axis, builder)
-    return builder.concat(parts, axis)
+    axis, (first, *others) = node.axis(node.input(0).rank), node.present
+    if len(others) == 1:
+        return appended(first, others[0], axis, builder)
+    return builder.concat(node.present, axis)
 
 
 @operator("Split", since=2)

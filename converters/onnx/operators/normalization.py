@@ -189,7 +189,8 @@ def dropout(node: Node, builder: Builder) -> Sequence[Tensor]:
 def group_normalization(node: Node, builder: Builder) -> Tensor:
     """Groups of channels normalized to mean 0 and variance 1, then scaled for each channel."""
     groups, epsilon = node.integer("num_groups"), node.real("epsilon", 1e-5)
-    return _group_norm(*node.present[:3], groups, epsilon, builder)
+    x, scale, bias = node.input(0), node.input(1), node.input(2)
+    return _group_norm(x, scale, bias, groups, epsilon, builder)
 
 
 def _group_norm(
