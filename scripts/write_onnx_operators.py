@@ -20,7 +20,7 @@ from typing import Any
 import onnx
 from generated_page import DOCS, with_end, write
 
-from tvm_nnef.converters.onnx import registry
+from tvm_nnef.converters.onnx import caches, functions, registry
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic
 from tvm_nnef.converters.onnx.sequences import is_sequence_operator
 
@@ -52,6 +52,10 @@ NOTES: Mapping[str, str] = {
     "SVMClassifier": "not of two classes without support vectors",
     "ZipMap": "the scores as a tensor, in the order of the labels",
     "SVMRegressor": "without a transform of the score",
+    "GroupQueryAttention": "without quantized caches and `sliding_window_cache`",
+    "MoE": "without `use_sparse_mixer`",
+    **dict.fromkeys(("MultiHeadAttention", "DecoderMaskedMultiHeadAttention"),
+                    "without beams (`cache_indirection`)"),
     **dict.fromkeys(("LinearRegressor", "TreeEnsemble", "TreeEnsembleRegressor"),
                     "no transform of a single score but PROBIT"),
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
@@ -98,8 +102,9 @@ def entries() -> list[Entry]:
     others = [
         Entry(name, domain, [since], OWN)
         for (domain, name), since in found.items()
-        if (domain, name) not in versions
+        if (domain, name) not in versions and domain != caches.DOMAIN
     ]
+    others += [Entry(name, "com.microsoft", [1], BODY) for name in functions.TAKEN_OVER]
     return sorted([*standard, *others], key=lambda each: (each.domain, each.name))
 
 
@@ -135,8 +140,8 @@ def _linked(entry: Entry) -> str:
     if entry.domain == CLASSICAL:
         page = f"https://onnx.ai/onnx/operators/onnx_aionnxml_{entry.name}.html"
         return f"[`{entry.domain}.{entry.name}`]({page})"
-    if entry.domain:
-        return f"`{entry.domain}.{entry.name}`"
+    if entry.domain or not onnx.defs.has(entry.name):
+        return f"`{entry.domain}.{entry.name}`" if entry.domain else f"`{entry.name}`"
     return f"[`{entry.name}`](https://onnx.ai/onnx/operators/onnx__{entry.name}.html)"
 
 

@@ -28,7 +28,8 @@ class Tensor:
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Elements of ``texts``, if there are any, are what the source has
     instead of the elements, which are indices of them. ``is_state`` is true for a variable that an
-    update changes: its value is that of the first call only. Compared by identity.
+    update changes: its value is that of the first call only. ``buffered`` is a larger tensor that
+    begins with its elements. Compared by identity.
     """
 
     dtype: str
@@ -40,6 +41,7 @@ class Tensor:
     sizes: NDArray[np.object_] | None = field(default=None, repr=False)
     texts: tuple[str, ...] = ()
     is_state: bool = False
+    buffered: Buffered | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -58,6 +60,14 @@ class Tensor:
     def size(self) -> int:
         """The number of elements; Unconvertible if it is known only at run time."""
         return product(self.shape)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffered:
+    """A tensor, along an axis of which another one has its first entries."""
+
+    whole: Tensor
+    axis: int
 
 
 @dataclass(eq=False, slots=True)

@@ -25,7 +25,7 @@ from tvm_nnef.converters.onnx.attributes import check_node
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.following import Following, accepts_outputs
-from tvm_nnef.converters.onnx.functions import expand, has_body
+from tvm_nnef.converters.onnx.functions import as_standard, expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_read, names_read_by
@@ -190,6 +190,8 @@ def _convert(
     opsets: Mapping[str, int],
 ) -> None:
     """Puts the results of a node into the scope, whatever way there is to them."""
+    if _converter_of(context, proto, opsets)[0] is None:
+        proto, opsets = as_standard(proto, opsets)
     readable = _readable(context, proto, scope, opsets)
     if not (_checked(context, proto, opsets, readable) and readable):
         scope.update(dict.fromkeys(filter(None, proto.output)))

@@ -14,6 +14,13 @@ from tvm_nnef.converters.onnx.reading import opsets_of
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
+TAKEN_OVER: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "CausalConvWithState": (27, {"channels_last": 0, "dilation": 1, "ndim": 1, "state_window": 0}),
+    "LinearAttention": (27, {"state_window": 0}),
+}
+"""Operators of ONNX Runtime's domain that ONNX has, since an opset, with the same inputs; and
+attributes that it has not, with the values of an operator without them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
@@ -48,6 +55,21 @@ def expand(
     known = {**_defaults(proto, opsets), **defaults, **given}
     nodes = tuple(_renamed(function.node, names, fresh, prefix, known))
     return Expansion(nodes, {**opsets, **opsets_of(function.opset_import)})
+
+
+def as_standard(
+    proto: onnx.NodeProto, opsets: Mapping[str, int]
+) -> tuple[onnx.NodeProto, Mapping[str, int]]:
+    """A node of an operator that ONNX has taken over as one of ONNX; any other as it is."""
+    if proto.domain != "com.microsoft" or proto.op_type not in TAKEN_OVER:
+        return proto, opsets
+    since, without = TAKEN_OVER[proto.op_type]
+    made = onnx.NodeProto()
+    made.CopyFrom(proto)
+    made.domain = ""
+    del made.attribute[:]
+    made.attribute.extend(each for each in proto.attribute if without.get(each.name) != each.i)
+    return made, {**opsets, "": max(since, opsets.get("", since))}
 
 
 def has_body(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:

@@ -11,6 +11,7 @@ from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.input_options import shapes_given
 from tvm_nnef.converters.common.operator_modules import EXTRA, Library
+from tvm_nnef.converters.onnx.caches import with_caches, without_states
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
@@ -39,6 +40,7 @@ def convert(
     converters: Custom | None = None,
     outline: bool = True,
     replaceable: Collection[str] = (),
+    state: Mapping[str, str] | None = None,
 ) -> Model:
     """An ONNX model (a path, bytes or a ModelProto; opset 7 and up) as a SkriptND model.
 
@@ -50,7 +52,9 @@ def convert(
     :func:`~tvm_nnef.converters.onnx.operator` marks. Blocks of operations that repeat become
     operators of the model's own, unless ``outline`` is false. ``replaceable`` are names of
     initializers that are inputs, too, and become inputs with a default, instead of constants, which
-    come after the others. The model keeps names, dtypes
+    come after the others. ``state`` has pairs of an input and an output, by their names or what
+    these begin with, that become variables which each call updates, zero at first; those that grow
+    have a bound. The model keeps names, dtypes
     and the names of tensors and nodes in the source (``metadata``).
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.
@@ -64,6 +68,7 @@ def convert(
         converters=converters,
         outline=outline,
         replaceable=replaceable,
+        state=state,
     )
 
 
@@ -77,11 +82,15 @@ def convert_with_state(
     converters: Custom | None,
     outline: bool,
     replaceable: Collection[str] = (),
+    state: Mapping[str, str] | None = None,
 ) -> Model:
-    """The same, of a model some of whose inputs are state."""
+    """The same, of a model some of whose inputs are state, the last ones."""
     model, defaults = with_replaceable(read(source), replaceable)
     table = standard() if converters is None else with_custom(converters)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
+    model, caches, bounds = with_caches(model, state or {}, shapes, bounds)
+    shapes = without_states(shapes, caches)
+    states = (*states, *caches)
     converted = convert_graph(model, table, shapes, named, bounds, states)
     graph = replace(converted, defaults=defaults.values, fixed_inputs=defaults.fixed)
     given = model.proto.graph.name or "G"

@@ -43,6 +43,7 @@ def convert(
     bounds: Bounds = 0,
     converters: Custom | None = None,
     outline: bool = True,
+    state: Mapping[str, str] | None = None,
 ) -> Model:
     """Convert a PyTorch model to SkriptND; buffers that a call changes become its state.
 
@@ -59,7 +60,7 @@ def convert(
     output_names
         A name for each tensor that a call returns. By default they have the keys of dictionaries
         and the fields of named tuples and dataclasses, and other names of PyTorch's.
-    input_shapes, dtypes, bounds, converters, outline
+    input_shapes, dtypes, bounds, converters, outline, state
         As in :func:`tvm_nnef.converters.onnx.convert`, of the exported model.
 
     Raises
@@ -77,6 +78,7 @@ def convert(
         bounds=bounds,
         converters=converters,
         outline=outline,
+        state=state,
     )
 
 

@@ -52,6 +52,14 @@ OPTIONS = (
         several=True,
     ),
     Option(
+        "--state",
+        "state",
+        "PAST=PRESENT",
+        "of an ONNX model: make an input and an output, or all whose names begin so, a state that "
+        "each call updates: past_key_values=present",
+        words.pair,
+    ),
+    Option(
         "--vendor",
         "vendor",
         "NAME",

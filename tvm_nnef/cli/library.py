@@ -17,6 +17,7 @@ _OF_MODELS = (
     *("graph", "attr", "type", "shape", "dtype", "bound", "dialect", "search_path", "format"),
     *(
         "replaceable",
+        "state",
         "vendor",
         "argument",
         "function",

@@ -223,7 +223,8 @@ class Executable:
         ``are_copied`` before.
         """
         with self._turn:
-            results = self._run(self._with_own(self._input_tensors(inputs, named, are_copied)))
+            tensors = self._input_tensors(inputs, named, are_copied)
+            results = self._run(self._with_own(tensors, self.state.tensors))
             end = len(results) - len(self.state)
             self.state.tensors = results[end:]
         return results[:end]
@@ -311,8 +312,43 @@ class Executable:
                 values = list(self._machine[INITIAL_STATE](*weights)) if known else []
                 arrays = list(map(array_of, values[len(described) :]))
             self.state = State(described, values[: len(described)], self._device)
+            self.state.own()
             self._defaults = dict(zip(defaults, arrays, strict=False))
             self._repeated = RepeatedCalls(self._graph, self._defaults)
+
+    @with_checked_arguments
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file.
+
+        Parameters
+        ----------
+        path
+            The file, in NumPy's format ``.npz``, written whole or not at all.
+
+        Raises
+        ------
+        NnefError
+            If the file cannot be written.
+        """
+        with self._turn:
+            self.state.save(path)
+
+    @with_checked_arguments
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Set the state to what :meth:`save_state` has written.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Raises
+        ------
+        NnefError
+            If the file cannot be read, or is of another model; the state does not change then.
+        """
+        with self._turn:
+            self.state.load(path)
 
     @property
     def threads(self) -> int:
@@ -332,7 +368,9 @@ class Executable:
         Inputs, random ones by default, are converted and checked here; the state does not change.
         The function returns tensors of TVM: the outputs, packs item by item, then the new state.
         """
-        arguments = self._arguments(inputs or random_inputs(self._graph))
+        given = inputs or random_inputs(self._graph)
+        tensors = self._input_tensors(given, {}, are_copied=False)
+        arguments = self._with_own(tensors, self.state.copied())
         return lambda: self._run(arguments)
 
     @with_checked_arguments
@@ -355,9 +393,14 @@ class Executable:
         """
         given = inputs or random_inputs(self._graph)
         with self._turn:
-            before = self.state.tensors
+            before, first = self.state.tensors, self.state.copied()
+
+            def call() -> None:
+                self.state.tensors = first
+                self(*given)
+
             try:
-                return timed(lambda: self(*given), repeat, warmup)
+                return timed(call, repeat, warmup)
             finally:
                 self.state.tensors = before
 
@@ -389,7 +432,7 @@ class Executable:
 
         check_profile(self.metadata)
         made = self.clone()
-        made.state.tensors = list(self.state.tensors)
+        made.state.tensors = self.state.copied()
         run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
         return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
 
@@ -424,13 +467,9 @@ class Executable:
         """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
         return self._graph
 
-    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        """The arguments of the function that runs the model, for some inputs in order."""
-        return self._with_own(self._input_tensors(inputs, {}, are_copied=False))
-
-    def _with_own(self, tensors: Sequence[Any]) -> list[Any]:
+    def _with_own(self, tensors: Sequence[Any], state: Sequence[Any]) -> list[Any]:
         """The tensors of the inputs, and what the function takes after them."""
-        return [*tensors, *self._prepared, *self.state.tensors]
+        return [*tensors, *self._prepared, *state]
 
     def _input_tensors(
         self, inputs: Sequence[Any], named: Mapping[str, Any], are_copied: bool

@@ -5,14 +5,20 @@ Input: tensors of TVM and their descriptions. Output: NumPy arrays, to be read a
 
 from __future__ import annotations
 
+import io
+import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tvm_nnef.arguments.inputs import bind_variables
 from tvm_nnef.arguments.ports import TensorInfo
-from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Tensor
+from tvm_nnef.storage.output import OutputPath, write_file
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensors
 
 
@@ -55,8 +61,58 @@ class State(Mapping[str, Array]):
     def __repr__(self) -> str:
         return f"State({dict(self)})"
 
+    def save(self, path: OutputPath) -> None:
+        """Write the values to a file of NumPy (``.npz``), which :meth:`load` reads."""
+        packed = io.BytesIO()
+        np.savez(packed, allow_pickle=False, **{name: _held(self[name]) for name in self})
+        write_file(path, packed.getvalue())
+
+    def load(self, path: OutputPath) -> None:
+        """Set all values from a file that :meth:`save` has written.
+
+        Raises NnefError for a file that is not such, and for values that do not fit; nothing is
+        set then.
+        """
+        file = os.fspath(path)
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                found = {name: archive[name] for name in archive.files}
+        except (OSError, ValueError, zipfile.BadZipFile) as problem:
+            reason = f"it has no state: {problem}"
+            raise error(reason, hint="give a file of save_state", file=file) from None
+        if set(found) != set(self):
+            missing = ", ".join(sorted(set(self) ^ set(found)))
+            hint = "give a file that the same model has written"
+            raise error(f"it has the state of another model: {missing}", hint=hint, file=file)
+        old = list(self.tensors)
+        try:
+            for info in self._infos:
+                array = found[info.name]
+                self[info.name] = array if str(array.dtype) == info.dtype else _as(info, array)
+        except NnefError:
+            self.tensors = old
+            raise
+
+    def copied(self) -> list[Any]:
+        """Return copies of the tensors: a run may write to the memory of those that it gets."""
+        return runtime_tensors(map(array_of, self.tensors), self._device)
+
+    def own(self) -> None:
+        """Replace the tensors by copies, if others may read their memory."""
+        self.tensors = self.copied()
+
     def _place(self, name: str) -> int:
         if name not in self._places:
             message = f"'{name}' is not a variable that @update changes"
             raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
         return self._places[name]
+
+
+def _held(array: Array) -> Array:
+    """An array as files of NumPy hold it: bytes for a dtype that NumPy itself lacks."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
+
+
+def _as(info: TensorInfo, array: Array) -> Array:
+    """An array of a file, whose elements may be bytes of a dtype that NumPy itself lacks."""
+    return array.view(info.dtype) if array.dtype.kind == "V" else array

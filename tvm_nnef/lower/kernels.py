@@ -91,6 +91,28 @@ def call_formula(
     return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
 
 
+def call_in_place(
+    builder: BlockBuilder,
+    formula: Formula,
+    operands: Sequence[Tensor],
+    arguments: Sequence[RelaxExpression],
+    old: RelaxExpression,
+    types: FormulaTypes,
+    name: str,
+) -> RelaxExpression:
+    """The call of a kernel that writes the result of a formula to the memory of its old value."""
+    (result,) = (fill.tensor for fill in formula.fills)
+    shapes = [tensor.shape for tensor in (*operands, result)]
+    extra = untold(shapes, occurring(_constants(formula)))
+    kernel = ordered_function(formula, operands, types, name, extra, filled=False)
+    if extra or occurring(extent for shape in shapes for extent in shape):
+        kernel = compat.with_own_symbols(kernel)
+    given = [*arguments, *extra, old]
+    kind = compat.tensor_type(result.shape, types.stored[result])
+    variable = builder.add_func(kernel, f"{name}_in_place")
+    return relax.op.call_tir_inplace(variable, given, len(given) - 1, kind)
+
+
 def _reads_unsigned(search: Search, types: FormulaTypes) -> bool:
     """Whether values are computed from integers that their dtype does not hold."""
     read = (scalar.tensor for scalar in walk(search.value) if isinstance(scalar, Load))

@@ -46,6 +46,7 @@ from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, tensors, updated_variables
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.lower.checks import block, define_size, is_pure
+from tvm_nnef.lower.in_place import updated_in_place
 from tvm_nnef.lower.naming import MAIN, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
@@ -109,7 +110,7 @@ def lower(
         {tensor: computed(dtype) for tensor, dtype in machine_types.items()},
         route, lowerings or {},
         bounds=graph.bounds, known=known, checked=checked,
-        provenance=Provenance(sources),
+        provenance=Provenance(sources), in_place=updated_in_place(graph),
     )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
@@ -126,9 +127,20 @@ def lower(
         builder.emit_func_output(output)
     if first := [*state.values(), *defaults]:
         with builder.function(INITIAL_STATE, []):
-            builder.emit_func_output(relax.Tuple([*map(compat.constant, first)]))
+            builder.emit_func_output(relax.Tuple([*map(_first_value, first)]))
     mod = builder.get()
     return separated(mod, size_estimates(graph)) if graph.bounds else mod
+
+
+def _first_value(array: Array) -> Any:
+    """A value as an expression; zeros that are many are made at run time, and are in no file."""
+    if array.size < _LARGE or array.any():
+        return compat.constant(array)
+    return relax.op.zeros(array.shape, str(array.dtype))
+
+
+_LARGE = 1 << 12
+"""Elements from which on zeros are not stored."""
 
 
 @contextmanager

@@ -43,8 +43,13 @@ def ordered_function(
     types: FormulaTypes,
     name: str,
     scalars: Sequence[Symbol] = (),
+    *,
+    filled: bool = True,
 ) -> PrimFunction:
-    """A PrimFunc from the buffers of ``operands``, and ``scalars``, to those of the results."""
+    """A PrimFunc from the buffers of ``operands``, and ``scalars``, to those of the results.
+
+    Unless ``filled``, the results have their first values before.
+    """
     results = [fill.tensor for fill in formula.fills]
     stored = [
         compat.buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
@@ -56,9 +61,9 @@ def ordered_function(
     inside = {**buffers, **working}
     fills = {fill.tensor: _fill(fill, types) for fill in formula.fills}
     first = formula.statements[0] if formula.statements else None
-    covered = _covered(first)
+    covered = _covered(first) if filled else None
     body = [_filled(tensor, value, inside[tensor]) for tensor, value in fills.items()
-            if tensor is not covered]  # fmt: skip
+            if filled and tensor is not covered]  # fmt: skip
     for statement in formula.statements:
         instead = fills[covered] if statement is first and covered is not None else None
         body.append(_nest(statement, inside, types, instead))

@@ -27,6 +27,7 @@ from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.defects import defect
 from tvm_nnef.lower.few_bits import packed, unpacked
 from tvm_nnef.lower.formula import FormulaTypes
+from tvm_nnef.lower.in_place import without_copy
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
     Invocation,
@@ -35,7 +36,7 @@ from tvm_nnef.lower.invocation import (
     LoweringFunction,
     is_uniform,
 )
-from tvm_nnef.lower.kernels import call_formula
+from tvm_nnef.lower.kernels import call_formula, call_in_place
 from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
 from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import Names, identifier
@@ -66,6 +67,7 @@ class Walk:
     all functions of a module. ``updated`` are the new values of variables, which nothing reads
     before the run has ended (section 2.11). ``known`` are the symbols that are known in this
     function, by name, ``bounds`` those of all; ``pending`` are checks that wait for theirs.
+    ``in_place`` are variables by the results that may be written to their memory.
     """
 
     builder: BlockBuilder
@@ -82,6 +84,7 @@ class Walk:
     pending: list[Check] = field(default_factory=list)
     checked: bool = False
     provenance: Provenance = field(default_factory=Provenance)
+    in_place: Mapping[Tensor, Tensor] = field(default_factory=dict)
 
     def inside(
         self,
@@ -93,6 +96,7 @@ class Walk:
             self,
             values=dict(values),
             updated=dict(updated or {}),
+            in_place={},
             known=dict(self.known),
             pending=[],
         )
@@ -340,7 +344,9 @@ class Walk:
             self.machine_types,
         )
         results = [fill.tensor for fill in formula.fills]
-        call = self._called(formula, types, identifier(operation.operator))
+        name = identifier(operation.operator)
+        call = self._written_in_place(formula, types, name)
+        call = self._called(formula, types, name) if call is None else call
         if len(results) == 1:
             self._define(results[0], call, operation, operation.operator)
             return
@@ -361,6 +367,26 @@ class Walk:
         operands = _operands(formula, types.tables)
         arguments = [self._argument(tensor, types) for tensor in operands]
         return call_formula(self.builder, formula, operands, arguments, types, name)
+
+    def _written_in_place(
+        self, formula: Formula, types: FormulaTypes, name: str
+    ) -> RelaxExpression | None:
+        """The result of a formula in the memory of the variable that it updates; None if it is not.
+
+        Its elements are computed in the dtype in which they are stored.
+        """
+        result = formula.fills[0].tensor
+        variable = self.in_place.get(result)
+        rest = None if variable is None else without_copy(formula, variable)
+        if variable is None or rest is None or self.checked:
+            return None
+        dtypes = {types.stored[result], types.computed[result.type], self.machine_types[variable]}
+        if len(dtypes) > 1:
+            return None
+        operands = _operands(rest, types.tables)
+        arguments = [self._argument(tensor, types) for tensor in operands]
+        old = self.value(variable)
+        return call_in_place(self.builder, rest, operands, arguments, old, types, name)
 
     def _is_finite(self, tensor: Tensor) -> bool:
         """Whether a tensor's elements are known to be finite; of weights, those given now are."""

@@ -30,6 +30,7 @@ class ConversionOptions(TypedDict, total=False):
     converters: Any
     outline: bool | None
     replaceable: Sequence[str] | None
+    state: Mapping[str, str] | None
     vendor: str | None
     function: str | None
     arguments: Any

@@ -63,6 +63,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "converters": _Kind("a function for each operator: {'Relu': function}", (Iterable, _NOTHING)),
     "replaceable": _Kind("a list of names of initializers", (Sequence, set, _NOTHING), (str,)),
+    "state": _by_name("an output for each input: {'past_key_values': 'present'}"),
     "graph": _NAME,
     "input": _NAME,
     "format": _NAME,

@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.data_dependent_shapes import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import DEFAULT_BOUND, Node
+from tvm_nnef.converters.onnx.operators.caches import appended
 from tvm_nnef.converters.onnx.registry import operator
 
 _CONSTANTS: Mapping[str, str] = {
@@ -195,7 +196,10 @@ def tile(node: Node, builder: Builder) -> Tensor:
 @operator("Concat", since=4)
 def concat(node: Node, builder: Builder) -> Tensor:
     """Tensors concatenated."""
-    return builder.concat(node.present, node.axis(node.input(0).rank))
+    axis, (first, *others) = node.axis(node.input(0).rank), node.present
+    if len(others) == 1:
+        return appended(first, others[0], axis, builder)
+    return builder.concat(node.present, axis)
 
 
 @operator("Split", since=2)
@@ -338,3 +342,13 @@ def reverse_sequence(node: Node, builder: Builder) -> Tensor:
     x, lengths = node.input(0), node.input(1)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     return builder.call("extra.reverse_sequence", x, lengths, batch_axis=batch, time_axis=time)
+
+
+def channels_first(x: Tensor, builder: Builder) -> Tensor:
+    """A tensor whose last dimension becomes dimension 1."""
+    return builder.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def channels_last(x: Tensor, builder: Builder) -> Tensor:
+    """A tensor whose dimension 1 becomes the last one."""
+    return builder.transpose(x, [0, *range(2, x.rank), 1])

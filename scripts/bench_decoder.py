@@ -1,0 +1,281 @@
+"""Measure a decoder with a cache, against ONNX Runtime: tokens per second, and a prompt.
+
+    python scripts/bench_decoder.py                    # 4 layers of the shape
+    python scripts/bench_decoder.py --layers 24        # all of them
+
+The model has the shape of a Llama of 0.5 B parameters with random weights, written as the model
+builder of ONNX Runtime writes one: GroupQueryAttention with rotary embeddings inside, and
+SkipSimplifiedLayerNormalization. Ours is built with the caches as state; ONNX Runtime gets one
+buffer for past and present keys, by an I/O binding, so that it copies no cache either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PAST, PRESENT = "past_key_values", "present"
+DOMAIN = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a decoder; by default those of a Llama of 0.5 B parameters."""
+
+    layers: int = 24
+    width: int = 1024
+    heads: int = 16
+    groups: int = 8
+    size: int = 64
+    inner: int = 4096
+    words: int = 32000
+    longest: int = 4096
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        attention = self.width * self.size * (2 * self.heads + 2 * self.groups)
+        return self.layers * (attention + 3 * self.width * self.inner) + 2 * self.words * self.width
+
+
+@dataclass
+class Writer:
+    """The nodes and weights of a model so far."""
+
+    shape: Shape
+    random: Any = field(default_factory=lambda: np.random.default_rng(0))
+    nodes: list[Any] = field(default_factory=list)
+    weights: dict[str, Any] = field(default_factory=dict)
+
+    def add(
+        self, operator: str, inputs: Sequence[str], *outputs: str, domain: str = "", **more: Any
+    ) -> str:
+        """Add a node; its first output."""
+        import onnx
+
+        node = onnx.helper.make_node(operator, inputs, outputs, outputs[0], domain=domain, **more)
+        self.nodes.append(node)
+        return outputs[0]
+
+    def weight(self, name: str, *shape: int) -> str:
+        """Add a random matrix that keeps the size of what it is multiplied by."""
+        values = self.random.standard_normal(shape, np.float32)
+        self.weights[name] = values / np.float32(np.sqrt(shape[0]))
+        return name
+
+    def scale(self, name: str) -> str:
+        """Add the scale of a normalization."""
+        self.weights[name] = self.random.uniform(0.5, 1.5, self.shape.width).astype(np.float32)
+        return name
+
+    def product(self, x: str, name: str, rows: int, columns: int) -> str:
+        """The product of rows with a new matrix."""
+        return self.add("MatMul", [x, self.weight(f"{name}.weight", rows, columns)], name)
+
+
+def llama(shape: Shape, attention: str = "GroupQueryAttention") -> Any:
+    """A decoder as an ONNX model: token ids and a mask, caches, the scores of the next token.
+
+    ``attention`` is GroupQueryAttention, or Attention for the operator of opset 23, without rotary
+    embeddings.
+    """
+    import onnx
+
+    writer, number = Writer(shape), onnx.TensorProto
+    x = writer.add(
+        "Gather", [writer.weight("embed.weight", shape.words, shape.width), "ids"], "embedded"
+    )
+    writer.weights["embed.weight"] *= np.float32(np.sqrt(shape.words))
+    total = _lengths(writer)
+    caches, residual, skip = [], x, ""
+    for layer in range(shape.layers):
+        prefix = f"layers.{layer}"
+        normed, residual = _normed(writer, residual, skip, f"{prefix}.input_norm")
+        names = [f"{side}.{layer}.{kind}" for side in (PAST, PRESENT) for kind in ("key", "value")]
+        caches.append(names)
+        mixed = _attention(writer, normed, prefix, names, total, attention)
+        normed, residual = _normed(writer, residual, mixed, f"{prefix}.norm")
+        gate = writer.product(normed, f"{prefix}.gate", shape.width, shape.inner)
+        up = writer.product(normed, f"{prefix}.up", shape.width, shape.inner)
+        sigmoid = writer.add("Sigmoid", [gate], f"{prefix}.sigmoid")
+        silu = writer.add("Mul", [gate, sigmoid], f"{prefix}.silu")
+        both = writer.add("Mul", [silu, up], f"{prefix}.both")
+        skip = writer.product(both, f"{prefix}.down", shape.inner, shape.width)
+    last, _ = _normed(writer, residual, skip, "norm")
+    writer.add("MatMul", [last, writer.weight("head.weight", shape.width, shape.words)], "logits")
+    value = onnx.helper.make_tensor_value_info
+    cache = [1, shape.groups, "past", shape.size]
+    inputs = [value("ids", number.INT64, [1, "rows"]), value("mask", number.INT64, [1, "total"])]
+    inputs += [value(name, number.FLOAT, cache) for names in caches for name in names[:2]]
+    cache = [1, shape.groups, "total", shape.size]
+    outputs = [value("logits", number.FLOAT, [1, "rows", shape.words])]
+    outputs += [value(name, number.FLOAT, cache) for names in caches for name in names[2:]]
+    graph = onnx.helper.make_graph(
+        writer.nodes, "llama", inputs, outputs,
+        [onnx.numpy_helper.from_array(array, name) for name, array in writer.weights.items()],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 23), onnx.helper.make_opsetid(DOMAIN, 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _lengths(writer: Writer) -> list[str]:
+    """The lengths that GroupQueryAttention takes, and its tables of angles."""
+    size, longest = writer.shape.size, writer.shape.longest
+    angles = np.arange(longest)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+    writer.weights |= {
+        "one": np.array([1], np.int64),
+        "cos": np.cos(angles).astype(np.float32),
+        "sin": np.sin(angles).astype(np.float32),
+    }
+    whole = writer.add("ReduceSum", ["mask", "one"], "whole", keepdims=0)
+    last = writer.add("Sub", [whole, "one"], "last")
+    size_ = writer.add("Shape", ["mask"], "mask_size", start=1, end=2)
+    return [writer.add("Cast", [name], f"{name}32", to=6) for name in (last, size_)]
+
+
+def _normed(writer: Writer, x: str, skip: str, name: str) -> tuple[str, str]:
+    """Rows, with what is added to them, normalized; and the sum."""
+    scale = writer.scale(f"{name}.weight")
+    if not skip:
+        return writer.add(
+            "SimplifiedLayerNormalization", [x, scale], name, axis=-1, epsilon=1e-5
+        ), x
+    total = f"{name}.sum"
+    operator = "SkipSimplifiedLayerNormalization"
+    writer.add(operator, [x, skip, scale], name, "", "", total, domain=DOMAIN, epsilon=1e-5)
+    return name, total
+
+
+def _attention(
+    writer: Writer, x: str, prefix: str, names: Sequence[str], total: Sequence[str], operator: str
+) -> str:
+    """Attention with its projections."""
+    shape, past, present = writer.shape, names[:2], names[2:]
+    heads = (shape.heads, shape.groups, shape.groups)
+    parts = [
+        writer.product(x, f"{prefix}.{kind}", shape.width, count * shape.size)
+        for kind, count in zip(("query", "key", "value"), heads, strict=True)
+    ]
+    mixed, groups = f"{prefix}.mixed", shape.groups
+    if operator == "Attention":
+        given = [*parts, "", *past]
+        more: dict[str, Any] = {"q_num_heads": shape.heads, "is_causal": 1}
+    else:
+        given = [*parts, *past, *total, "cos", "sin"]
+        more = {"num_heads": shape.heads, "do_rotary": 1, "domain": DOMAIN}
+    writer.add(operator, given, mixed, *present, kv_num_heads=groups, **more)
+    return writer.product(mixed, f"{prefix}.output", shape.heads * shape.size, shape.width)
+
+
+class Ours:
+    """The model built here, with its caches as state."""
+
+    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+        """Converts and builds the model."""
+        import tvm_nnef
+
+        model = tvm_nnef.convert(path, state={PAST: PRESENT}, bounds={"past": room})
+        self.executable = tvm_nnef.build(model, progress=False, threads=threads)
+        self._length = next(name for name in self.executable.state if name.endswith("length"))
+
+    def step(self, length: int, rows: int) -> Callable[[], Any]:
+        """A function that runs some rows after a past of a length."""
+        self.executable.state[self._length] = np.array(length, np.int64)
+        ids = np.ones((1, rows), np.int64)
+        return self.executable.prepared(ids, np.ones((1, length + rows), np.int64))
+
+
+class Theirs:
+    """The model in ONNX Runtime, with one buffer for past and present keys, and for values."""
+
+    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+        """Opens a session."""
+        import onnxruntime as runtime
+
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4
+        self._session = runtime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        zeros = np.zeros((1, shape.groups, room, shape.size), np.float32)
+        kinds = [f"{layer}.{kind}" for layer in range(shape.layers) for kind in ("key", "value")]
+        self._caches = {kind: runtime.OrtValue.ortvalue_from_numpy(zeros) for kind in kinds}
+
+    def step(self, length: int, rows: int) -> Callable[[], Any]:
+        """A function that runs some rows after a past of a length."""
+        binding = self._session.io_binding()
+        binding.bind_cpu_input("ids", np.ones((1, rows), np.int64))
+        binding.bind_cpu_input("mask", np.ones((1, length + rows), np.int64))
+        for kind, value in self._caches.items():
+            binding.bind_ortvalue_input(f"{PAST}.{kind}", value)
+            binding.bind_ortvalue_output(f"{PRESENT}.{kind}", value)
+        binding.bind_output("logits")
+        return lambda: self._session.run_with_iobinding(binding)
+
+
+def interleaved(steps: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
+    """The median times of functions that take turns."""
+    times: list[list[float]] = [[] for _ in steps]
+    for step in steps:
+        step()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[0]) < len("abc"):
+        for step, found in zip(steps, times, strict=True):
+            start = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - start)
+    return [statistics.median(each) for each in times]
+
+
+def main() -> int:
+    """Measure, and print a line for each length."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layers", type=int, default=4, help="of the 24 of the shape (default: 4)")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1, 512, 2000])
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--room", type=int, default=2048, help="entries of a cache (default: 2048)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each line (default: 5)")
+    parser.add_argument("--profile", action="store_true", help="print the slowest operations")
+    options = parser.parse_args()
+    shape = Shape(layers=options.layers)
+    with tempfile.TemporaryDirectory() as folder:
+        import onnx
+
+        path = Path(folder, "model.onnx")
+        onnx.save(llama(shape), path, save_as_external_data=True, location="weights")
+        start = time.perf_counter()
+        ours = Ours(path, shape, options.room, options.threads)
+        built = time.perf_counter() - start
+        theirs = Theirs(path, shape, options.room, options.threads)
+        print(
+            f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M float32 weights, "
+            f"{options.threads} threads, converted and built in {built:.0f} s", flush=True,
+        )  # fmt: skip
+        runs = [(f"a token after {length - 1}", length - 1, 1) for length in options.lengths]
+        runs.append((f"a prompt of {options.prompt}", 0, options.prompt))
+        for title, length, rows in runs:
+            steps = [each.step(length, rows) for each in (ours, theirs)]
+            own, other = (rows / each for each in interleaved(steps, options.seconds))
+            print(
+                f"{title}: {own:.1f} tokens/s, ONNX Runtime {other:.1f}: {own / other:.2f}",
+                flush=True,
+            )
+            if options.profile:
+                ids, mask = np.ones((1, rows), np.int64), np.ones((1, length + rows), np.int64)
+                print(ours.executable.profile(ids, mask))
+        print(json.dumps({"layers": shape.layers, "threads": options.threads, "built": built}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
