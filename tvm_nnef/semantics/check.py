@@ -47,7 +47,8 @@ def check_program(
     ``load`` gives the source of the module with the given name parts, or None. The program is
     None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
     ``check_stdlib``. ``ambiguities`` are reported as warnings, except for divisions of reals and of
-    sizes, which mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
+    sizes, which mean the same in both dialects. Raises nothing that a user can cause (sections 2.2
+    to 2.15).
     """
     modules, found = load_modules(main, load, parse or _parse, dialect)
     program = Program({name: _checked(module) for name, module in modules.items()}, dialect)
