@@ -250,6 +250,27 @@ def test_memory_grows_with_the_sizes_of_a_call_only(end: int) -> None:
     assert 0 < needed_bytes(exe.metadata["memory"], {"n": 3}) <= 3 * x.nbytes
 
 
+def test_stacked_results_of_a_loop_have_memory_for_the_steps_of_a_call() -> None:
+    """A network that reads every other column has a half of the largest size at most."""
+    generator = np.random.default_rng(0)
+    nodes = [
+        node("Slice", ["x", "start", "end", "start", "two"], ["t"]),
+        node("LSTM", ["t", "w", "r"], ["y"], hidden_size=4),
+    ]
+    proto = model(nodes, {"x": ["n", 1, 3]})
+    values: dict[str, Any] = {"start": np.array([0]), "end": np.array([2**31]), "two": [2]}
+    values |= {key: generator.standard_normal((1, 16, k)) for key, k in (("w", 3), ("r", 4))}
+    for key, value in values.items():
+        array = np.asarray(value, np.float32 if key in "wr" else np.int64)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, key))
+    exe = tvm_nnef.build(proto, progress=False)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    assert needed_bytes(exe.metadata["memory"], {"n": 9}) < 1 << 16
+    for size in (9, 20, 3):
+        x = generator.standard_normal((size, 1, 3)).astype(np.float32)
+        np.testing.assert_allclose(exe(x)[0], session.run(["y"], {"x": x})[0], atol=1e-5)
+
+
 CHOSEN: list[tuple[dict[str, Sequence[Any]], dict[str, tuple[int, ...]]]] = [
     ({"x": ["batch", 3, "height", "width"]}, {"x": (1, 3, 224, 224)}),
     ({"x": ["N", 3, "H", "W"]}, {"x": (1, 3, 224, 224)}),

@@ -235,6 +235,51 @@ def test_an_output_is_written_by_name() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_streams_may_be_closed(closed: int) -> None:
+    """Some daemons start programs so."""
+    code = "import sys; from tvm_nnef import cli; sys.exit(cli.main())"
+    opener = f"import os; os.close({closed}); os.execv(sys.executable, sys.argv[1:])"
+    for command in (["check", DIGITS], [*RUN, "-o", "y.npy"]):
+        given = [sys.executable, "-c", code, *command]
+        done = subprocess.run([sys.executable, "-c", f"import sys; {opener}", *given])
+        assert done.returncode == 0
+    assert np.load("y.npy").shape == (1, 10)
+
+
+def test_a_file_of_the_user_that_hides_a_package_is_named(folder: Path) -> None:
+    (folder / "onnx.py").write_text("")
+    (folder / "model.onnx").write_bytes(b"\x08\x0a")
+    command = [sys.executable, "-m", "tvm_nnef", "check", "model.onnx"]
+    done = subprocess.run([*command, "--format", "onnx"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "onnx.py: error: this file hides the package 'onnx'\n  hint: rename it" in done.stderr
+
+
+def test_what_writing_needs_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [each for each in sys.modules if "onnx" in each.split(".")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["convert", DIGITS, "digits.onnx"]) == 1
+    shown = capsys.readouterr().err
+    assert "writing ONNX models needs the package 'onnx'\n  hint: pip install" in shown
+    assert not (folder / "digits.onnx").exists()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("value", ["abc", "0"])
+def test_threads_that_are_not_a_number_are_a_warning(
+    value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TVM_NUM_THREADS", value)
+    environment._report.cache_clear()
+    assert main(["run", DIGITS, "-i", "good.npy"]) == 0
+    assert f"warning: TVM_NUM_THREADS={value} is ignored\n  hint: " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 def test_an_interrupt_after_the_work_is_done_has_no_effect() -> None:
     late = "import atexit, os, signal, sys; from tvm_nnef import cli; "
     late += "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.exit(cli.main())"

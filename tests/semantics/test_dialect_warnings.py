@@ -1,4 +1,4 @@
-"""A text of either dialect has warnings where the two differ for values that occur."""
+"""What could be of either dialect is a warning if the two differ for values that occur."""
 
 from __future__ import annotations
 

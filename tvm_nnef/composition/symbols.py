@@ -49,8 +49,8 @@ class Symbols:
 
     def room(self, extent: Dimension) -> Dimension:
         """The upper bound of an extent; the extent itself if a symbol in it has none."""
-        most = self.largest(extent)
-        return most if most < dimensions.UNLIMITED else extent
+        bounds = (self.bounds[name] for name in dimensions.symbols(extent))
+        return extent if max(bounds, default=0) >= dimensions.UNLIMITED else self.largest(extent)
 
     def require(
         self,

@@ -89,10 +89,7 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         return UNKNOWN
     if operator in _DIVISIONS and (
         "real" in (left.base, right.base)
-        or (
-            _is_never_negative(expression.left, context)
-            and _is_never_negative(expression.right, context)
-        )
+        or all(_is_never_negative(each, context) for each in (expression.left, expression.right))
     ):
         _note_division(expression, context)
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
