@@ -97,7 +97,7 @@ PRODUCTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(each, marks=() if each[0] in "4h" else pytest.mark.slow) for each in PRODUCTS],
+    [each if each == "4 bits" else pytest.param(each, marks=pytest.mark.slow) for each in PRODUCTS],
 )
 def test_a_product_with_codes_agrees(case: str) -> None:
     proto, feeds = product(**PRODUCTS[case])
@@ -110,6 +110,7 @@ def test_a_product_with_codes_agrees_in_float16() -> None:
     check(proto, feeds, expected_of(proto, feeds), tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_zeros_follow_groups() -> None:
     """ONNX Runtime 1.32 reads packed zeros of other groups, so NumPy is the judge."""
     groups = np.arange(96, dtype=np.int32) * 5 % 96 // 32
@@ -123,7 +124,8 @@ def test_zeros_follow_groups() -> None:
     check(proto, feeds, (feeds["x"] @ weight.T).astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [0, 1])
 def test_a_product_with_numbers_of_a_table_agrees(kind: int) -> None:
     random = np.random.default_rng(kind)
     values = {
@@ -139,11 +141,11 @@ def test_a_product_with_numbers_of_a_table_agrees(kind: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "shape", "along", "bits", "zeros"),
     [
-        pytest.param("uint8", (GATHERED, 128), 1, 4, True),
+        ("uint8", (GATHERED, 128), 1, 4, True),
         pytest.param("uint8", (GATHERED, 128), 1, 4, False, marks=pytest.mark.slow),
         pytest.param("uint8", (GATHERED, 128), 1, 8, True, marks=pytest.mark.slow),
         pytest.param("int4", (GATHERED, 64, 8), 1, 4, True, marks=pytest.mark.slow),
-        pytest.param("uint4", (GATHERED, 8, 64), 2, 4, False),
+        pytest.param("uint4", (GATHERED, 8, 64), 2, 4, False, marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_codes_agree(

@@ -140,7 +140,7 @@ def matmul_bnb4(node: Node, builder: Builder) -> Tensor:
         raise Invalid(f"'quant_type' is {kind}", "use 0 for FP4 or 1 for NF4")
     size = rows * depth
     # The first one of two codes has the upper bits.
-    data = node.required_value(1, "B").reshape(-1)
+    data = np.asarray(node.required_value(1, "B"), np.uint8).reshape(-1)
     swapped = builder.constant(data << 4 | data >> 4, source=node.input(1).source)
     if swapped.size != -(-size // 2):
         reason = f"input 1 has {swapped.size} bytes instead of {-(-size // 2)}"
