@@ -122,6 +122,7 @@ MAY_IMPORT: dict[str, str] = {
     "tir": "tvm_support",
     "profiling": "graph support tvm_support",
     "vulkan_runtime": "support tvm_support",
+    "quantization": "graph model semantics support syntax",
     "executable": "arguments graph profiling storage support symbolic tvm_support vulkan_runtime",
     "lower": "arrays graph profiling symbolic tir tvm_support",
     "schedules.machine": "tvm_support",
@@ -145,7 +146,8 @@ MAY_IMPORT: dict[str, str] = {
     "tuning": "compilation measurement schedules support tvm_support",
     "display": "arrays graph model semantics storage support symbolic syntax",
     "api": "arguments compilation composition converters.* display executable formats graph lower "
-    "measurement model reference schedules semantics storage support tuning tvm_support",
+    "measurement model quantization reference schedules semantics storage support tuning "
+    "tvm_support",
     "comparison": "everything",
     "language_server": "api composition formats graph model semantics stdlib storage symbolic "
     "syntax",

@@ -1,10 +1,9 @@
-"""Products with weights of few bits: the codes stay packed, whatever formula says what they mean."""
+"""Products with weights of few bits: codes stay packed, whatever formula says what they mean."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,13 +26,21 @@ operator shifted {
     @input { bytes: int[n, m]; }
     @output { codes: int[n, k]; }
     @using { each = 8 / bits; k = m * each; }
-    @lower { codes[i, j] = bytes[i, j / each] / int(2.0 ** real(bits * (j % each))) % 2 ** bits, i < n, j < k; }
+    @lower {
+        power = int(2.0 ** real(bits * (j % each))),
+        codes[i, j] = bytes[i, j / each] / power % 2 ** bits,
+            i < n, j < k;
+    }
 }
 
 operator of_blocks {
     @input { codes: int[n, k]; scales: real[n, b]; zeros: int[n, b]; }
     @output { weight: real[n, k]; }
-    @lower { weight[i, j] = scales[i, j / (k / b)] * real(codes[i, j] - zeros[i, j / (k / b)]), i < n, j < k; }
+    @using { size = k / b; }
+    @lower {
+        weight[i, j] = scales[i, j / size] * real(codes[i, j] - zeros[i, j / size]),
+            i < n, j < k;
+    }
 }
 
 graph Net {
