@@ -84,9 +84,8 @@ def _value(
         return np.where(*map(of, choice))
     if isinstance(node, tirx.BitwiseNot):
         return np.asarray(~of(node.a))
-    name = str(node.op.name) if isinstance(node, Call) and isinstance(node.op, Op) else ""
-    if name in _CALLS:
-        return np.asarray(_CALLS[name](*map(of, node.args)))
+    if isinstance(node, Call) and isinstance(node.op, Op) and str(node.op.name) in _CALLS:
+        return np.asarray(_CALLS[str(node.op.name)](*map(of, node.args)))
     if type(node) not in _BINARY:
         raise _Unknown
     return _binary(node, *(of(getattr(node, operand)) for operand in ("a", "b")))

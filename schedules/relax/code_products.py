@@ -30,6 +30,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 )
 from tvm_nnef.schedules.analysis.kernel import at, inlined
 from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax.constant_factors import factors
 from tvm_nnef.schedules.relax.rebuilding import kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support import traversal
@@ -194,33 +195,26 @@ def _weights(
         return None
     row, column = axes
     rows, columns = shape
-    factors = _factors(value)
+    found = factors(value)
     for block in range(min(_LONGEST_BLOCK, rows), 0, -1):
         if rows % block or block % (_WORD // max(_BITS)):
             continue
-        inside = [each for each in factors if _varies(each, row, rows, block)]
+        inside = [each for each in found if _varies(each, row, rows, block)]
         if len(inside) == 1:
             break
     else:
         return None
     (steps,) = inside
-    scales = [each for each in factors if each is not steps]
+    scales = [each for each in found if each is not steps]
     grid = {row: np.arange(0, rows, block)[None, :], column: np.arange(columns)[:, None]}
     scale = np.ones((columns, rows // block), np.float32)
     for each in scales:
-        found = evaluated(each, grid, arrays)
-        if found is None:
+        factor = evaluated(each, grid, arrays)
+        if factor is None:
             return None
-        scale = scale * found.astype(np.float32)
+        scale = scale * factor.astype(np.float32)
     whole = _steps(steps, axes, (rows, columns), block, arrays)
     return None if whole is None else _coded(*whole, scale)
-
-
-def _factors(value: PrimExpression) -> list[PrimExpression]:
-    """The factors of a product of reals."""
-    if isinstance(value, tirx.Mul):
-        return [*_factors(value.a), *_factors(value.b)]
-    return [value]
 
 
 def _varies(value: PrimExpression, row: Var, rows: int, block: int) -> bool:

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.target import resolve
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -190,3 +193,57 @@ def test_attributes_that_do_not_fit_are_errors(change: Mapping[str, int], messag
         attribute.i = change.get(attribute.name, attribute.i)
     with pytest.raises(tvm_nnef.NnefError, match=f"(?s){message}"):
         tvm_nnef.convert(proto)
+
+
+def dequantized_product(dtype: str, axis: int, zeros: bool) -> tuple[Any, np.ndarray]:
+    """A product with a weight that DequantizeLinear makes, and the weight."""
+    random = np.random.default_rng(axis)
+    depth, columns, block = 96, 64, 32
+    counts = (depth // block, columns) if axis == 0 else (depth, columns // block)
+    low = -8 if dtype == "int4" else 0
+    codes, zero = (random.integers(low, low + 16, shape) for shape in ((depth, columns), counts))
+    scale = random.uniform(0.01, 0.02, counts).astype(np.float32)
+    number = getattr(onnx.TensorProto, dtype.upper())
+    weights = [
+        onnx.helper.make_tensor("c", number, codes.shape, codes.reshape(-1)),
+        onnx.numpy_helper.from_array(scale, "s"),
+        *([onnx.helper.make_tensor("z", number, counts, zero.reshape(-1))] if zeros else []),
+    ]
+    names = [each.name for each in weights]
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", names, ["w"], axis=axis, block_size=block),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    inputs = [onnx.helper.make_tensor_value_info("x", 1, ["n", depth])]
+    outputs = [onnx.helper.make_tensor_value_info("y", 1, ["n", columns])]
+    graph = onnx.helper.make_graph(nodes, "product", inputs, outputs, weights)
+    opset = onnx.helper.make_opsetid("", 21)
+    proto = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+    spread_zero, spread_scale = (np.repeat(each, block, axis) for each in (zero, scale))
+    return proto, (codes - (spread_zero if zeros else 0)) * spread_scale.astype(float)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "axis", "zeros"),
+    [("int4", 0, False), ("uint4", 0, True), ("int4", 1, True), ("uint4", 1, False)],
+)
+def test_a_product_of_a_dynamic_number_of_rows_agrees(dtype: str, axis: int, zeros: bool) -> None:
+    """NumPy is the judge: ONNX Runtime is wrong for blocks along axis 0."""
+    proto, weight = dequantized_product(dtype, axis, zeros)
+    converted = tvm_nnef.convert(proto, bounds=64)
+    built = tvm_nnef.build(converted, progress=False)
+    for rows in (1, 3, 0, 20, 64):
+        x = np.random.default_rng(rows).standard_normal((rows, 96)).astype(np.float32)
+        np.testing.assert_allclose(np.asarray(built(x)[0]), x @ weight, rtol=1e-5, atol=1e-5)
+        found = tvm_nnef.evaluate(converted, x)[0]
+        np.testing.assert_allclose(found, x @ weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "axis", "zeros"), [("int4", 0, False), ("uint4", 0, True)])
+def test_a_dequantized_weight_stays_codes(dtype: str, axis: int, zeros: bool) -> None:
+    """In a product that sums over the blocks."""
+    proto, _ = dequantized_product(dtype, axis, zeros)
+    lowered = tvm_nnef.from_nnef(tvm_nnef.convert(proto, bounds=64))
+    mod = run_phases(lowered, resolve("x86-64-v3"), "bind", "schedule")
+    assert [kernel.strategy for kernel in schedules.report(mod)] == ["cpu.code_product"]

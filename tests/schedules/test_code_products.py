@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,3 +160,72 @@ def test_products_of_few_and_many_rows_agree(form: str, bits: int) -> None:
     loaded, options, weight = model(form, ROWS, bits)
     assert plans(loaded, options) == [STRATEGY] * len(ROWS)
     check(loaded, options, weight, *map(int, ROWS.values()))
+
+
+FORMULAS = {
+    "inside": """
+        y[i, j] += x[i, k] * (real(k % 2 == 0 ? b[j, k / 2] % 16 : b[j, k / 2] / 16) - 8.0)
+            * s[j, k / 32], i < m, j < n, k < 2 * h;
+    """,
+    "named": """
+        code = k % 2 == 0 ? b[j, k / 2] % 16 : b[j, k / 2] / 16,
+        weight = (real(code) - 8.0) * s[j, k / 32],
+        y[i, j] += x[i, k] * weight, i < m, j < n, k < 2 * h;
+    """,
+}
+
+
+@pytest.mark.parametrize("body", FORMULAS)
+def test_a_formula_that_multiplies_with_codes_is_such_a_product(body: str) -> None:
+    text = f"""
+operator product {{
+    @input {{ x: real[m, d]; b: int[n, h]; s: real[n, g]; }}
+    @output {{ y: real[m, n]; }}
+    @lower {{ {FORMULAS[body]} }}
+}}
+
+graph Net {{
+    @input {{ x: real[1, {DEPTH}]; }}
+    @variable {{ b: int[{COLUMNS}, {DEPTH // 2}]; s: real[{COLUMNS}, {DEPTH // BLOCK}]; }}
+    @output {{ y: real[1, {COLUMNS}]; }}
+    @compose {{ y = product(x, b, s); }}
+}}
+"""
+    source, options, weight = model("one zero", {"x": "1"})
+    values = {name: source.variables[name] for name in ("main.Net.b", "main.Net.s")}
+    loaded = tvm_nnef.load_model(text, variables=values)
+    options = {"dtypes": {"main.Net.b": "uint8"}}
+    assert plans(loaded, options) == [STRATEGY]
+    if body == "named":
+        x = np.random.default_rng(1).standard_normal((1, DEPTH)).astype(np.float32)
+        (found,) = tvm_nnef.build(loaded, verify=True, progress=False, **options)(x)
+        np.testing.assert_allclose(found, x @ weight[:-1], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_columns_that_panels_do_not_divide_agree() -> None:
+    loaded, options, weight = model("module", {"x1": "1", "x9": "9"}, columns=71)
+    check(loaded, options, weight, 1, 9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["module", "operators"])
+def test_a_library_has_the_codes(form: str, tmp_path: Path) -> None:
+    """And no reals: they would take eight times as much."""
+    loaded, options, _ = model(form, {"x": "1"}, columns=1024, depth=1024)
+    path = tmp_path / "library.so"
+    tvm_nnef.build(loaded, progress=False, **options).export(path)
+    codes, others = 1024 * 1024 // 2, 1024 * 1024 // BLOCK * 5
+    assert codes < path.stat().st_size < codes + others + (1 << 18)
+
+
+@pytest.mark.slow
+def test_infinite_data_give_what_the_formula_does() -> None:
+    loaded, options, _ = model("one zero", {"x": "1"})
+    built = tvm_nnef.build(loaded, progress=False, **options)
+    for value in (np.inf, -np.inf, np.nan):
+        x = np.ones((1, DEPTH), np.float32)
+        x[0, 40] = value
+        expected = tvm_nnef.evaluate(loaded, x, **options)[0]
+        np.testing.assert_allclose(built(x)[0], expected, rtol=2e-5)
+        assert np.isinf(expected).any() or np.isnan(value)

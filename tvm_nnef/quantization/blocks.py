@@ -51,7 +51,7 @@ class Blocks:
     def reals(self) -> Array:
         """What the codes mean."""
         scales = np.repeat(self.scales, self.size, self.axis)
-        return (self.codes.astype(np.float32) - np.float32(self.zero)) * scales
+        return np.asarray((self.codes.astype(np.float32) - np.float32(self.zero)) * scales)
 
 
 def quantized(array: Array, axis: int, bits: int, size: int, method: Method) -> Blocks:
@@ -79,7 +79,7 @@ def _extremes(blocks: Array) -> Array:
 def _scales(blocks: Array, bits: int) -> Array:
     """Scales by which the element farthest from 0 has the lowest code, of which there is one more
     than above zero."""
-    return _extremes(blocks) / np.float32(-(1 << bits - 1))
+    return np.asarray(_extremes(blocks) / np.float32(-(1 << bits - 1)))
 
 
 def _codes(blocks: Array, scales: Array, bits: int) -> Array:
