@@ -89,6 +89,8 @@ def _forms(
         data = operand_of(load.source[tuple(indices)], own, kernel, {channel.var: groups})
         if data is not None and data.moving:
             for found in _with_roles(own, data, weights, groups):
+                if output not in found.columns:  # Another dimension of the data has it as index.
+                    continue
                 # An operator counts the groups along the outer channels.
                 steps, columns = _first(channel, found.steps), _first(output, found.columns)
                 yield replace(found, steps=steps, columns=columns)

@@ -238,6 +238,11 @@ LEFT_ALONE = {
             (2, 6, 8), lambda n, o, i, c, u: x(n, o // 2 * 2 + c, i + u) * w(o, c, u), 2, 3
         ),
         [(2, 8, 10), (6, 2, 3)]),
+    "groups_that_another_dimension_shares": (
+        lambda x, w: summed(
+            (2, 6, 8), lambda n, o, i, c, u: x(c, n, i + u, o, o // 2) * w(o, c, u), 3, 3
+        ),
+        [(3, 2, 10, 6, 3), (6, 3, 3)]),
     "guarded_elsewhere": (guarded(2), [(2, 3, 7, 9), (5, 3, 3, 3)]),
     "square": (lambda x: summed((7,), lambda i, k: x(i, k) * x(i, k), 13), [(7, 13)]),
     "sum_of_one_operand": (
