@@ -123,6 +123,7 @@ MAY_IMPORT: dict[str, str] = {
     "exact": "tir tvm_support",
     "profiling": "graph support tvm_support",
     "vulkan_runtime": "support tvm_support",
+    "quantization": "graph model semantics support syntax",
     "executable": "arguments graph profiling storage support symbolic tvm_support vulkan_runtime",
     "lower": "arrays exact graph profiling symbolic tir tvm_support",
     "schedules.machine": "tvm_support",
@@ -146,7 +147,8 @@ MAY_IMPORT: dict[str, str] = {
     "tuning": "compilation measurement schedules support tvm_support",
     "display": "arrays graph model semantics storage support symbolic syntax",
     "api": "arguments arrays compilation composition converters.* display executable formats graph "
-    "lower measurement model reference schedules semantics storage support tuning tvm_support",
+    "lower measurement model quantization reference schedules semantics storage support tuning "
+    "tvm_support",
     "comparison": "everything",
     "language_server": "api composition formats graph model semantics stdlib storage symbolic "
     "syntax",

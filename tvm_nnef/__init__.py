@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tvm_nnef.api.conversion import convert
     from tvm_nnef.api.files import load_image, read_tensor, write_tensor
     from tvm_nnef.api.importers import from_onnx
+    from tvm_nnef.api.quantization import quantize
     from tvm_nnef.api.tuning import tune
     from tvm_nnef.arguments.calls import Outputs
     from tvm_nnef.comparison import Report
@@ -60,6 +61,7 @@ __all__ = [
     "load",
     "load_image",
     "load_model",
+    "quantize",
     "read_tensor",
     "save_model",
     "tune",
@@ -90,6 +92,7 @@ _HOMES = {
     "tvm_nnef.api.checking": ("check",),
     "tvm_nnef.profiling.profile": ("Profile",),
     "tvm_nnef.executable.runtime": ("Executable",),
+    "tvm_nnef.api.quantization": ("quantize",),
     "tvm_nnef.api.tuning": ("tune",),
 }
 

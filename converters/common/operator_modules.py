@@ -36,6 +36,7 @@ class Library:
 
 
 EXTRA = Library("extra", "tvm_nnef.converters.common", "Operators that the standard library lacks")
+NBITS = Library("nbits", "tvm_nnef.stdlib.extensions", "Tensors of codes of few bits")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from tvm_nnef.arrays.few_bits import FORMATS
 from tvm_nnef.converters.common.symbolic import largest, product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
@@ -59,6 +60,8 @@ def fold(
         return None
     if any(attribute.HasField("g") for attribute in proto.attribute):
         return None
+    if _is_of_codes(proto, inputs):
+        return None
     arrays = [each.value for each in inputs if each is not None]
     values = [array for array in arrays if array is not None]
     if len(values) < len(arrays) or _too_large(proto, values, expected):
@@ -67,6 +70,14 @@ def fold(
     if results is None or not all(map(_fits, results, expected)):
         return None
     return results
+
+
+def _is_of_codes(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> bool:
+    """Whether a node dequantizes codes of few bits, or in blocks: weights that stay small."""
+    if proto.op_type != "DequantizeLinear":
+        return False
+    few = inputs[0] is not None and inputs[0].dtype in FORMATS
+    return few or any(each.name == "block_size" and each.i for each in proto.attribute)
 
 
 def _fits(value: Array, expected: Type | None) -> bool:

@@ -29,7 +29,7 @@ def graph_inputs(
     """
     graph = model.proto.graph
     named = (each for shape in shapes.values() for each in shape if isinstance(each, str))
-    check_bounds(bounds, {*_bounded_names(graph), *named}, list(_dynamic_dimensions(graph)))
+    check_bounds(bounds, {*bounded_names(graph), *named}, list(_dynamic_dimensions(graph)))
     constants = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in constants]
     problems = {value.name: _without_dtype(value, model.path) for value in values}
@@ -71,7 +71,7 @@ def _dynamic_dimensions(graph: onnx.GraphProto) -> Iterator[str]:
                 yield dimension_name(size) or f"{value.name}_{axis}"
 
 
-def _bounded_names(graph: onnx.GraphProto) -> Iterator[str]:
+def bounded_names(graph: onnx.GraphProto) -> Iterator[str]:
     """The names of inputs, of their dimensions, and of the results of nodes, inner ones too."""
     for value in graph.input:
         yield value.name
@@ -80,4 +80,4 @@ def _bounded_names(graph: onnx.GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from node.output
         for inner in inner_graphs(node):
-            yield from _bounded_names(inner)
+            yield from bounded_names(inner)

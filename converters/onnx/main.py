@@ -10,7 +10,7 @@ from typing import Any
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.input_options import shapes_given
-from tvm_nnef.converters.common.operator_modules import EXTRA, Library
+from tvm_nnef.converters.common.operator_modules import EXTRA, NBITS, Library
 from tvm_nnef.converters.onnx.caches import with_caches, without_states
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
@@ -99,7 +99,7 @@ def convert_with_state(
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
         header=_header(model),
-        libraries=(EXTRA, LIBRARY, _ML),
+        libraries=(EXTRA, LIBRARY, _ML, NBITS),
         scope=model.scope,
         outline=outline,
     )

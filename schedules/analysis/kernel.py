@@ -25,7 +25,7 @@ from tvm_nnef.tir.expressions import (
     with_loads,
 )
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
-from tvm_nnef.tvm_support.function_attributes import PANEL_WIDTH, read_sort
+from tvm_nnef.tvm_support.function_attributes import CODE_BITS, PANEL_WIDTH, read_sort
 
 _LONGEST = 64
 """The most elements and constants of a short expression: a limit of compile time."""
@@ -60,7 +60,8 @@ class Stage:
 
     ``init`` and ``reducer`` are None for a stage without reduction. ``panel_width`` is that of an
     operand in panels along the last axis
-    (:data:`~tvm_nnef.tvm_support.function_attributes.PANEL_WIDTH`).
+    (:data:`~tvm_nnef.tvm_support.function_attributes.PANEL_WIDTH`), ``code_bits`` are those of its
+    codes (:data:`~tvm_nnef.tvm_support.function_attributes.CODE_BITS`).
     """
 
     buffer: tirx.Var
@@ -70,6 +71,7 @@ class Stage:
     init: PrimExpression | None = None
     reducer: Reducer | None = None
     panel_width: int | None = None
+    code_bits: int | None = None
 
     @property
     def dtype(self) -> str:
@@ -322,9 +324,11 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
         return None
     if loads(init) or mentions(init, [axis.var for axis in (*axes, *reduced)]):
         return None
-    panel_width = block.annotations.get(PANEL_WIDTH)
-    width = None if panel_width is None else int(panel_width)
-    return Stage(store.buffer, ordered, value, reduced, init, reducer, width)
+    width, bits = (block.annotations.get(name) for name in (PANEL_WIDTH, CODE_BITS))
+    return Stage(
+        store.buffer, ordered, value, reduced, init, reducer,
+        None if width is None else int(width), None if bits is None else int(bits),
+    )  # fmt: skip
 
 
 def _in_order(store: tirx.BufferStore, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:

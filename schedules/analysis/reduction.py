@@ -76,7 +76,8 @@ class Reduction(Epilogue):
     """``init`` combined with ``term`` over ``reduced``, and what follows.
 
     ``copies`` are stages that are computed before, into their own buffers. ``views`` are statements
-    that declare buffers over the elements of others. ``panel_width`` is that of the stage.
+    that declare buffers over the elements of others. ``panel_width`` and ``code_bits`` are those of
+    the stage.
     """
 
     axes: tuple[Axis, ...]
@@ -89,6 +90,7 @@ class Reduction(Epilogue):
     copies: tuple[Stage, ...] = ()
     views: tuple[tirx.Stmt, ...] = ()
     panel_width: int | None = None
+    code_bits: int | None = None
 
 
 def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
@@ -121,6 +123,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
         epilogue=epilogue,
         copies=tuple(copies),
         panel_width=stage.panel_width,
+        code_bits=stage.code_bits,
     )
     found = _without_unit_steps(found, kernel.index_type)
     if padded:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.cpu import (
+    code_product,
     elementwise,
     fallback,
     fission,
@@ -28,6 +29,7 @@ Match = Callable[[Kernel, CpuModel], Plan | None]
 STRATEGIES: tuple[Match, ...] = (
     row_reduction.match,
     register_tile.match,
+    code_product.match,
     elementwise.match,
     sampling.match,
 )

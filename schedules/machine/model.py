@@ -49,7 +49,8 @@ class CpuModel:
     ``interleaved_vectors`` interleaved, at most ``loaded_vectors`` loaded for one of a result. A
     thread takes ``thread_vectors`` of a recurrence. Rows of at most ``whole_sort`` elements are
     sorted whole if a part is wanted, at most ``counting_sort`` by comparing all with all. Between
-    steps of a loop at most ``copied_elements`` are copied.
+    steps of a loop at most ``copied_elements`` are copied. What is read once is fetched
+    ``prefetch_bytes`` ahead.
     """
 
     vector_bits: int
@@ -87,6 +88,7 @@ class CpuModel:
     whole_sort: int = 16
     counting_sort: int = 64
     copied_elements: int = 1 << 20
+    prefetch_bytes: int = 2048
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:
@@ -136,6 +138,11 @@ class CpuModel:
         """The vectors of a single row: enough accumulators to hide the latency of an addition."""
         widest = max(4, min(self.fma_in_flight, self.registers // 2 - 1))
         return max(1, min(widest, (self.registers - 2) // 2))
+
+    @property
+    def code_panel(self) -> int:
+        """The columns of a panel of codes: vectors whose accumulators stay in registers."""
+        return 4 * self.lanes(32)
 
     @property
     def sliding_rows(self) -> int:

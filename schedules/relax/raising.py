@@ -17,6 +17,7 @@ from tvm import relax
 from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined
+from tvm_nnef.schedules.relax.constant_factors import with_own_weights
 from tvm_nnef.schedules.relax.contractions import Contraction, contractions
 from tvm_nnef.schedules.relax.elements import as_operators
 from tvm_nnef.schedules.relax.products import as_product
@@ -39,6 +40,9 @@ def raise_to_operators(mod: Module) -> Module:
         if kernel is None:
             return None
         values = dict(zip(kernel.inputs, arguments, strict=True))
+        separate = with_own_weights(kernel, lambda buffer: _is_constant(operands, values, buffer))
+        if separate is not kernel and contractions(separate):
+            kernel = separate
         found = contractions(kernel)
         if found:
             return _taken_apart(operands, kernel, found, values)
@@ -46,6 +50,13 @@ def raise_to_operators(mod: Module) -> Module:
         return as_operators(operands, kernel.stages[0], values) if single else None
 
     return rewritten(mod, rewrite)
+
+
+def _is_constant(
+    operands: Operands, values: Mapping[Buffer, RelaxExpression], buffer: Buffer
+) -> bool:
+    """Whether a kernel is called with a constant for a buffer."""
+    return buffer in values and operands.array(values[buffer]) is not None
 
 
 def _taken_apart(

@@ -12,6 +12,7 @@ from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.formats.registry import FORMATS
+from tvm_nnef.quantization.kinds import BITS, BLOCKS, METHODS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -250,6 +251,40 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _quantize(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("destination", help="a folder, or an archive (.tar, .tgz)")
+    parser.add_argument(
+        "--weights", required=True, choices=[*BITS], help="the kind of codes that weights become"
+    )
+    parser.add_argument(
+        "--block",
+        type=int,
+        choices=BLOCKS,
+        default=32,
+        help="the codes that share a scale (default: 32)",
+    )
+    parser.add_argument(
+        "--method",
+        choices=METHODS,
+        default="minmax",
+        help="choose scales by the largest element of a block, or for the least squared error, "
+        "which takes longer (default: minmax)",
+    )
+    parser.add_argument(
+        "--keep-float",
+        type=words.count,
+        default=0,
+        metavar="N",
+        help="leave the weights of the largest errors as they are",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the model in an existing folder, although it was changed or made by hand",
+    )
+    parser.add_argument("--json", action="store_true", help="print the errors as JSON")
+
+
 def _env(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
@@ -305,6 +340,11 @@ _COMMANDS = (
         "convert",
         "convert a model to SkriptND, or to ONNX or NNEF 1",
         (_convert, _reading, _composing, _converting),
+    ),
+    Command(
+        "quantize",
+        "write a model with weights of few bits",
+        (_model, _quantize, _reading, _composing, _converting),
     ),
     Command(
         "ops",

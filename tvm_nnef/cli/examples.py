@@ -41,6 +41,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "model.onnx model.nnef2 --shape x=N,3,224,224 --bound N=16",
         "model.nnef2 model.onnx --attr batch=2",
     ),
+    "quantize": (
+        "model small --weights int4 --block 32",
+        "model.onnx small.tgz --weights int8 --block 128 --method mse",
+    ),
     "ops": (
         "nn",
         "nn.conv",

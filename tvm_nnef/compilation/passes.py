@@ -43,6 +43,7 @@ from tvm_nnef.schedules.machine import machine_model
 from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.relax import packing
 from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
+from tvm_nnef.schedules.relax.code_products import keep_codes
 from tvm_nnef.schedules.relax.host_kernels import with_host_kernels
 from tvm_nnef.schedules.relax.layout import channels_last
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
@@ -133,6 +134,8 @@ def passes(
         "graph": [
             ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
+            # Before weights are folded, which makes reals of them.
+            *_if(is_cpu, ("keep_codes", on_machine(keep_codes))),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),

@@ -51,6 +51,8 @@ class Model:
         The content of ``model.json``.
     given_variables
         Whether the variables were given by the caller; then unknown names are errors.
+    quantization_report
+        The errors of weights, of a model that :func:`quantize` returned.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class Model:
     variables: Mapping[str, Any]
     metadata: Metadata = field(default_factory=Metadata)
     given_variables: bool = False
+    quantization_report: Any = None
 
     @property
     def modules(self) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import tvm
 from tvm import relax, s_tir, tirx
+from tvm.ir import TensorLoad
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
@@ -240,6 +241,13 @@ def buffer_view(buffer: Buffer, shape: Sequence[int | PrimExpression]) -> tuple[
     """A buffer of another shape over the same elements, and the statement that declares it."""
     view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
+
+
+def prefetch(load: TensorLoad) -> tirx.Stmt:
+    """The statement that fetches what a load will read into the nearest cache."""
+    reading, near, data = 0, 3, 1
+    address = tirx.address_of(load)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, reading, near, data))
 
 
 def assertion(condition: PrimExpression, message: str) -> tirx.Stmt:

@@ -71,6 +71,11 @@ PANEL_WIDTH = "panel_width"
 last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros.
 Fusion keeps it, as it keeps blocks."""
 
+CODE_BITS = "code_bits"
+"""Of a block with a product: the bits of the codes that it reads, several in each element of an
+operand in panels; those of the lowest bits have the first steps. The reduced axes are blocks of
+codes, elements of a block, and codes of an element."""
+
 OP_PATTERN = "op_pattern"
 """Of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""
 

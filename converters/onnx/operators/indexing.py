@@ -20,8 +20,12 @@ from tvm_nnef.converters.onnx.registry import operator
 @operator("Gather")
 def gather(node: Node, builder: Builder) -> Tensor:
     """The slices that indices name; negative ones count from the end."""
-    data, index = node.input(0), node.input(1)
-    axis = node.axis(data.rank)
+    data = node.input(0)
+    return gathered(data, node.input(1), node.axis(data.rank), builder)
+
+
+def gathered(data: Tensor, index: Tensor, axis: int, builder: Builder) -> Tensor:
+    """The slices along an axis, counted from the front, that indices name."""
     shape = (*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
     size = data.shape[axis]
     given = None if index.value is None else index.value.astype(np.int64)

@@ -54,7 +54,7 @@ def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
 def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePlan | None:
     """The plan with paddings as borders, or ``padded`` copies that are staged."""
     reduction = read_reduction(kernel, padded=padded)
-    if reduction is None or (padded and not reduction.copies):
+    if reduction is None or reduction.code_bits is not None or (padded and not reduction.copies):
         return None
     if padded and any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies):
         return None
@@ -118,6 +118,11 @@ class RegisterTilePlan(Plan):
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with the loops over planes and tiles."""
+        results = [stage.buffer for stage in self.kernel.results]
+        return with_opaque_body(function, results, [], self.statement())
+
+    def statement(self) -> tirx.Stmt:
+        """The loops over planes and tiles."""
         extents, dtype = [axis.extent for axis in self.planes], self.kernel.index_type
         tasks, tiling = self._tasks(), self.tiling
 
@@ -133,8 +138,7 @@ class RegisterTilePlan(Plan):
             loops = _TileLoops(self.reduction, tiling, dtype, values).statement()
             return emit.sequence([*copies, loops])
 
-        loops = emit.grid(extents[:tasks], task, dtype, parallel=self.parallel)
-        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], loops)
+        return emit.grid(extents[:tasks], task, dtype, parallel=self.parallel)
 
     def _tasks(self) -> int:
         """How many of the leading axes of planes are parallel: as few as keep all threads busy."""

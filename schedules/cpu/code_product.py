@@ -1,0 +1,130 @@
+"""The strategy for products that read their weights as codes of few bits.
+
+The annotation ``CODE_BITS`` marks them (:mod:`tvm_nnef.schedules.relax.code_products`). One row, or
+a few, are bound by memory: each code is multiplied where it is read (:mod:`code_rows`). Of more
+rows, a panel of weights at a time is computed in a small buffer, and register tiles multiply with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tvm import tirx
+
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
+from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
+from tvm_nnef.schedules.cpu.code_rows import CodeRows, code_rows, code_term, in_panels
+from tvm_nnef.schedules.cpu.elementwise import stage_plan
+from tvm_nnef.schedules.cpu.tile import planning, tile_sizes
+from tvm_nnef.schedules.cpu.tile.planes import one_plane
+from tvm_nnef.schedules.cpu.tile.register_tile import RegisterTilePlan
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, with_opaque_body
+
+NAME = "cpu.code_product"
+
+
+def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
+    """The plan of a product with codes; None for other kernels."""
+    reduction = read_reduction(kernel)
+    if reduction is None or reduction.code_bits is None or reduction.borders:
+        return None
+    steps = next(stage.reduced for stage in kernel.stages if stage.reduced)
+    threads = planning.is_parallel(reduction, machine)
+    index_type = kernel.index_type
+    before = [stage_plan(copy, index_type, machine) for copy in reduction.copies]
+    tiles = _tiles(kernel, replace(reduction, copies=()), steps, machine, parallel=threads)
+    if tiles is None:
+        return None
+    direct = code_rows(reduction, steps, index_type, machine, parallel=threads)
+    allocated = [tirx.AllocBuffer(copy.assignment.buffer) for copy in before]
+    made = [copy.statement() for copy in before]
+    return CodeProductPlan(kernel, (*allocated, *reduction.views, *made), direct, tiles)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeProductPlan(Plan):
+    """What comes ``before``, then the ``direct`` loops if they are for the rows, else tiles."""
+
+    kernel: Kernel
+    before: tuple[tirx.Stmt, ...]
+    direct: CodeRows | None
+    tiles: RegisterTilePlan
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.code_product``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """That of the tiles."""
+        return self.tiles.cost
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The rows that are computed at once without tiles, and the tiles of the others."""
+        direct = {} if self.direct is None else {"direct rows": self.direct.height}
+        return {**direct, **self.tiles.decisions()}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with both loops."""
+        loops = self.tiles.statement()
+        if self.direct is not None:
+            loops = self.direct.statement(loops)
+        body = emit.sequence([*self.before, loops])
+        results = [stage.buffer for stage in self.kernel.results]
+        return with_opaque_body(function, results, [], body)
+
+    def alternatives(self) -> Iterator[CodeProductPlan]:
+        """Other tiles."""
+        for tiles in self.tiles.alternatives():
+            yield replace(self, tiles=tiles)
+
+
+def _tiles(
+    kernel: Kernel,
+    reduction: Reduction,
+    steps: Sequence[Axis],
+    machine: CpuModel,
+    *,
+    parallel: bool,
+) -> RegisterTilePlan | None:
+    """Register tiles over panels of weights, each of which is computed before its tiles."""
+    others = reduction.axes[:-1]
+    assert reduction.panel_width is not None
+    rows = sizes.estimate(sizes.product(axis.extent for axis in others))
+    width = tile_sizes.packed_width(rows, reduction.panel_width, 32, machine)
+    width = 1 << (min(width, reduction.panel_width).bit_length() - 1)
+    made, panel, lane = in_panels(reduction, width)
+    term = code_term(made, steps, (panel, lane))
+    if term is None:
+        return None
+    axes = (panel, *steps, lane)
+    own = [Axis(tirx.Var(str(a.var.name), dtype_of(a.var)), a.extent) for a in axes]
+    value = substituted(term.weight, {a.var: b.var for a, b in zip(axes, own, strict=True)})
+    weights = tirx.decl_buffer([axis.extent for axis in own], reduction.dtype, "weights")
+    made = replace(
+        made,
+        axes=(panel, *others, lane),
+        reduced=tuple(steps),
+        term=term.data * weights[tuple(axis.var for axis in axes)],
+        copies=(Stage(weights, tuple(own), value),),
+        views=(),
+        panel_width=None,
+        code_bits=None,
+    )
+    inner = one_plane(made, (panel,), machine)
+    tiling = planning.plan_tiles(inner, machine, parallel=False)
+    if tiling is None:
+        return None
+    copies = [stage_plan(c, kernel.index_type, machine, threads=False) for c in inner.copies]
+    moving = machine.moving_cycles(sizes.estimate(sizes.elements(term.words.source)) * 4)
+    return RegisterTilePlan(
+        kernel, inner, tiling, tuple(copies), (panel,), moving, parallel=parallel
+    )

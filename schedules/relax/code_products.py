@@ -1,0 +1,370 @@
+"""Products with constant weights that are codes of few bits, which stay packed.
+
+Input: Relax functions with a ``matmul`` whose right operand is computed from constants, whatever
+operators and kernels compute it. Output: the same with that product as a call of a kernel that
+reads codes of 2, 4 or 8 bits, if ``(code - zero) * scale`` is what is computed, with a zero and a
+scale for each block of rows. The codes are found by computing them with NumPy, so it does not
+matter how they were stored. No weight of float32 is ever made.
+
+A kernel reads panels of some columns: ``[N/width, K/codes, width]`` int32, each of which holds
+codes of neighbouring rows, and scales (and zeros) ``[N/width, K/block, width]``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax, sym, te, tirx
+from tvm.ir import Call, Range, TensorLoad
+
+from tvm_nnef.schedules.analysis.evaluation import evaluated
+from tvm_nnef.schedules.analysis.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    mentions,
+    size,
+    substituted,
+)
+from tvm_nnef.schedules.analysis.kernel import at, inlined
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax.constant_factors import factors
+from tvm_nnef.schedules.relax.rebuilding import kernel_at_call
+from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import (
+    Array,
+    Buffer,
+    Module,
+    PrimExpression,
+    PrimFunction,
+    RelaxExpression,
+    Var,
+    constant,
+    constant_array,
+    is_tensor,
+    prim_functions,
+    shape_and_dtype,
+)
+from tvm_nnef.tvm_support.function_attributes import (
+    CODE_BITS,
+    OP_PATTERN,
+    PANEL_WIDTH,
+    FusionPattern,
+)
+
+_BITS = (2, 4, 8)
+
+_WORD = 32
+"""The bits of an element that holds codes."""
+
+_LEAST = 1 << 12
+"""Smaller weights are computed once, and are then like others."""
+
+_LONGEST_BLOCK = 256
+"""The most codes of a block: the longest sum without its scale."""
+
+_CLOSE = 1e-4
+"""How far from a whole step reals may be, as those are whose zero is real: they were rounded."""
+
+_SLAB = 1 << 17
+"""The elements that are computed at a time, which stay in a cache: a limit of memory."""
+
+
+def keep_codes(mod: Module, machine: CpuModel) -> Module:
+    """The module with products that read codes."""
+    functions = prim_functions(mod)
+
+    def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
+        if operator_name(node) != "matmul":
+            return None
+        return _with_codes(operands, node, functions, machine)
+
+    return rewritten(mod, rewrite)
+
+
+def _with_codes(
+    operands: Operands, call: Call, functions: Mapping[str, PrimFunction], machine: CpuModel
+) -> RelaxExpression | None:
+    """The product over codes; None if the weights are not such."""
+    left, right = call.args
+    (left_shape, dtype), (shape, _) = map(shape_and_dtype, (left, right))
+    if dtype != "float32" or len(left_shape) < 2 or len(shape) != 2:
+        return None
+    if not all(isinstance(each, int) for each in shape) or int(np.prod(shape)) < _LEAST:
+        return None
+    if shape_and_dtype(call)[1] != dtype or constant_array(operands.definition(right)) is not None:
+        return None
+    reader = _Reader(operands, functions, {})
+    found = reader.element(right)
+    weights = None if found is None else _weights(*found, shape, reader.arrays)
+    if weights is None:
+        return None
+    columns, width = shape[1], machine.code_panel
+    product = operands.emit(_product(operands, left, weights, width))
+    if columns % width == 0:
+        return product
+    last = len(left_shape) - 1
+    return relax.op.strided_slice(product, [last], [0], [columns], assume_inbound=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reader:
+    """Writes an element of a Relax value as an expression over constants, the ``arrays``."""
+
+    operands: Operands
+    functions: Mapping[str, PrimFunction]
+    arrays: dict[Buffer, Array]
+
+    def element(self, value: RelaxExpression) -> tuple[list[Var], PrimExpression] | None:
+        """The indices of an element, and its value; None if not all of it is from constants."""
+        value = self.operands.definition(value)
+        array = constant_array(value)
+        if array is not None:
+            buffer = tirx.decl_buffer(array.shape, str(array.dtype), "constant")
+            self.arrays[buffer] = array
+            axes = [tirx.Var(f"i{number}", "int64") for number in range(array.ndim)]
+            return axes, buffer[tuple(axes)]
+        if not isinstance(value, Call) or not is_tensor(value):
+            return None
+        if operator_name(value) == "call_tir":
+            if len(value.args) > 2:
+                return None
+            function = self.functions.get(str(value.args[0].name_hint))
+            return None if function is None else self._of_kernel(function, value.args[1].fields)
+        legalize = value.op.get_attr("FLegalize") if operator_name(value) else None
+        tensors = [each for each in value.args if hasattr(each, "ty") and is_tensor(each)]
+        if legalize is None or not tensors or self._depends_on_inputs(tensors):
+            return None
+        separate = relax.BlockBuilder()
+        made = legalize(separate, value)
+        if operator_name(made) != "call_tir" or len(made.args) > 2:
+            return None
+        return self._of_kernel(separate.get()[made.args[0]], made.args[1].fields)
+
+    def _depends_on_inputs(self, tensors: Sequence[RelaxExpression]) -> bool:
+        """Whether some operand is a parameter: then nothing is legalized for it."""
+        return any(isinstance(self.operands.definition(each), relax.Var) for each in tensors)
+
+    def _of_kernel(
+        self, function: PrimFunction, arguments: Sequence[RelaxExpression]
+    ) -> tuple[list[Var], PrimExpression] | None:
+        kernel = kernel_at_call(function, arguments)
+        if kernel is None or len(kernel.results) != 1 or any(s.reduced for s in kernel.stages):
+            return None
+        given: dict[Buffer, tuple[list[Var], PrimExpression]] = {}
+        for buffer, argument in zip(kernel.inputs, arguments, strict=True):
+            found = self.element(argument)
+            if found is None:
+                return None
+            given[buffer] = found
+
+        def read(load: TensorLoad) -> PrimExpression:
+            axes, value = given[load.source]
+            return substituted(value, dict(zip(axes, load.indices, strict=True)))
+
+        (result,) = kernel.results
+        axes = [tirx.Var(str(axis.var.name), "int64") for axis in result.axes]
+        value = at(result, axes)
+        value = inlined(value, {s.buffer: s for s in kernel.stages if s is not result})
+        value = traversal.mapped(value, (TensorLoad, read), order="post")
+        return (axes, value) if size(value) <= LONGEST_EXPRESSION else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weights:
+    """Codes ``[N, K]`` of some bits; scales, and zeros or one for all, ``[N, K/block]``."""
+
+    codes: Array
+    bits: int
+    scales: Array
+    zeros: Array | float
+
+
+def _weights(
+    axes: Sequence[Var],
+    value: PrimExpression,
+    shape: Sequence[int],
+    arrays: Mapping[Buffer, Array],
+) -> _Weights | None:
+    """The weights ``[K, N]`` whose elements an expression computes; None if they are no codes."""
+    stored = [arrays[load.source] for load in loads(value)]
+    if not any(each.dtype.itemsize == 1 and each.size >= _LEAST // 8 for each in stored):
+        return None
+    row, column = axes
+    rows, columns = shape
+    found = factors(value)
+    for block in range(min(_LONGEST_BLOCK, rows), 0, -1):
+        if rows % block or block % (_WORD // max(_BITS)):
+            continue
+        inside = [each for each in found if _varies(each, row, rows, block)]
+        if len(inside) == 1:
+            break
+    else:
+        return None
+    (steps,) = inside
+    scales = [each for each in found if each is not steps]
+    grid = {row: np.arange(0, rows, block)[None, :], column: np.arange(columns)[:, None]}
+    scale = np.ones((columns, rows // block), np.float32)
+    for each in scales:
+        factor = evaluated(each, grid, arrays)
+        if factor is None:
+            return None
+        scale = scale * factor.astype(np.float32)
+    whole = _steps(steps, axes, (rows, columns), block, arrays)
+    return None if whole is None else _coded(*whole, scale)
+
+
+def _varies(value: PrimExpression, row: Var, rows: int, block: int) -> bool:
+    """Whether a value is not the same for all rows of a block."""
+    if not mentions(value, [row]):
+        return False
+    number, inner = (tirx.Var(name, "int64") for name in ("block", "inner"))
+    analyzer = sym.Analyzer()
+    analyzer.bind(number, Range(0, rows // block))
+    analyzer.bind(inner, Range(0, block))
+    moved = substituted(value, {row: number * tirx.const(block, "int64") + inner})
+    indices = [index for load in loads(moved) for index in load.indices]
+    simple = [analyzer.simplify(index) for index in indices if not loads(index)]
+    outside = traversal.mapped(
+        moved, (TensorLoad, lambda load: load.source[(0,) * len(load.indices)])
+    )
+    nested = any(loads(index) and mentions(index, [inner]) for index in indices)
+    return nested or mentions(outside, [inner]) or any(mentions(i, [inner]) for i in simple)
+
+
+def _first_element(load: TensorLoad) -> TensorLoad:
+    return load.source[(0,) * len(load.indices)]
+
+
+def _steps(
+    value: PrimExpression,
+    axes: Sequence[Var],
+    shape: tuple[int, int],
+    block: int,
+    arrays: Mapping[Buffer, Array],
+) -> tuple[Array, Array] | None:
+    """Integers ``[N, K]``, and what is added to those of a block ``[N, K/block]``: both together
+    are the values of an expression. None if these are not whole steps apart.
+    """
+    (row, column), (rows, columns) = axes, shape
+    whole = np.empty((columns, rows), np.int16)
+    offsets = np.zeros((columns, rows // block), np.float32)
+    for first in range(0, columns, max(1, _SLAB // rows)):
+        part = slice(first, min(first + max(1, _SLAB // rows), columns))
+        grid = {row: np.arange(rows)[None, :], column: np.arange(columns)[part, None]}
+        found = evaluated(value, grid, arrays)
+        if found is None:
+            return None
+        reals = np.broadcast_to(found, whole[part].shape).astype(np.float32, copy=False)
+        steps = np.rint(reals)
+        if not np.array_equal(steps, reals):
+            blocks = reals.reshape(*offsets[part].shape, block)
+            offsets[part] = blocks.min(-1)
+            exact = blocks - offsets[part][..., None]
+            steps = np.rint(exact)
+            if not np.all(np.abs(steps - exact) < _CLOSE):
+                return None
+        if not np.all(np.abs(steps) < np.iinfo(np.int16).max):
+            return None
+        whole[part] = steps.reshape(whole[part].shape)
+    return whole, offsets
+
+
+def _coded(whole: Array, offsets: Array, scales: Array) -> _Weights | None:
+    """Integers as codes of as few bits as possible: with one zero for all if that takes no more."""
+    columns, count = offsets.shape
+    blocks = whole.reshape(columns, count, -1)
+    low, high = blocks.min(-1).astype(np.int32), blocks.max(-1).astype(np.int32)
+    single = not offsets.any()
+    ranges = [int(high.max() - low.min())] if single else []
+    for bits, (number, span) in itertools.product(
+        _BITS, enumerate((*ranges, int((high - low).max())))
+    ):
+        if span >= 1 << bits or blocks.shape[-1] % (_WORD // bits):
+            continue
+        if single and number == 0:
+            zero = _zero(int(low.min()), int(high.max()), bits)
+            return _Weights((whole + zero).astype(np.uint8), bits, scales, float(zero))
+        zeros = np.where(high < 1 << bits, np.maximum(-low, 0), -low)
+        codes = (blocks + zeros[..., None]).astype(np.uint8).reshape(whole.shape)
+        reals = zeros - offsets
+        as_bytes = reals.astype(np.uint8)
+        same = np.array_equal(as_bytes, reals)
+        return _Weights(codes, bits, scales, as_bytes if same else reals)
+    return None
+
+
+def _zero(low: int, high: int, bits: int) -> int:
+    """The code of zero for integers in a range: the middle one if that fits, as is usual."""
+    middle = 1 << bits - 1
+    if low >= 0 and high < 1 << bits:
+        return 0
+    return middle if -middle <= low and high < middle else -low
+
+
+def _words(codes: Array, bits: int, width: int) -> Array:
+    """Codes ``[N, K]`` as int32 in panels ``[N/width, K/codes, width]``, those of 0 after N."""
+    while bits < 8:
+        codes = codes[:, 0::2] | (codes[:, 1::2] << bits)
+        bits *= 2
+    words = np.ascontiguousarray(codes).view("<i4").astype(np.int32, copy=False)
+    return _panels(words, width)
+
+
+def _panels(array: Array, width: int) -> Array:
+    """``[N, R]`` as panels ``[N/width, R, width]``, filled with zeros."""
+    columns, rows = array.shape
+    filled = np.zeros((-(-columns // width) * width, rows), array.dtype)
+    filled[:columns] = array
+    panels: Array = filled.reshape(-1, width, rows).transpose(0, 2, 1)
+    return panels
+
+
+def _product(
+    operands: Operands, left: RelaxExpression, weights: _Weights, width: int
+) -> RelaxExpression:
+    """The call of a kernel that multiplies with codes."""
+    bits, count, (_, blocks) = weights.bits, _WORD // weights.bits, weights.scales.shape
+    depth = weights.codes.shape[1]
+    in_block = depth // blocks // count
+    zeros = weights.zeros
+    panels = [_words(weights.codes, bits, width), _panels(weights.scales, width)]
+    panels += [_panels(zeros, width)] if isinstance(zeros, np.ndarray) else []
+
+    def function(
+        data: te.Tensor, words: te.Tensor, scales: te.Tensor, offsets: te.Tensor | None = None
+    ) -> te.Tensor:
+        block, word, code = (
+            te.reduce_axis((tirx.const(0, "int64"), tirx.const(extent, "int64")), name)
+            for extent, name in ((blocks, "block"), (in_block, "word"), (count, "code"))
+        )
+        mask, step = tirx.const((1 << bits) - 1, "int32"), tirx.const(bits, "int32")
+
+        def element(*indices: PrimExpression) -> PrimExpression:
+            *row, column = indices
+            panel, lane = column // width, column % width
+            number = block * in_block + word
+            shift = tirx.Cast("int32", code.var) * step
+            weight: PrimExpression = tirx.Cast(
+                "float32", words(panel, number, lane) >> shift & mask
+            )
+            if offsets is not None:
+                weight = weight - tirx.Cast("float32", offsets(panel, block, lane))
+            elif zeros:
+                weight = weight - tirx.const(zeros, "float32")
+            weight = weight * scales(panel, block, lane)
+            term = data(*row, number * count + code) * weight
+            return te.sum(term, axis=[block, word, code])
+
+        shape = [*data.shape[:-1], words.shape[0] * width]
+        attributes = {PANEL_WIDTH: width, CODE_BITS: bits}
+        return te.compute(shape, element, name="matmul", attrs=attributes)
+
+    attributes = {OP_PATTERN: int(FusionPattern.OUTPUT_ELEMENTWISE)}
+    return operands.builder.call_te(
+        function, left, *map(constant, panels),
+        primfunc_name_hint="matmul_codes", primfunc_attrs=attributes,
+    )  # fmt: skip

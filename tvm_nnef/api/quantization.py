@@ -1,0 +1,143 @@
+"""``quantize``: a model with weights of few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.api.building import compose
+from tvm_nnef.diagnostics import ModelError, error, raised_as
+from tvm_nnef.formats.reading import load_to_compose
+from tvm_nnef.model.model import Model
+from tvm_nnef.quantization.blocks import Blocks, quantized
+from tvm_nnef.quantization.kinds import BITS, BLOCKS, Kind, Method
+from tvm_nnef.quantization.report import QuantizationReport, QuantizedWeight
+from tvm_nnef.quantization.rewriting import with_codes
+from tvm_nnef.quantization.weights import Weight
+from tvm_nnef.quantization.weights import weights as weights_of
+from tvm_nnef.support.argument_kinds import with_checked_arguments
+
+
+@raised_as(ModelError)
+@with_checked_arguments
+def quantize(
+    model: Any,
+    data: Iterable[Any] | None = None,
+    *,
+    weights: Kind | None = None,
+    block: int | None = None,
+    method: Method = "minmax",
+    keep_float: int = 0,
+    **options: Any,
+) -> Model:
+    """Quantize the weights of products and embeddings to codes of few bits.
+
+    A weight becomes codes in bytes, and a scale for each block of them along the axis that a
+    product sums over. What is computed stays real. Compiled products read the codes, so that a
+    model is smaller, and faster for few rows.
+
+    Parameters
+    ----------
+    model
+        A model of any kind.
+    data
+        Inputs for a calibration of activations, which are not quantized yet: leave it out.
+    weights
+        The kind of codes: ``"int4"``, ``"int8"`` or ``"int2"``.
+    block
+        The codes that share a scale: 16, 32 (the default), 64, 128 or 256.
+    method
+        ``"minmax"`` rounds to the nearest code, of a scale that fits the largest element of a
+        block. ``"mse"`` chooses the scale of the least squared error: it may clip large elements.
+    keep_float
+        How many weights stay real: those of the largest errors.
+    **options
+        Those of :func:`compose` and, for a model of another format, of :func:`convert`.
+
+    Returns
+    -------
+    Model
+        The model; its ``quantization_report`` has the error of each weight.
+
+    Raises
+    ------
+    ModelError
+        For errors in the model, unknown kinds and sizes, and a model without such weights.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> text = '''
+    ... import linalg;
+    ... graph G {
+    ...     @input { x: real[1, 64]; }
+    ...     @variable { w: real[64, 8]; }
+    ...     @output { y: real[1, 8]; }
+    ...     @compose { y = linalg.matmul(x, w); }
+    ... }
+    ... '''
+    >>> import numpy as np
+    >>> w = np.random.default_rng(0).standard_normal((64, 8)).astype("float32")
+    >>> model = tvm_nnef.load_model(text, variables={"main.G.w": w})
+    >>> tvm_nnef.quantize(model, weights="int4", block=32).quantization_report
+    <QuantizationReport: 1 of 1 weights>
+    """
+    if data is not None or weights is None:
+        hint = 'quantize weights alone: weights="int4", block=32'
+        raise error("activations cannot be quantized yet", hint=hint)
+    size = 32 if block is None else block
+    if weights not in BITS:
+        raise error(f"unknown kind of weights '{weights}'", hint=f"use {_listed(BITS)}")
+    if size not in BLOCKS:
+        raise error(f"blocks of {size} are not possible", hint=f"use {_listed(BLOCKS)}")
+    loaded, composing = load_to_compose(model, options)
+    graph = compose(loaded, **composing)
+    found = [each for each in weights_of(graph) if each.variable.name in loaded.variables]
+    if not found:
+        hint = "products and embeddings whose weights are variables of rank 2 can be quantized"
+        raise error("there is no weight to quantize", hint=hint, file=loaded.path)
+    scope = graph.name
+    made = [_quantized(each, loaded, scope, BITS[weights], size, method) for each in found]
+    ordered = sorted(made, key=lambda pair: -(pair[0].error or 0.0))
+    largest = [row.name for row, blocks in ordered if blocks is not None][:keep_float]
+    chosen: dict[str, Blocks] = {}
+    rows: list[QuantizedWeight] = []
+    for row, blocks in ordered:
+        if blocks is not None and row.name in largest:
+            row = replace(row, after=row.before, stays="one of the largest errors")
+        elif blocks is not None:
+            chosen[row.name.removeprefix(f"{scope}.")] = blocks
+        rows.append(row)
+    report = QuantizationReport(tuple(rows), BITS[weights], size)
+    return replace(with_codes(loaded, scope, chosen), quantization_report=report)
+
+
+def _listed(items: Iterable[object]) -> str:
+    *front, last = map(str, items)
+    return f"{', '.join(front)} or {last}"
+
+
+def _quantized(
+    weight: Weight, model: Model, scope: str, bits: int, size: int, method: Method
+) -> tuple[QuantizedWeight, Blocks | None]:
+    """What the report says of a weight, and its blocks if it is quantized."""
+    name = weight.variable.name
+    array = np.asarray(model.variables[name])
+    row = QuantizedWeight(name, weight.operators, array.shape, array.nbytes, array.nbytes, None)
+    depth = array.shape[weight.axis]
+    if name.rpartition(".")[0] != scope:
+        return replace(row, stays="it is declared inside of an operator"), None
+    if depth % size:
+        return replace(row, stays=f"blocks of {size} do not divide {depth}"), None
+    if not np.isfinite(array).all():
+        return replace(row, stays="it has elements that are infinite or NaN"), None
+    blocks = quantized(array, weight.axis, bits, size, method)
+    reals = array.astype(np.float64)
+    squares = float((reals * reals).sum())
+    difference = reals - blocks.reals()
+    error = float(np.sqrt((difference * difference).sum() / squares)) if squares else 0.0
+    after = blocks.codes.size * bits // 8 + blocks.scales.nbytes
+    return replace(row, after=after, error=error), blocks

@@ -1,0 +1,128 @@
+"""A model with other variables for some of a graph, from which components compute these.
+
+Input: a model, and blocks of codes by the names of variables of a graph. Output: the model, whose
+text is as it was but for the declarations of these variables, the components that replace them, and
+an import.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.model.model import Model
+from tvm_nnef.model.pickling import program_of, texts_of
+from tvm_nnef.quantization.blocks import Blocks
+from tvm_nnef.semantics.program import MAIN, CheckedDefinition
+
+MODULE = "nbits"
+"""The module of the operators that say what codes mean."""
+
+_WORD = re.compile(r"\w+")
+
+
+def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
+    """The model with codes and scales for some variables, by their names in a scope: a graph.
+
+    Raises NnefError in the tools dialect, which has no such operators.
+    """
+    if model.dialect == "tools":
+        hint = "write it in the draft dialect: tvm-nnef format does not translate between them"
+        raise error("a model in the tools dialect cannot be quantized", hint=hint, file=model.path)
+    definition = next(each for each in model.program.graphs if f"{MAIN}.{each.name}" == scope)
+    names = _Names(model.program.modules[MAIN].source.text)
+    edits: dict[Span, str] = {}
+    components: list[str] = []
+    values: dict[str, Any] = {}
+    types: dict[str, str] = {}
+    for parameter in definition.variables:
+        name = parameter.name.name
+        if name not in blocks:
+            continue
+        found = blocks[name]
+        codes, scales, unpacked = (
+            names.new(f"{name}_{part}") for part in ("codes", "scales", "steps")
+        )
+        packed = found.packed
+        edits[parameter.span] = _declared(parameter.span, codes, packed, scales, found.scales)
+        components += _components(name, codes, scales, unpacked, found)
+        values |= {f"{scope}.{codes}": packed, f"{scope}.{scales}": found.scales}
+        types[f"{scope}.{codes}"] = "uint8"
+    text = _edited(model.program.modules[MAIN].source.text, edits, components, definition)
+    kept = dict(_others(model, scope, blocks))
+    texts = texts_of(model.program, model.metadata)
+    modules = {**texts.modules, MAIN: (texts.modules[MAIN][0], text)}
+    modules.pop(MODULE, None)  # A converted model has a part of it.
+    program, _ = program_of(replace(texts, modules=modules))
+    metadata = replace(model.metadata, machine_types={**model.metadata.machine_types, **types})
+    return replace(model, program=program, variables={**kept, **values}, metadata=metadata)
+
+
+def _others(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Iterator[tuple[str, Any]]:
+    """The variables that stay."""
+    gone = {f"{scope}.{name}" for name in blocks}
+    for name in model.variables:
+        if name not in gone:
+            yield name, model.variables[name]
+
+
+class _Names:
+    """Names that a text has not."""
+
+    def __init__(self, text: str) -> None:
+        self._taken = set(_WORD.findall(text))
+
+    def new(self, wanted: str) -> str:
+        """The name that is wanted, or one like it."""
+        name, number = wanted, 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}{number}"
+        self._taken.add(name)
+        return name
+
+
+def _shape(array: Any) -> str:
+    return ", ".join(map(str, array.shape))
+
+
+def _declared(span: Span, codes: str, packed: Any, scales: str, values: Any) -> str:
+    """The declarations of codes and scales, with a semicolon at the end if there was one."""
+    end = ";" if span.text.endswith(";") else ""
+    return f"{codes}: int[{_shape(packed)}]; {scales}: real[{_shape(values)}]{end}"
+
+
+def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks) -> list[str]:
+    """The components that compute a variable from its codes."""
+    sizes = [1] * found.codes.ndim
+    sizes[found.axis] = found.size
+    length = found.codes.shape[-1]
+    steps = f"{unpacked} = {MODULE}.unpack{{bits={found.bits}, length={length}}}({codes});"
+    blocks = f"blocks={sizes}, zero={float(found.zero)}"
+    return [steps, f"{name} = {MODULE}.dequantize{{{blocks}}}({unpacked}, {scales});"]
+
+
+def _edited(
+    text: str, edits: Mapping[Span, str], components: list[str], definition: CheckedDefinition
+) -> str:
+    """The text with parts replaced, components before those of a graph, and an import."""
+    (compose,) = (each for each in definition.node.blocks if each.kind == "compose")
+    first = compose.statements[0].span.start
+    line = text[text.rfind("\n", 0, first) + 1 : first]
+    separator = f"\n{line}" if line.isspace() or not line else " "
+    places = [(span.start, span.end, new) for span, new in edits.items()]
+    places.append((first, first, "".join(each + separator for each in components)))
+    for start, end, new in sorted(places, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text if re.search(rf"^import\b[^;]*\b{MODULE}\b", text, re.M) else _with_import(text)
+
+
+def _with_import(text: str) -> str:
+    """The text with an import of the module before the first line that is no comment."""
+    lines = text.splitlines(keepends=True)
+    plain = (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#"))
+    count = next(plain, len(lines))
+    return "".join([*lines[:count], f"import {MODULE};\n", *lines[count:]])
