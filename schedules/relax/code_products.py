@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm import relax, sym, te, tirx
@@ -27,11 +27,12 @@ from tvm_nnef.schedules.analysis.expressions import (
     mentions,
     size,
     substituted,
+    with_loads,
 )
-from tvm_nnef.schedules.analysis.kernel import at, inlined
+from tvm_nnef.schedules.analysis.kernel import Kernel, at, inlined
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax.constant_factors import factors
-from tvm_nnef.schedules.relax.rebuilding import kernel_at_call
+from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
@@ -78,9 +79,12 @@ def keep_codes(mod: Module, machine: CpuModel) -> Module:
     functions = prim_functions(mod)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        if operator_name(node) != "matmul":
-            return None
-        return _with_codes(operands, node, functions, machine)
+        match operator_name(node):
+            case "matmul":
+                return _with_codes(operands, node, functions, machine)
+            case "call_tir" if len(node.args) == 2:
+                return _with_gathered_codes(operands, node, functions)
+        return None
 
     return rewritten(mod, rewrite)
 
@@ -183,6 +187,48 @@ class _Weights:
     zeros: Array | float
 
 
+def _has_codes(arrays: Mapping[Buffer, Array]) -> bool:
+    """Whether many bytes are among arrays."""
+    stored = arrays.values()
+    return any(each.dtype.itemsize == 1 and each.size >= _LEAST // 8 for each in stored)
+
+
+def _with_gathered_codes(
+    operands: Operands, call: Call, functions: Mapping[str, PrimFunction]
+) -> RelaxExpression | None:
+    """A kernel that reads elements of a weight at indices from data, and computes just these."""
+    name, arguments = str(call.args[0].name_hint), [*call.args[1].fields]
+    function = functions.get(name)
+    kernel = None if function is None else kernel_at_call(function, arguments)
+    if kernel is None or len(kernel.stages) != 1 or kernel.stages[0].reduced:
+        return None
+    (stage,) = kernel.stages
+    given = dict(zip(kernel.inputs, arguments, strict=True))
+    for buffer, argument in given.items():
+        uses = loads(stage.value, buffer)
+        gathers = bool(uses) and all(any(map(loads, load.indices)) for load in uses)
+        if not gathers or constant_array(operands.definition(argument)) is not None:
+            continue
+        reader = _Reader(operands, functions, {})
+        found = reader.element(argument)
+        if found is None or not _has_codes(reader.arrays):
+            continue
+        axes, value = found
+        computed = with_loads(
+            stage.value,
+            buffer,
+            lambda load, axes=axes, value=value: substituted(  # type: ignore[misc]
+                value, dict(zip(axes, load.indices, strict=True))
+            ),
+        )
+        read = {other: each for other, each in given.items() if other is not buffer}
+        read |= {other: constant(array) for other, array in reader.arrays.items()}
+        stages = (replace(stage, value=computed),)
+        made = Kernel((*read, stage.buffer), stages, kernel.index_type)
+        return call_kernel(operands.builder, made, [*read.values()], name)
+    return None
+
+
 def _weights(
     axes: Sequence[Var],
     value: PrimExpression,
@@ -190,8 +236,7 @@ def _weights(
     arrays: Mapping[Buffer, Array],
 ) -> _Weights | None:
     """The weights ``[K, N]`` whose elements an expression computes; None if they are no codes."""
-    stored = [arrays[load.source] for load in loads(value)]
-    if not any(each.dtype.itemsize == 1 and each.size >= _LEAST // 8 for each in stored):
+    if not _has_codes(arrays):
         return None
     row, column = axes
     rows, columns = shape

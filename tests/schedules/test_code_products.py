@@ -229,3 +229,31 @@ def test_infinite_data_give_what_the_formula_does() -> None:
         expected = tvm_nnef.evaluate(loaded, x, **options)[0]
         np.testing.assert_allclose(built(x)[0], expected, rtol=2e-5)
         assert np.isinf(expected).any() or np.isnan(value)
+
+
+def test_rows_of_a_weight_are_computed_where_they_are_read() -> None:
+    """Of an embedding that is the weight of a product as well, nothing else is computed."""
+    text = """
+import layout, linalg, nbits;
+
+graph Net {
+    @input { i: int[3]; }
+    @variable { b: int[96, 48]; s: real[96, 3]; }
+    @output { y: real[3, 96]; }
+    @compose {
+        codes = nbits.unpack{bits=4, length=96}(b);
+        w = nbits.dequantize{blocks=[1, 32], zero=8.0}(codes, s);
+        x = layout.gather{axis=0}(w, i);
+        y = linalg.matmul{transB=true}(x, w);
+    }
+}
+"""
+    source, _, weight = model("one zero", {"x": "1"})
+    values = {name: source.variables[name] for name in ("main.Net.b", "main.Net.s")}
+    loaded = tvm_nnef.load_model(text, variables=values)
+    options = {"dtypes": {"main.Net.b": "uint8"}}
+    assert sorted(plans(loaded, options)) == [STRATEGY, "cpu.elementwise"]
+    rows = np.array([5, 95, 0], np.int32)
+    (found,) = tvm_nnef.build(loaded, verify=True, progress=False, **options)(rows)
+    expected = weight[:-1].T[rows] @ weight[:-1]
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
