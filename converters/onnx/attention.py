@@ -121,15 +121,19 @@ def _number(size: Size) -> int:
 def _product(x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder) -> Tensor:
     """Products of the matrices of each head; those of a group share the second one."""
     batch, heads, rows, inner = x.shape
-    if heads != groups:
-        x = builder.reshape(x, (batch, groups, heads // groups * rows, inner))
     columns = y.shape[2] if transposed else y.shape[3]
-    shape = (*x.shape[:3], columns)
+    shared = heads != groups
     if y.buffered is not None and y.buffered.axis == 2:
-        # The entries are read where they are.
+        # The entries are read where they are, once for all rows of a group.
+        x = builder.reshape(x, (batch, groups, heads // groups * rows, inner)) if shared else x
         name = "onnx.products_with_entries" if transposed else "onnx.sums_of_entries"
         count = columns if transposed else None
+        shape = (*x.shape[:3], columns)
         return builder.call(name, x, y.buffered.whole, as_shape=shape, count=count)
+    if shared:
+        x = builder.reshape(x, (batch, groups, heads // groups, rows, inner))
+        y = builder.unsqueeze(y, [2])
+    shape = (*x.shape[:-1], columns)
     return builder.call("linalg.matmul", x, y, as_shape=shape, transB=transposed or None)
 
 
