@@ -88,7 +88,14 @@ def attention(
         scale = float(np.float32(1.0 / np.sqrt(float(_number(depth)))))
     scaled = query if scale == 1.0 else builder.binary("math.mul", query, scale)
     shape = (batch, heads, rows, key.shape[2])
-    product = builder.reshape(_product(scaled, key, groups, True, builder), shape)
+    apart = heads != groups and key.buffered is None and sink is None
+    if apart:
+        # Groups stay a dimension of the scores: their rows are not joined.
+        scaled = _in_groups(scaled, groups, builder)
+        key, value = builder.unsqueeze(key, [2]), builder.unsqueeze(value, [2])
+        bias = None if bias is None else _in_groups(bias, groups, builder)
+    product = _product(scaled, key, groups, True, builder)
+    product = product if apart else builder.reshape(product, shape)
     capped = product
     if softcap > 0.0:
         bent = builder.call("math.tanh", builder.binary("math.div", product, softcap))
@@ -97,7 +104,7 @@ def attention(
     limited = limits.applied(biased, builder)
     logits = builder.cast(limited, precision) if precision else limited
     if sink is None:
-        weights = builder.call("nn.softmax", logits, axes=[3])
+        weights = builder.call("nn.softmax", logits, axes=[logits.rank - 1])
     else:
         column = builder.reshape(builder.cast(sink, logits.dtype), (heads, 1, 1))
         weights = builder.call("onnx.softmax_with_sink", logits, column)
@@ -105,8 +112,9 @@ def attention(
     if guarded:
         weights = _guarded(weights, bias, limits, builder)
     mixed = _product(weights, value, groups, False, builder)
-    result = builder.reshape(mixed, (batch, heads, rows, value.shape[3]))
-    return Attention(result, product, capped, biased, limited, weights)
+    result = builder.reshape(mixed, (batch, heads, rows, value.shape[-1]))
+    shown = (product, capped, biased, limited, weights)
+    return Attention(result, *(builder.reshape(each, shape) for each in shown))
 
 
 def _number(size: Size) -> int:
@@ -118,29 +126,40 @@ def _number(size: Size) -> int:
     return size
 
 
+def _in_groups(x: Tensor, groups: Size, builder: Builder) -> Tensor:
+    """A tensor whose heads, if it has any, are two dimensions: groups, and heads of a group."""
+    *before, heads, rows, size = (*([1] * (3 - x.rank)), *x.shape)
+    split = (1, 1) if heads == 1 else (groups, heads // groups)
+    return builder.reshape(x, (*before, *split, rows, size))
+
+
 def _product(x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder) -> Tensor:
     """Products of the matrices of each head; those of a group share the second one."""
-    batch, heads, rows, inner = x.shape
-    if heads != groups:
-        x = builder.reshape(x, (batch, groups, heads // groups * rows, inner))
-    columns = y.shape[2] if transposed else y.shape[3]
-    shape = (*x.shape[:3], columns)
+    columns = y.shape[-2] if transposed else y.shape[-1]
+    shape = (*x.shape[:-1], columns)
     if y.buffered is not None and y.buffered.axis == 2:
-        # The entries are read where they are.
+        # The entries are read where they are, once for all rows of a group.
+        batch, heads, rows, inner = x.shape
+        joined = (batch, groups, heads // groups * rows)
+        x = builder.reshape(x, (*joined, inner))
         name = "onnx.products_with_entries" if transposed else "onnx.sums_of_entries"
         count = columns if transposed else None
-        return builder.call(name, x, y.buffered.whole, as_shape=shape, count=count)
+        whole = y.buffered.whole
+        return builder.call(name, x, whole, as_shape=(*joined, columns), count=count)
+    if x.rank == 4 and x.shape[1] != groups:
+        x, y = _in_groups(x, groups, builder), builder.unsqueeze(y, [2])
+        shape = (*x.shape[:-1], columns)
     return builder.call("linalg.matmul", x, y, as_shape=shape, transB=transposed or None)
 
 
 def _guarded(weights: Tensor, bias: Tensor | None, limits: Limits, builder: Builder) -> Tensor:
     """The weights, zero for a query to which the bias and the limits leave no key."""
-    batch, _, rows, keys = weights.shape
+    batch, *heads, rows, keys = weights.shape
     if bias is None:
-        bias = builder.full(0.0, (batch, 1, rows, keys), weights.dtype)
+        bias = builder.full(0.0, (batch, *(1 for _ in heads), rows, keys), weights.dtype)
     if limits.limiting:
-        whole = (*([1] * (4 - bias.rank)), *bias.shape)
-        shape = (batch, whole[1], rows, keys)
+        whole = (*([1] * (weights.rank - bias.rank)), *bias.shape)
+        shape = (batch, *whole[1:-2], rows, keys)
         bias = limits.applied(builder.expand(builder.reshape(bias, whole), shape), builder)
     last = (*bias.shape[:-1], 1)
     highest = builder.call("math.max_reduce", bias, as_shape=last, axes=[bias.rank - 1])

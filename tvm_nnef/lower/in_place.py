@@ -15,10 +15,12 @@ from tvm_nnef.graph.formula import Formula, Index, Load, Statement, Subscript, l
 from tvm_nnef.graph.nodes import Graph, Node, Operation, Tensor, flatten
 from tvm_nnef.symbolic import dimensions
 
-_IDENTITY = "math.iden"
 _LEAST = 2
 """The statements of a formula that copies a variable and changes the copy."""
-_VIEWS = (_IDENTITY, "layout.reshape", "layout.squeeze", "layout.unsqueeze")
+_VIEWS = (
+    *("math.iden", "layout.reshape", "layout.squeeze", "layout.unsqueeze"),
+    *("layout.transpose", "layout.slice", "layout.cast"),
+)
 """Operators whose results may share the memory of their operands."""
 
 
@@ -28,12 +30,12 @@ def updated_in_place(graph: Graph) -> Mapping[Tensor, Tensor]:
     same = {own: inner for node in nodes for own, inner in _copies(node)}
     makers = {tensor: node for node in nodes for tensor in flatten(node.results)}
     updates = [(variable, _source(new, same)) for variable, new in graph.updates]
-    every = [tensor for node in nodes for tensor in _read(node)]
-    every += flatten(tuple(port.operand for port in graph.outputs))
+    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    returned = {_source(tensor, same) for tensor in outputs}
+    every = [*outputs, *(tensor for node in nodes for tensor in _read(node))]
     read = Counter(_source(tensor, same) for tensor in every)
     read.update(new for _, new in updates)
     found: dict[Tensor, Tensor] = {}
-    returned = set(_shared_with_outputs(graph, makers, same))
     for variable, new in updates:
         if new in returned:
             continue
@@ -42,19 +44,6 @@ def updated_in_place(graph: Graph) -> Mapping[Tensor, Tensor]:
                 if read[variable] == 1 and without_copy(formula, variable) is not None:
                     found[new] = variable
     return found
-
-
-def _shared_with_outputs(
-    graph: Graph, makers: Mapping[Tensor, Node], same: Mapping[Tensor, Tensor]
-) -> Iterator[Tensor]:
-    """The tensors whose memory the outputs may share: callers keep it."""
-    waiting = list(flatten(tuple(port.operand for port in graph.outputs)))
-    while waiting:
-        tensor = _source(waiting.pop(), same)
-        yield tensor
-        match makers.get(tensor):
-            case Operation(standard_operator=name) as node if name in _VIEWS:
-                waiting += flatten(node.operands)
 
 
 def without_copy(formula: Formula, variable: Tensor) -> Formula | None:
@@ -122,19 +111,19 @@ def _read(node: Node) -> tuple[Tensor, ...]:
         case Operation(body=Formula() as formula):
             read = (load.tensor for each in formula.statements for load in loads(each))
             return tuple(dict.fromkeys(read))
-        case Operation(operator=name) if name == _IDENTITY:
+        case Operation(operator=name) if name in _VIEWS:
             return ()
     return tuple(dict.fromkeys(flatten(node.operands)))
 
 
 def _copies(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
-    """The results of a node that are other tensors: those of a composite, and of an identity."""
+    """The results of a node with what they are or share memory with: of a composite, of a view."""
     match node:
+        case Operation(operator=name) if name in _VIEWS:
+            yield from zip(flatten(node.results), flatten(node.operands), strict=True)
         case Operation(body=Graph() as body):
             inner = flatten(tuple(port.operand for port in body.outputs))
             yield from zip(flatten(node.results), inner, strict=True)
-        case Operation(operator=name) if name == _IDENTITY:
-            yield from zip(flatten(node.results), flatten(node.operands), strict=True)
 
 
 def _source(tensor: Tensor, same: Mapping[Tensor, Tensor]) -> Tensor:
