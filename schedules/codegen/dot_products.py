@@ -8,6 +8,10 @@ it computes twice as many products as float32 instructions, and no slow products
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import tvm_ffi
 from tvm import tirx
 
@@ -27,6 +31,19 @@ _HALF = 16
 """The bits of half a pair."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """What a step of a sum of products adds: ``term`` of so many ``elements`` and of a weight.
+
+    The weight holds as many weights as there are elements, which are neighbours along the reduced
+    dimension of the data. ``suffix`` is that of the names of kernels.
+    """
+
+    suffix: str
+    elements: int
+    term: Callable[[Sequence[PrimExpression], PrimExpression], PrimExpression]
+
+
 def products(left: PrimExpression, right: PrimExpression) -> PrimExpression:
     """The sum of the products of the lower and of the upper halves of two int32, with their signs.
 
@@ -44,6 +61,18 @@ def products(left: PrimExpression, right: PrimExpression) -> PrimExpression:
 def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
     """The int32 of two int32 that 16 bits hold."""
     return (upper << tirx.const(_HALF, "int32")) | (lower & tirx.const(0xFFFF, "int32"))
+
+
+SINGLE = Dot("", 1, lambda elements, weight: operator.mul(elements[0], weight))
+"""A product of one element and its weight."""
+
+PAIRS = Dot("_int16", 2, lambda elements, weight: products(pair(*map(_wide, elements)), weight))
+"""The sum of the products of two int16 with the halves of a weight."""
+
+
+def _wide(half: PrimExpression) -> PrimExpression:
+    """The bits of an int16 in an int32: LLVM joins the loads of two of them into one."""
+    return tirx.Cast("int32", tirx.Cast("uint16", half))
 
 
 def lanes(machine: CpuModel) -> int:

@@ -97,6 +97,14 @@ class CpuModel:
         """Whether all vector registers together hold so many bits."""
         return bits <= self.registers * self.vector_bits
 
+    def adding(self, dtype: str) -> CpuModel:
+        """The core with the registers that are left for sums of products of a dtype.
+
+        Integers are multiplied and added by two instructions, with a register between them.
+        """
+        fused = dtype.startswith(("float", "bfloat"))
+        return self if fused else replace(self, registers=self.registers - 1)
+
     def parallel_work(self, cycles: int) -> int:
         """The elements from which threads pay, if a vector of float32 takes so many cycles."""
         return self.fork_cycles * self.lanes(32) // cycles
