@@ -219,9 +219,7 @@ def _is_neutral(
     """Whether combining a term of padded elements changes nothing."""
     use = uses[0]
     if reduction.reducer is SUM and not reduction.dtype.startswith(("float", "bfloat")):
-        combined = with_loads(term, use.source, lambda load: value)
-        added = sym.Analyzer().simplify(combined)
-        return isinstance(added, tirx.IntImm) and added.value == 0
+        return value.value == 0 and _vanishes(term, use.source)
     if len(uses) > 1:
         return False
     if reduction.reducer is SUM:
@@ -232,6 +230,26 @@ def _is_neutral(
         init = reduction.init
         neutral = isinstance(init, type(value)) and init.value == value.value
     return neutral and isinstance(term, TensorLoad) and term.source.same_as(use.source)
+
+
+def _vanishes(term: PrimExpression, buffer: tirx.Var) -> bool:
+    """Whether an expression of integers is 0 if the elements of a buffer are."""
+
+    def vanishes(part: PrimExpression) -> bool:
+        return _vanishes(part, buffer)
+
+    match term:
+        case TensorLoad():
+            return bool(term.source.same_as(buffer))
+        case tirx.Cast():
+            return vanishes(term.value)
+        case tirx.LShift() | tirx.RShift():
+            return vanishes(term.a)
+        case tirx.Mul() | tirx.BitwiseAnd():
+            return vanishes(term.a) or vanishes(term.b)
+        case tirx.Add() | tirx.Sub() | tirx.BitwiseOr():
+            return vanishes(term.a) and vanishes(term.b)
+    return False
 
 
 def _border(

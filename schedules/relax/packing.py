@@ -211,7 +211,8 @@ def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpressio
     panels = _panels(operands, weights, [*range(len(lead)), inner, column], len(lead), width)
     # A kernel has its own symbols, and the shape of panels does not define the columns.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
-    return _call(operands, _product(len(lead), columns, width, dot), arguments, f"matmul{dot.suffix}")
+    product = _product(len(lead), columns, width, dot)
+    return _call(operands, product, arguments, f"matmul{dot.suffix}")
 
 
 def _untransposed(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
@@ -238,7 +239,7 @@ def _product(
         def element(*indices: PrimExpression) -> PrimExpression:
             *row, column = indices
             at = [column, step] if width is None else [column // width, step, column % width]
-            first = step * dot.elements
+            first = step.var * dot.elements
             values = [left(*row, first + number) for number in range(dot.elements)]
             return te.sum(dot.term(values, right(*row[:lead], *at)), axis=step)
 

@@ -76,18 +76,15 @@ def paired(
     return Paired(operands.emit(made), packed, WHOLE_PAIRS)
 
 
-WHOLE_PAIRS = Dot(
-    "_int16", 1, lambda elements, weight: dot_products.products(elements[0], weight)
-)
+WHOLE_PAIRS = Dot("_int16", 1, lambda elements, weight: dot_products.products(elements[0], weight))
 """The sum of the products of the halves of an int32 with those of a weight."""
 
 
 def _halves(operands: Operands, data: RelaxExpression, missing: int) -> RelaxExpression:
     """Data in int16, with so many zeros after the last element along the last axis."""
     cast = operands.call(data, "astype")
-    if cast is not None and shape_and_dtype(cast.args[0])[1] == "int16":
-        narrow = cast.args[0]
-    else:
+    narrow = data if cast is None else cast.args[0]
+    if shape_and_dtype(narrow)[1] != "int16":
         narrow = operands.emit(relax.op.astype(data, "int16"))
     if not missing:
         return narrow

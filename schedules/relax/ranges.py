@@ -6,11 +6,17 @@ it was cast from, by constants, and by sums and differences of such.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
+import tvm_ffi
+from tvm import tirx
 from tvm.ir import Call
 
+from tvm_nnef.schedules.analysis.kernel import read_kernel
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
-from tvm_nnef.tvm_support.compat import RelaxExpression, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import PrimExpression, RelaxExpression, is_tensor, shape_and_dtype
 
 Range = tuple[int, int]
 
@@ -36,6 +42,8 @@ def range_of(
     limits: Range | None = None
     if array is not None:
         limits = (int(array.min()), int(array.max())) if array.size else None
+    elif isinstance(found, Call) and name == "call_tir":
+        limits = _range_of_kernel(operands, found)
     elif depth and isinstance(found, Call) and name in _SAME:
         limits = range_of(operands, found.args[0], depth - 1)
     elif depth and isinstance(found, Call) and name in ("add", "subtract"):
@@ -47,3 +55,40 @@ def range_of(
     if limits is not None and whole.min <= limits[0] and limits[1] <= whole.max:
         return limits
     return (int(whole.min), int(whole.max)) if whole.bits <= _SMALL else None
+
+
+def _range_of_kernel(operands: Operands, call: Call) -> Range | None:
+    """The limits of what a kernel of one stage stores, if its expression shows them."""
+    kernel = read_kernel(operands.builder.get()[call.args[0]])
+    if kernel is None or len(kernel.stages) != 1 or kernel.stages[0].reduced:
+        return None
+    low, high = _limits(kernel.stages[0].value)
+    return (int(low), int(high)) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _limits(value: PrimExpression) -> tuple[float, float]:
+    """The least and the largest that an expression may be."""
+    match value:
+        case tirx.FloatImm() | tirx.IntImm():
+            return float(value.value), float(value.value)
+        case tirx.Cast():
+            return _limits(value.value)
+        case tirx.Select():
+            first, second = _limits(value.true_value), _limits(value.false_value)
+            combine = _combination(value)
+            if combine is not None:
+                return combine(first[0], second[0]), combine(first[1], second[1])
+            return min(first[0], second[0]), max(first[1], second[1])
+    return -math.inf, math.inf
+
+
+def _combination(value: tirx.Select) -> Callable[[float, float], float] | None:
+    """Whether a choice is the max or the min of two values."""
+    test = value.condition
+    if not isinstance(test, (tirx.LT, tirx.GT)):
+        return None
+    pair = value.true_value, value.false_value
+    for a, b, swapped in ((test.a, test.b, False), (test.b, test.a, True)):
+        if tvm_ffi.structural_equal(a, pair[0]) and tvm_ffi.structural_equal(b, pair[1]):
+            return max if isinstance(test, tirx.GT) is not swapped else min
+    return None

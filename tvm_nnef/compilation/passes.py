@@ -40,6 +40,7 @@ from tvm_nnef.schedules.relax import packing
 from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
 from tvm_nnef.schedules.relax.cancellation import with_kept_differences
 from tvm_nnef.schedules.relax.host_kernels import with_host_kernels
+from tvm_nnef.schedules.relax.integers import with_integers
 from tvm_nnef.schedules.relax.layout import channels_last
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.relax.loop_kernels import with_loop_kernels
@@ -129,6 +130,7 @@ def passes(
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
+            *_if(is_cpu, ("use_integers", on_machine(with_integers))),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),
