@@ -130,18 +130,20 @@ def convolution(
     last: bool,
     exact: bool,
     dot: Dot = SINGLE,
+    fill: int = 0,
     attributes: Mapping[str, int] | None = None,
 ) -> Callable[[te.Tensor, te.Tensor], te.Tensor]:
     """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` steps over channels.
 
     ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite;
-    ``dot`` is what a step adds; ``attributes`` are those of the block.
+    ``dot`` is what a step adds; ``fill`` the elements of the padding; ``attributes`` are those of
+    the block.
     """
 
     def function(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
         first = 1 if last else 2
         axes = range(first, first + len(window.size))
-        spatial, zero = [data.shape[axis] for axis in axes], tirx.const(0, data.dtype)
+        spatial, zero = [data.shape[axis] for axis in axes], tirx.const(fill, data.dtype)
         source = padded(data, axes, window.before, window.after, zero)
         steps = window.axes()
         inputs = [te.reduce_axis((0, depth), "c")]
@@ -150,12 +152,12 @@ def convolution(
             *spatial_index, output = indices if last else (*indices[1:], indices[0])
             position = window.positions(spatial_index, steps)
             group = output // (outputs // groups) if groups > 1 else 0
-            first_read = (group * depth + inputs[0].var) * dot.elements
+            first_read = (group * depth + inputs[0].var) * dot.loaded
 
             def loaded(channel: PrimExpression) -> PrimExpression:
                 return source(batch, *((*position, channel) if last else (channel, *position)))
 
-            values = [loaded(first_read + number) for number in range(dot.elements)]
+            values = [loaded(first_read + number) for number in range(dot.loaded)]
             term = dot.term(values, weight(weights, output, inputs, steps))
             if exact and window.is_padded:
                 inside = window.is_inside(position, spatial)

@@ -8,7 +8,7 @@ the same functions, in which
   the scales;
 - what moves data, and max pooling, moves integers;
 - a quantized tensor is its *codes*: int16, the zero point subtracted. Padding is 0, and pairs of
-  codes are operands of dot products (:mod:`pair_packing`) as they are;
+  codes are operands of dot products (:mod:`word_packing`) as they are;
 - the scale of a quantization goes into the factors of what is quantized.
 
 A real that lies within a rounding error of the middle between two codes may get the other one.
@@ -64,7 +64,7 @@ _WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 def with_integers(mod: Module, machine: CpuModel) -> Module:
     """The module with quantized tensors computed in integers, if the CPU multiplies pairs."""
-    if not dot_products.lanes(machine):
+    if not dot_products.has_pairs(machine) and not dot_products.has_bytes(machine, exact=True):
         return mod
     reader = Reader()
 

@@ -27,7 +27,6 @@ from tvm_nnef.schedules.relax.convolution_kernels import (
     in_panels,
     is_exact,
 )
-from tvm_nnef.schedules.relax.pair_packing import paired
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
@@ -35,6 +34,7 @@ from tvm_nnef.schedules.relax.rewriting import (
     permutation_axes,
     rewritten,
 )
+from tvm_nnef.schedules.relax.word_packing import in_words
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -86,8 +86,7 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
     (outputs, depth, *size), groups = shape, int(attributes.groups)
     window, columns, steps = Window.of(call, size), outputs // groups, range(2, len(shape))
     exact = window.is_padded and is_exact(operands.view(filters), dtype)
-    dot = SINGLE
-    width = None
+    dot, words, width = SINGLE, None, None
     if groups > 1 and columns == 1:
         # Each output has its own inputs: vectors run along the groups.
         weights = _reordered(operands, filters, [*steps, 1, 0])
@@ -96,9 +95,9 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
         plain = window.is_plain() and groups == 1
         rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
         width = tile_sizes.packed_width(rows, columns, bits_of(dtype), machine.adding(dtype))
-        pair = paired(operands, data, filters, (-1, 1), machine, groups)
-        if pair is not None:
-            data, filters, dot = pair.data, pair.weights, pair.dot
+        words = in_words(operands, data, filters, (-1, 1), machine, groups)
+        if words is not None:
+            data, filters, dot = words.data, words.weights, words.dot
             depth = shape_and_dtype(filters)[0][1]
         front = 0 if groups == 1 else 1
         if front:
@@ -110,9 +109,11 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
             width = columns  # Tiles go over the groups, whose panels are filled in part.
     function = convolution(
         window, outputs, groups, depth, weight,
-        last=True, exact=exact, dot=dot, attributes=_attributes(width),
+        last=True, exact=exact, dot=dot, fill=-words.low if words else 0,
+        attributes=_attributes(width),
     )  # fmt: skip
-    return _call(operands, function, [data, weights], f"conv{dot.suffix}")
+    made = _call(operands, function, [data, weights], f"conv{dot.suffix}")
+    return made if words is None else words.corrected(operands, made)
 
 
 def _attributes(width: int | None) -> Mapping[str, int] | None:
@@ -199,12 +200,13 @@ def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpressio
     if lead and direct and not transposed:
         return None
     dot = SINGLE
+    words = None
     if not lead:
         axis = -1 if transposed else 0
-        pair = paired(operands, left, weights, (-1, axis), machine)
-        turned = paired(operands, weights, left, (axis, -1), machine) if pair is None else None
-        if pair is not None:
-            left, weights, dot = pair.data, pair.weights, pair.dot
+        words = in_words(operands, left, weights, (-1, axis), machine)
+        turned = in_words(operands, weights, left, (axis, -1), machine) if words is None else None
+        if words is not None:
+            left, weights, dot = words.data, words.weights, words.dot
         elif turned is not None:
             weights, left, dot = turned.data, turned.weights, turned.dot
     inner, column = len(lead) + transposed, len(lead) + 1 - transposed
@@ -212,7 +214,8 @@ def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpressio
     # A kernel has its own symbols, and the shape of panels does not define the columns.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
     product = _product(len(lead), columns, width, dot)
-    return _call(operands, product, arguments, f"matmul{dot.suffix}")
+    made = _call(operands, product, arguments, f"matmul{dot.suffix}")
+    return made if words is None else words.corrected(operands, made)
 
 
 def _untransposed(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
@@ -233,14 +236,14 @@ def _product(
     """
 
     def function(left: te.Tensor, right: te.Tensor, whole: te.Tensor | None = None) -> te.Tensor:
-        step = te.reduce_axis((0, left.shape[-1] // dot.elements), "k")
+        step = te.reduce_axis((0, left.shape[-1] // dot.loaded), "k")
         count = columns if whole is None else whole.shape[-1]
 
         def element(*indices: PrimExpression) -> PrimExpression:
             *row, column = indices
             at = [column, step] if width is None else [column // width, step, column % width]
-            first = step.var * dot.elements
-            values = [left(*row, first + number) for number in range(dot.elements)]
+            first = step.var * dot.loaded
+            values = [left(*row, first + number) for number in range(dot.loaded)]
             return te.sum(dot.term(values, right(*row[:lead], *at)), axis=step)
 
         shape = [*left.shape[:-1], right.shape[-2] if width is None else count]

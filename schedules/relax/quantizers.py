@@ -139,6 +139,8 @@ def _saturation(value: PrimExpression) -> Saturation | None:
     if not isinstance(value, tirx.Select) or not isinstance(value.true_value, tirx.Cast):
         return None
     limited = value.true_value.value
+    if not dtype_of(limited).startswith("float"):
+        return None
     is_zero = isinstance(value.false_value, tirx.IntImm) and value.false_value.value == 0
     if not is_zero or not tvm_ffi.structural_equal(value.condition, is_number(limited)):
         return None

@@ -24,7 +24,7 @@ _SAME = ("astype", "permute_dims", "reshape", "flatten", "squeeze", "expand_dims
 """Operators whose results have the elements of their operand, if their dtype holds them."""
 
 _SMALL = 16
-"""Integers of more bits have no useful limits: those of half a pair (:mod:`pair_packing`)."""
+"""Integers of more bits have no useful limits: those of half a pair (:mod:`word_packing`)."""
 
 _DEEPEST = 10
 """The depth of nested sums that is examined, as compile time doubles with each."""
