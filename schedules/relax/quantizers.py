@@ -163,17 +163,20 @@ def quantized(
     """Reals rounded and limited to a range, as int16; a NaN becomes ``of_nan``."""
 
     def function(_: Symbols, data: te.Tensor) -> te.Tensor:
+        def code(value: PrimExpression) -> PrimExpression:
+            # Each operand is written once: what is quantized several times stays short. LLVM's max
+            # of a NaN and a number is the number.
+            least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
+            limited = tirx.min(tirx.max(_ROUND[kind](value), least), most)
+            return tirx.Cast("int16", tirx.Cast("int32", limited))
+
         def element(*indices: PrimExpression) -> PrimExpression:
             value = data(*indices)
-            whole = _ROUND[kind](value)
-            least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
-            # A NaN is not above the least.
-            above = tirx.Select(whole > least, whole, least)
-            limited = tirx.Select(above < most, above, most)
-            code = tirx.Cast("int16", tirx.Cast("int32", limited))
             if of_nan == low:
-                return code
-            return tirx.Select(is_number(value), code, tirx.const(of_nan, "int16"))
+                return code(value)
+            real = tirx.Var("real", dtype_of(value))
+            otherwise = tirx.const(of_nan, "int16")
+            return tirx.Let(real, value, tirx.Select(is_number(real), code(real), otherwise))
 
         return te.compute(data.shape, element, name="quantized")
 

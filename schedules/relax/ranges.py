@@ -7,10 +7,8 @@ it was cast from, by constants, and by sums and differences of such.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
@@ -73,22 +71,13 @@ def _limits(value: PrimExpression) -> tuple[float, float]:
             return float(value.value), float(value.value)
         case tirx.Cast():
             return _limits(value.value)
+        case tirx.Let():
+            return _limits(value.body)
+        case tirx.Max() | tirx.Min():
+            combine = max if isinstance(value, tirx.Max) else min
+            first, second = _limits(value.a), _limits(value.b)
+            return combine(first[0], second[0]), combine(first[1], second[1])
         case tirx.Select():
             first, second = _limits(value.true_value), _limits(value.false_value)
-            combine = _combination(value)
-            if combine is not None:
-                return combine(first[0], second[0]), combine(first[1], second[1])
             return min(first[0], second[0]), max(first[1], second[1])
     return -math.inf, math.inf
-
-
-def _combination(value: tirx.Select) -> Callable[[float, float], float] | None:
-    """Whether a choice is the max or the min of two values."""
-    test = value.condition
-    if not isinstance(test, (tirx.LT, tirx.GT)):
-        return None
-    pair = value.true_value, value.false_value
-    for a, b, swapped in ((test.a, test.b, False), (test.b, test.a, True)):
-        if tvm_ffi.structural_equal(a, pair[0]) and tvm_ffi.structural_equal(b, pair[1]):
-            return max if isinstance(test, tirx.GT) is not swapped else min
-    return None
