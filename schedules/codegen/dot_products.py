@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -67,8 +68,9 @@ class Dot:
     def word(self, elements: Sequence[PrimExpression]) -> PrimExpression:
         """The word of some integers; LLVM joins the loads of neighbours into one."""
         bits = f"uint{self.bits}"
-        word, *others = (tirx.Cast("int32", tirx.Cast(bits, element)) for element in elements)
-        for number, part in enumerate(others, 1):
+        parts = [tirx.Cast("int32", tirx.Cast(bits, element)) for element in elements]
+        word: PrimExpression = parts[0]
+        for number, part in enumerate(parts[1:], 1):
             word = word | (part << _number(number * self.bits))
         return word
 
@@ -85,18 +87,12 @@ class Dot:
         if isinstance(value, tirx.Broadcast):
             word = self.of_part(value.value, number, signed=signed)
             return None if word is None else tirx.Broadcast(word, value.lanes)
-        above = (self.parts - 1 - number) * self.bits
-        shifts: list[tuple[type, int]] = []
         if signed:
-            shifts = [(tirx.RShift, _WORD - self.bits), (tirx.LShift, above)]
-        else:
-            shifts = [(tirx.BitwiseAnd, (1 << self.bits) - 1), (tirx.RShift, number * self.bits)]
-        for kind, count in shifts:
-            if count:
-                if not isinstance(value, kind) or not _is_number(value.b, count):
-                    return None
-                value = value.a
-        return value
+            raised = _operand(value, tirx.RShift, _WORD - self.bits)
+            above = (self.parts - 1 - number) * self.bits
+            return _operand(raised, tirx.LShift, above) if above else raised
+        lowered = _operand(value, tirx.BitwiseAnd, (1 << self.bits) - 1)
+        return _operand(lowered, tirx.RShift, number * self.bits) if number else lowered
 
 
 SINGLE = Dot()
@@ -209,6 +205,15 @@ def _bytes(
     sums = tirx.call_llvm_pure_intrin(kind, names[0], *parts)
     ones = tirx.Broadcast(tirx.const(1, "int16"), 2 * width)
     return total + tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
+
+
+def _operand(value: PrimExpression | None, kind: Any, number: int) -> PrimExpression | None:
+    """The operand of an operation of a kind with a number; None for other expressions."""
+    operation: Any = value
+    if not isinstance(operation, kind) or not _is_number(operation.b, number):
+        return None
+    operand: PrimExpression = operation.a
+    return operand
 
 
 def _as_parts(word: PrimExpression, dtype: str, count: int) -> PrimExpression:

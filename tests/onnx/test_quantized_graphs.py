@@ -178,5 +178,3 @@ def test_contractions_are_those_of_integers(case, count, tmp_path):
             mod = each.run(mod)
     names = [str(variable.name_hint) for variable in mod.functions]
     assert sum(len(re.findall("(?:conv|matmul)_int", name)) for name in names) == count
-    text = str(mod)
-    assert "float32" not in {kind for kind in re.findall(r"conv2d.*?(float32)", text)}
