@@ -128,12 +128,15 @@ def has_bytes(machine: CpuModel, *, exact: bool) -> bool:
     return not exact and machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
 
 
+def multiplies_words(machine: CpuModel) -> bool:
+    """Whether a CPU has instructions for products of the parts of any words."""
+    return has_pairs(machine) or has_bytes(machine, exact=True)
+
+
 def expand(function: PrimFunction) -> PrimFunction:
     """The function with instructions instead of the expressions of :meth:`Dot.term`."""
     machine = model_for(function)
-    if not has_pairs(machine) and not has_bytes(machine, exact=True):
-        return function
-    if not nodes(function.body, tirx.RShift):
+    if not multiplies_words(machine) or not nodes(function.body, tirx.RShift):
         return function
 
     def expanded(added: tirx.Add) -> PrimExpression:

@@ -59,17 +59,29 @@ CODES = "int16"
 _ADDED = np.iinfo("int32").max
 """What a sum of products may be."""
 
+_LARGEST = 1 << 24
+"""Weights of more elements stay integers, that a library does not grow by gigabytes."""
+
+_CONTRACTIONS = (*CONVOLUTIONS, "matmul")
+
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 
-def with_integers(mod: Module, machine: CpuModel) -> Module:
-    """The module with quantized tensors computed in integers, if the CPU multiplies pairs."""
-    if not dot_products.has_pairs(machine) and not dot_products.has_bytes(machine, exact=True):
-        return mod
-    reader = Reader()
+def with_integers(mod: Module, machine: object) -> Module:
+    """The module with quantized tensors computed in integers, if the machine multiplies these.
+
+    On other machines weights become reals.
+    """
+    reader, in_words = (
+        Reader(),
+        isinstance(machine, CpuModel) and dot_products.multiplies_words(machine),
+    )
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        return _Rewrite(operands, reader).apply(node)
+        rewrite = _Rewrite(operands, reader)
+        if in_words:
+            return rewrite.apply(node)
+        return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
 
     return rewritten(mod, rewrite)
 
@@ -94,7 +106,7 @@ class _Rewrite:
         name = operator_name(call)
         if not is_tensor(call):
             return None
-        if name in CONVOLUTIONS or name == "matmul":
+        if name in _CONTRACTIONS:
             return self._contraction(call)
         if name in _MOVING:
             return self._moved(call)
@@ -182,19 +194,32 @@ class _Rewrite:
         if shape_and_dtype(call)[1] == "int32":
             array = None if self.operands.array(weights) is not None else self._value(weights)
             return None if array is None else again(call, data, constant(array))
-        found, known = self._dequantized(data), self._weights(weights)
+        made = self._of_integers(call, is_convolution=operator_name(call) in CONVOLUTIONS)
+        return self.real_weights(call) if made is None else made
+
+    def real_weights(self, call: Call) -> RelaxExpression | None:
+        """A contraction with dequantized weights as a constant, if that is not too large."""
+        known = self._weights(call.args[1])
+        if known is None or known[0].size > _LARGEST or shape_and_dtype(call)[1] != "float32":
+            return None
+        weights = (known[0] * known[1].astype("float32")).astype("float32")
+        return again(call, call.args[0], constant(weights))
+
+    def _of_integers(self, call: Call, *, is_convolution: bool) -> RelaxExpression | None:
+        """A contraction of dequantized reals as that of integers."""
+        found, known = self._dequantized(call.args[0]), self._weights(call.args[1])
         if found is None or known is None:
             return None
         integers, scale = known
         limits = range_of(self.operands, found.integers)
-        outputs = 0 if operator_name(call) in CONVOLUTIONS else -1
+        outputs = 0 if is_convolution else -1
         if not _is_scalar(found.scale) or limits is None or not integers.size:
             return None
         if scale.size not in (1, scale.shape[outputs]) or not self._fits(
             call, integers, outputs, limits
         ):
             return None
-        if outputs == 0:
+        if is_convolution:
             scale = scale.reshape((-1,) + (1,) * (integers.ndim - 2))
         else:
             scale = scale.reshape(-1)

@@ -7,9 +7,10 @@ it was cast from, by constants, and by sums and differences of such.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis.kernel import read_kernel
@@ -18,7 +19,10 @@ from tvm_nnef.tvm_support.compat import PrimExpression, RelaxExpression, is_tens
 
 Range = tuple[int, int]
 
-_SAME = ("astype", "permute_dims", "reshape", "flatten", "squeeze", "expand_dims", "broadcast_to")
+_SAME = (
+    "astype", "permute_dims", "reshape", "flatten", "squeeze", "expand_dims", "broadcast_to",
+    "strided_slice", "concat", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d",
+)  # fmt: skip
 """Operators whose results have the elements of their operand, if their dtype holds them."""
 
 _SMALL = 16
@@ -43,7 +47,9 @@ def range_of(
     elif isinstance(found, Call) and name == "call_tir":
         limits = _range_of_kernel(operands, found)
     elif depth and isinstance(found, Call) and name in _SAME:
-        limits = range_of(operands, found.args[0], depth - 1)
+        data = found.args[0]
+        parts = data.fields if isinstance(data, relax.Tuple) else [data]
+        limits = _union([range_of(operands, part, depth - 1) for part in parts])
     elif depth and isinstance(found, Call) and name in ("add", "subtract"):
         first, second = (range_of(operands, each, depth - 1) for each in found.args)
         if first is not None and second is not None:
@@ -53,6 +59,14 @@ def range_of(
     if limits is not None and whole.min <= limits[0] and limits[1] <= whole.max:
         return limits
     return (int(whole.min), int(whole.max)) if whole.bits <= _SMALL else None
+
+
+def _union(ranges: Sequence[Range | None]) -> Range | None:
+    """The limits of elements of which each has one of some limits."""
+    known = [each for each in ranges if each is not None]
+    if not known or len(known) < len(ranges):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def _range_of_kernel(operands: Operands, call: Call) -> Range | None:

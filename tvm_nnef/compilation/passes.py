@@ -130,7 +130,7 @@ def passes(
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
-            *_if(is_cpu, ("use_integers", on_machine(with_integers))),
+            ("use_integers", on_machine(with_integers)),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),
