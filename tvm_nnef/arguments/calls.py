@@ -5,11 +5,11 @@ Input: what a user passes. Output: values in the order of a graph. Computes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, SupportsIndex, overload
 
-from tvm_nnef.arguments.ports import PackInfo, PortInfo
+from tvm_nnef.arguments.ports import PackInfo, PortInfo, TensorInfo, dtypes_of
 from tvm_nnef.diagnostics import InputError, NnefError, did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph
 
@@ -68,7 +68,7 @@ class Outputs(tuple[Any, ...]):
         """
         made = super().__new__(cls, values)
         made.names = tuple(names)
-        made._by_source = dict(by_source)
+        made._by_source = by_source
         return made
 
     @overload
@@ -93,23 +93,43 @@ class Outputs(tuple[Any, ...]):
         return self.names
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[Any, ...]]:
-        return Outputs, (self.names, tuple(self), self._by_source)
+        return Outputs, (self.names, tuple(self), dict(self._by_source))
 
 
-def grouped(
-    ports: Sequence[PortInfo], items: Sequence[Any], split: Callable[[Any], Any]
-) -> Outputs:
-    """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
-    rest = iter(items)
-    values = (
-        [next(rest) for _ in port.items]
-        if isinstance(port, PackInfo)
-        else split(next(rest))
-        if port.stacked
-        else next(rest)
-        for port in ports
-    )
-    return Outputs([port.name for port in ports], values, by_source(ports))
+class OutputPorts:
+    """The outputs of a model, as a call returns them: described once, as calls are short.
+
+    Attributes
+    ----------
+    ports : Sequence of PortInfo
+        The outputs in order.
+    names : tuple of str
+        Their names.
+    by_source : Mapping
+        These by the names in the source of a converted model, if they are others.
+    dtypes : list of str
+        The dtype of each tensor, packs item by item.
+    """
+
+    def __init__(self, ports: Sequence[PortInfo]) -> None:
+        """Take the outputs in order."""
+        self.ports = ports
+        self.names = tuple(port.name for port in ports)
+        self.by_source = by_source(ports)
+        self.dtypes = dtypes_of(ports)
+        self._are_tensors = all(isinstance(p, TensorInfo) and not p.stacked for p in ports)
+
+    def grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:
+        """Return the outputs of their tensors; ``split`` makes a list of a stacked pack."""
+        values = items if self._are_tensors else self._values(iter(items), split)
+        return Outputs(self.names, values, self.by_source)
+
+    def _values(self, items: Iterator[Any], split: Callable[[Any], Any]) -> Iterator[Any]:
+        for port in self.ports:
+            if isinstance(port, PackInfo):
+                yield [next(items) for _ in port.items]
+            else:
+                yield split(next(items)) if port.stacked else next(items)
 
 
 def ordered_inputs(

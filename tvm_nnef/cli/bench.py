@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.measurement.interleaved import Times, timed_in_turns
 from tvm_nnef.model.variables import check_variables
-from tvm_nnef.tvm_support.runtime import array_of
 from tvm_nnef.tvm_support.threads import available_cores, default_threads
 
 _OURS = "tvm-nnef"
@@ -135,12 +135,14 @@ def _measured(
     check: ProgramCheck | None,
 ) -> dict[str, Times]:
     executable.threads = threads
-    calls = {_OURS: executable.prepared(*inputs)}
+    executable.reset()
+    calls: dict[str, Callable[[], Any]] = {_OURS: lambda: executable(*inputs)}
     if against is not None:
         calls[against.format.route] = _session_call(against, threads, inputs)
     first = [call() for call in calls.values()]
     if check is not None:
-        check.require(executable, [array_of(tensor) for tensor in first[0]])
+        outputs = (each if isinstance(each, list) else [each] for each in first[0])
+        check.require(executable, list(chain.from_iterable(outputs)))
     times = timed_in_turns(list(calls.values()), seconds, alone=threads == 1)
     return dict(zip(calls, times, strict=True))
 

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef.arguments.calls import Outputs, by_source
-from tvm_nnef.arguments.ports import PackInfo, PortInfo, TensorInfo, dtypes_of
+from tvm_nnef.arguments.calls import OutputPorts, Outputs
+from tvm_nnef.arguments.ports import PortInfo, TensorInfo
 from tvm_nnef.diagnostics import InputError, NnefError, did_you_mean, error, plural
-from tvm_nnef.tvm_support.runtime import Array, array_of, copy_to, numpy_view
+from tvm_nnef.tvm_support.runtime import Array, array_of, copy_to, dtype_name, numpy_view
 
 Buffers: TypeAlias = "Mapping[str, Any] | Sequence[Any] | object"
 """Preallocated outputs: an array for a single output, a sequence in order, or arrays by name."""
@@ -23,13 +23,13 @@ Buffers: TypeAlias = "Mapping[str, Any] | Sequence[Any] | object"
 class OutputBuffers:
     """Arrays for some outputs of a model, which have their names, shapes and dtypes."""
 
-    def __init__(self, ports: Sequence[PortInfo], given: Buffers) -> None:
+    def __init__(self, outputs: OutputPorts, given: Buffers) -> None:
         """Raises InputError for arrays that do not fit the outputs."""
-        self._ports = ports
-        self._given = _ordered(ports, given)
+        self._outputs = outputs
+        self._given = _ordered(outputs, given)
         self._targets = [
             target
-            for port, value in zip(ports, self._given, strict=True)
+            for port, value in zip(outputs.ports, self._given, strict=True)
             for target in _targets(port, value)
         ]
 
@@ -42,26 +42,25 @@ class OutputBuffers:
         for (name, target), tensor in zip(self._targets, tensors, strict=True):
             if target is not None and target.shape != tuple(tensor.shape):
                 raise _misfit(name, f"shape {tuple(tensor.shape)}", target.shape)
-        dtypes = dtypes_of(self._ports)
+        dtypes = self._outputs.dtypes
         for (_, target), tensor, dtype in zip(self._targets, tensors, dtypes, strict=True):
             found = array_of(tensor, dtype) if target is None else copy_to(target, tensor)
             arrays.append(found)
-        rest = iter(arrays)
-        values = []
-        for port, given in zip(self._ports, self._given, strict=True):
-            items = [next(rest) for _ in port.items] if isinstance(port, PackInfo) else next(rest)
-            if given is None and isinstance(port, TensorInfo) and port.stacked:
-                items = list(items)
-            values.append(items if given is None else given)
-        return Outputs([port.name for port in self._ports], values, by_source(self._ports))
+        made = self._outputs.grouped(arrays, list)
+        values = map(_given_or, self._given, made)
+        return Outputs(made.names, values, self._outputs.by_source)
 
 
-def _ordered(ports: Sequence[PortInfo], given: Buffers) -> list[Any]:
+def _given_or(given: Any, made: Any) -> Any:
+    return made if given is None else given
+
+
+def _ordered(outputs: OutputPorts, given: Buffers) -> list[Any]:
     """The preallocated array of each output in order, None for one that has none.
 
     Raises InputError for an unknown name and for too many arrays.
     """
-    names, others = [port.name for port in ports], by_source(ports)
+    names, others = outputs.names, outputs.by_source
     if isinstance(given, Mapping):
         given = {name if name in names else others.get(name, name): given[name] for name in given}
         for name in given:
@@ -95,13 +94,14 @@ def _checked(info: TensorInfo, given: Any) -> Array:
         hint = "leave it out of 'out': its items are returned as a list"
         message = f"output '{info.name}' is a pack whose length is known only at run time"
         raise error(message, hint=hint, kind=InputError)
-    if not isinstance(array, np.ndarray) or str(array.dtype) != info.dtype:
+    if not isinstance(array, np.ndarray) or dtype_name(array.dtype) != info.dtype:
         raise _misfit(info.name, info.dtype, getattr(array, "dtype", type(given).__name__))
-    sizes = zip(info.shape, array.shape, strict=False)
-    fits = len(array.shape) == len(info.shape)
-    if not fits or any(isinstance(n, int) and n != m for n, m in sizes):
-        wanted = ", ".join(map(str, info.shape))
-        raise _misfit(info.name, f"shape ({wanted})", array.shape)
+    if array.shape != info.shape:  # Some dimensions may be texts.
+        sizes = zip(info.shape, array.shape, strict=False)
+        fits = len(array.shape) == len(info.shape)
+        if not fits or any(isinstance(n, int) and n != m for n, m in sizes):
+            wanted = ", ".join(map(str, info.shape))
+            raise _misfit(info.name, f"shape ({wanted})", array.shape)
     if not array.flags.writeable:
         raise _misfit(info.name, "an array that can be written to", "one that is read-only")
     return array

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tvm_nnef.arguments.calls import Outputs, grouped, ordered_inputs
+from tvm_nnef.arguments.calls import OutputPorts, Outputs, ordered_inputs
 from tvm_nnef.arguments.inputs import bind_inputs
-from tvm_nnef.arguments.ports import PortInfo, dtypes_of, port_info, signature, tensor_info
+from tvm_nnef.arguments.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.diagnostics import error
 from tvm_nnef.executable import devices
@@ -30,6 +30,7 @@ from tvm_nnef.executable.call_memory import available_bytes, shortage
 from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.executable.metadata import mismatch, read_metadata
 from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
+from tvm_nnef.executable.repeated_calls import RepeatedCalls
 from tvm_nnef.executable.state import State
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.profiling.timing import Timing, timed
@@ -37,7 +38,7 @@ from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.tvm_support import device_errors, runtime
 from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
-from tvm_nnef.tvm_support.threads import checked_threads, default_threads, on_threads
+from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.profiling.profile import Profile
@@ -77,6 +78,7 @@ class Executable:
     outputs: tuple[PortInfo, ...]
     bounds: Mapping[str, int]
     state: State
+    _repeated: RepeatedCalls
 
     def __init__(
         self,
@@ -134,14 +136,15 @@ class Executable:
         return [self._weight_tensors] if taken else []
 
     @functools.cached_property
-    def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any]]:
-        """What runs the model, and what makes the machine let go of the results."""
-        return self._machine[self._entry], self._machine[METADATA]
+    def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any], list[Any]]:
+        """What runs the model, what makes the machine let go of the results, and its weights."""
+        return self._machine[self._entry], self._machine[METADATA], self._weights_of(self._entry)
 
     def _read(self, metadata: Mapping[str, Any]) -> None:
         """Takes the descriptions of inputs and outputs, and the functions of the library."""
         self.inputs = tuple(map(port_info, metadata["inputs"]))
         self.outputs = tuple(map(port_info, metadata["outputs"]))
+        self._output_ports = OutputPorts(self.outputs)
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
         self._graph = signature(metadata)
@@ -185,12 +188,13 @@ class Executable:
         NnefError
             If a check of the model fails.
         """
-        buffers = None if out is None else OutputBuffers(self.outputs, out)
-        tensors = self._call(inputs, named)
-        if buffers is not None:
-            return buffers.filled(tensors)
-        arrays = list(map(array_of, tensors, dtypes_of(self.outputs)))
-        return grouped(self.outputs, arrays, list)
+        buffers = None if out is None else OutputBuffers(self._output_ports, out)
+        with self._turn:
+            tensors = self._call(inputs, named, are_copied=not self.state)
+            if buffers is not None:
+                return buffers.filled(tensors)
+            arrays = list(map(array_of, tensors, self._output_ports.dtypes))
+        return self._output_ports.grouped(arrays, list)
 
     def tensors(self, /, *inputs: Any, **named: Any) -> Outputs:
         """Run the model, and return DLPack tensors that share TVM's memory.
@@ -207,15 +211,22 @@ class Executable:
         Outputs
             Tensors on the device of the model. A pack of dynamic length is one tensor.
         """
-        return grouped(self.outputs, self._call(inputs, named), lambda stacked: stacked)
+        tensors = self._call(inputs, named, are_copied=False)
+        return self._output_ports.grouped(tensors, lambda stacked: stacked)
 
-    def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The tensors of the outputs, after which the state is the new one."""
+    def _call(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], *, are_copied: bool
+    ) -> list[Any]:
+        """The tensors of the outputs, after which the state is the new one.
+
+        They may share the memory of the inputs, which a later call overwrites if they
+        ``are_copied`` before.
+        """
         with self._turn:
-            tensors = self._run(self._arguments(inputs, named))
-            end = len(tensors) - len(self.state)
-            self.state.tensors = tensors[end:]
-        return tensors[:end]
+            results = self._run(self._with_own(self._input_tensors(inputs, named, are_copied)))
+            end = len(results) - len(self.state)
+            self.state.tensors = results[end:]
+        return results[:end]
 
     def clone(self) -> Executable:
         """Return another executable of the same model, which shares its code and weights.
@@ -263,12 +274,10 @@ class Executable:
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
         tensors = self._tensors(bound.values())
 
-        def run() -> list[Any]:
-            return list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
-
         with self._turn:
             with device_errors.reported:
-                prepared = on_threads(self._threads, run)
+                use_threads(self._threads)
+                prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
             made = object.__new__(Executable)
             vars(made).update(vars(self))
         made._prepared, made._entry = prepared, PREPARED
@@ -287,6 +296,8 @@ class Executable:
         A call keeps the memory of its tensors for the next one of similar sizes. This is that of
         all executables of the process.
         """
+        with self._turn:
+            self._repeated = RepeatedCalls(self._graph, self._defaults)
         runtime.release_memory()
 
     def reset(self) -> None:
@@ -301,6 +312,7 @@ class Executable:
                 arrays = list(map(array_of, values[len(described) :]))
             self.state = State(described, values[: len(described)], self._device)
             self._defaults = dict(zip(defaults, arrays, strict=False))
+            self._repeated = RepeatedCalls(self._graph, self._defaults)
 
     @property
     def threads(self) -> int:
@@ -325,7 +337,7 @@ class Executable:
 
     @with_checked_arguments
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
-        """Measure how long a run takes. The state does not change.
+        """Measure how long a call takes, arrays in and arrays out. The state does not change.
 
         Parameters
         ----------
@@ -341,7 +353,13 @@ class Executable:
         Timing
             ``median``, ``minimum`` and ``mean`` in seconds.
         """
-        return timed(self.prepared(*inputs), repeat, warmup)
+        given = inputs or random_inputs(self._graph)
+        with self._turn:
+            before = self.state.tensors
+            try:
+                return timed(lambda: self(*given), repeat, warmup)
+            finally:
+                self.state.tensors = before
 
     @functools.partial(with_checked_arguments, named_inputs=True)
     def profile(self, *inputs: Any, repeat: int = 20, warmup: int = 3, **named: Any) -> Profile:
@@ -406,9 +424,21 @@ class Executable:
         """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
         return self._graph
 
-    def _arguments(
-        self, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments of the function that runs the model, for some inputs in order."""
+        return self._with_own(self._input_tensors(inputs, {}, are_copied=False))
+
+    def _with_own(self, tensors: Sequence[Any]) -> list[Any]:
+        """The tensors of the inputs, and what the function takes after them."""
+        return [*tensors, *self._prepared, *self.state.tensors]
+
+    def _input_tensors(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], are_copied: bool
     ) -> list[Any]:
+        """The tensors of the inputs of a call, which are checked and converted if necessary."""
+        known = self._repeated.tensors(inputs, named, are_copied=are_copied)
+        if known is not None:
+            return known
         ordered = ordered_inputs(self._graph, inputs, named, self._defaults)
         given = [numpy_view(value) for value in ordered]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
@@ -418,8 +448,10 @@ class Executable:
             if len(self._passed) == _REMEMBERED:
                 self._passed.clear()
             self._passed.add(key)
-        tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
-        return [*tensors, *self._weights_of(self._entry)]
+        tensors = self._tensors(bound.values())
+        if self._kind == "cpu":
+            self._repeated.remember(inputs, named)
+        return tensors
 
     def _check_memory(self, sizes: Mapping[str, int]) -> None:
         """Raises NnefError if the tensors of a call do not fit the memory that is free."""
@@ -448,20 +480,17 @@ class Executable:
     def _started(self, arguments: Sequence[Any]) -> list[Any]:
         """The results of a run, which a GPU may not have computed yet."""
 
-        def run() -> Any:
-            main, let_go = self._functions
-            result = main(*arguments)
-            # The machine keeps what it returned last. It would hold these tensors during the
-            # next run, which then writes to other memory, that no cache has.
-            let_go()
-            return result
-
         try:
             with self._turn:
-                result = on_threads(self._threads, run)
+                use_threads(self._threads)
+                main, let_go, weights = self._functions
+                result = main(*arguments, *weights)
+                # The machine keeps what it returned last. It would hold these tensors during the
+                # next run, which then writes to other memory, that no cache has.
+                let_go()
         except (RuntimeError, TypeError, ValueError) as problem:
             known = run_error(problem)
             if known is None:
                 raise
             raise known from None
-        return [result] if isinstance(result, runtime.Tensor) else list(result)
+        return [result] if isinstance(result, runtime.Tensor) else runtime.items(result)

@@ -135,6 +135,13 @@ def cpu() -> Any:
     return tvm_ffi.device("cpu", 0)
 
 
+_CPU = cpu().dlpack_device_type()
+
+_NATIVE = {np.dtype(code): np.dtype(code).name for code in "?bhilBHILefdqQ"}
+"""The names of the dtypes that are NumPy's, which takes several microseconds to make them."""
+
+_NATIVE_NAMES = frozenset(_NATIVE.values())
+
 _ALIGNMENT = 64
 """The bytes at whose multiples the tensors of TVM begin."""
 
@@ -155,10 +162,30 @@ def runtime_tensor(array: Array, device: Any = None) -> Any:
     third less time. Of a dtype of few bits it has the bytes.
     """
     array = as_held(array)
-    # NumPy may give an empty array any address.
-    held = aligned_bytes(array.nbytes or _ALIGNMENT)
-    held[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-    return _on(device, _shared(held, array.shape, str(array.dtype)))
+    if not is_native(array.dtype) or not array.size:
+        # NumPy may give an empty array any address.
+        held = aligned_bytes(array.nbytes or _ALIGNMENT)
+        held[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+        return _on(device, _shared(held, array.shape, str(array.dtype)))
+    held = aligned_bytes(array.nbytes).view(array.dtype).reshape(array.shape)
+    held[...] = array
+    return _on(device, tvm_ffi.from_dlpack(held, require_alignment=_ALIGNMENT))
+
+
+def is_native(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is NumPy's, in the order of bytes of this machine."""
+    return dtype in _NATIVE
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype of NumPy."""
+    return _NATIVE.get(dtype) or str(dtype.name)
+
+
+def items(array: Any) -> list[Any]:
+    """The items of an array of TVM; iterating over it takes several times as long."""
+    item = runtime_function("ffi.ArrayGetItem")
+    return [item(array, number) for number in range(len(array))]
 
 
 def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any) -> Any:
@@ -177,7 +204,7 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 def aligned_bytes(size: int) -> Array:
     """An array of so many bytes that begins where a tensor of TVM may."""
     memory = np.empty(size + _ALIGNMENT, "uint8")
-    first = -memory.ctypes.data % _ALIGNMENT
+    first = -memory.__array_interface__["data"][0] % _ALIGNMENT
     return memory[first : first + size]
 
 
@@ -210,14 +237,24 @@ def array_of(tensor: Any, dtype: str | None = None) -> Array:
 
     Its elements are of ``dtype`` if the tensor has the bytes of one of few bits.
     """
+    if dtype in _NATIVE_NAMES and _is_on_cpu(tensor):
+        copied: Array = np.from_dlpack(tensor).copy()
+        return copied
     array = copy_to(np.empty(tensor.shape, str(tensor.dtype)), tensor)
     return array if dtype is None else from_held(array, dtype)
+
+
+def _is_on_cpu(tensor: Any) -> bool:
+    return bool(tensor.__dlpack_device__()[0] == _CPU)
 
 
 def copy_to(array: Array, tensor: Any) -> Array:
     """The array, to which a tensor of the same shape and dtype on any device is copied."""
     if format_of(array.dtype) or not array.flags.c_contiguous:
         array[...] = array_of(tensor, array.dtype.name)
+        return array
+    if array.dtype in _NATIVE and _is_on_cpu(tensor):
+        array[...] = np.from_dlpack(tensor)
         return array
     address = array.ctypes.data_as(ctypes.c_void_p)
     with reported:

@@ -9,15 +9,13 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.support.environment import whole_number
 from tvm_nnef.tvm_support import forked_pools
 from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
-
-Result = TypeVar("Result")
 
 _MOST_POOLS = 256
 """Of how many threads of Python is remembered that their pools are set up."""
@@ -53,17 +51,18 @@ def checked_threads(count: object) -> int:
     return count
 
 
-def on_threads(count: int, run: Callable[[], Result]) -> Result:
-    """The result of a function whose kernels run on so many threads, or on all cores."""
-    use_threads(count)
-    return run()
-
-
 def use_threads(count: int) -> None:
     """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
-    count = min(count, _cores_of_pool(threading.current_thread()))
-    if runtime_function("runtime.NumThreads")() != count:
-        _configure_threads(count)
+    if getattr(_ASKED, "count", None) == count:
+        return
+    least = min(count, _cores_of_pool(threading.current_thread()))
+    if runtime_function("runtime.NumThreads")() != least:
+        _configure_threads(least)
+    _ASKED.count = count
+
+
+_ASKED = threading.local()
+"""How many threads the current thread of Python has asked for last."""
 
 
 @functools.lru_cache(_MOST_POOLS)
@@ -106,6 +105,7 @@ def _note_pool() -> None:
 def _forget_pool() -> None:
     pool = _FORKING.get(threading.get_ident())
     _FORKING.clear()
+    vars(_ASKED).clear()
     _cores_of_pool.cache_clear()
     if pool is not None:
         forked_pools.forget(pool)
