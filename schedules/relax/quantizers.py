@@ -164,8 +164,8 @@ def quantized(
 
     def function(_: Symbols, data: te.Tensor) -> te.Tensor:
         def code(value: PrimExpression) -> PrimExpression:
-            # Each operand is written once: what is quantized several times stays short. LLVM's max
-            # of a NaN and a number is the number.
+            # The value is written once, so that what is quantized several times stays short. LLVM's
+            # max of a NaN and a number is the number.
             least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
             limited = tirx.min(tirx.max(_ROUND[kind](value), least), most)
             return tirx.Cast("int16", tirx.Cast("int32", limited))
@@ -174,9 +174,7 @@ def quantized(
             value = data(*indices)
             if of_nan == low:
                 return code(value)
-            real = tirx.Var("real", dtype_of(value))
-            otherwise = tirx.const(of_nan, "int16")
-            return tirx.Let(real, value, tirx.Select(is_number(real), code(real), otherwise))
+            return tirx.Select(is_number(value), code(value), tirx.const(of_nan, "int16"))
 
         return te.compute(data.shape, element, name="quantized")
 

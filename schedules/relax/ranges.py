@@ -85,8 +85,6 @@ def _limits(value: PrimExpression) -> tuple[float, float]:
             return float(value.value), float(value.value)
         case tirx.Cast():
             return _limits(value.value)
-        case tirx.Let():
-            return _limits(value.body)
         case tirx.Max() | tirx.Min():
             combine = max if isinstance(value, tirx.Max) else min
             first, second = _limits(value.a), _limits(value.b)
