@@ -16,9 +16,9 @@ from tvm import te, tirx
 from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis.expressions import loads, variables, with_loads
-from tvm_nnef.schedules.analysis.kernel import Kernel, inlined
+from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, read_kernel
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, read_max_min
-from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te, kernel_at_call
+from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
 from tvm_nnef.tir import rounding
 from tvm_nnef.tir.min_max import is_number
@@ -26,6 +26,8 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     RelaxExpression,
     dtype_of,
+    is_scalar,
+    is_tensor,
     shape_and_dtype,
 )
 
@@ -73,12 +75,11 @@ class Reader:
         """What ``astype`` or a call of a PrimFunc computes for each element of its operand."""
         if operator_name(call) == "astype":
             return Cast(shape_and_dtype(call)[1])
-        if operator_name(call) != "call_tir" or len(call.args) > 2 or len(call.args[1].fields) != 1:
+        if operator_name(call) != "call_tir" or not any(map(is_tensor, call.args[1].fields[:1])):
             return None
         name = str(call.args[0].name_hint)
         if name not in self._known:
-            function = operands.builder.get()[call.args[0]]
-            kernel = kernel_at_call(function, list(call.args[1].fields))
+            kernel = read_kernel(operands.builder.get()[call.args[0]])
             value = None if kernel is None else _of_one_element(kernel)
             self._known[name] = None if value is None else _read(value)
         return self._known[name]
@@ -86,9 +87,11 @@ class Reader:
 
 def _of_one_element(kernel: Kernel) -> PrimExpression | None:
     """The value of an element as an expression of the equal element of the only input."""
-    if len(kernel.inputs) != 1 or len(kernel.results) != 1 or kernel.results[0].reduced:
+    # The symbols of dynamic dimensions may be parameters too.
+    sources = [parameter for parameter in kernel.inputs if not is_scalar(parameter)]
+    if len(sources) != 1 or len(kernel.results) != 1 or kernel.results[0].reduced:
         return None
-    (source,), (result,) = kernel.inputs, kernel.results
+    (source,), (result,) = sources, kernel.results
     before = {stage.buffer: stage for stage in kernel.stages if stage is not result}
     if any(stage.reduced for stage in before.values()):
         return None

@@ -143,12 +143,13 @@ CASES = {
 }
 
 
-def saved(case, zero, folder):
+def saved(case, zero, folder, dynamic=False):
     make, shape = CASES[case]
     graph = Graph(zero)
     output, step = make(graph)
     path = folder / f"{case}.onnx"
-    onnx.save(graph.model(output, shape), path)
+    declared = ["batch", shape[1], "rows", shape[3]] if dynamic else shape
+    onnx.save(graph.model(output, declared), path)
     return tvm_nnef.convert(path), shape, step
 
 
@@ -166,15 +167,50 @@ def test_codes_are_those_of_the_evaluator(case, zero, tmp_path):
     assert (steps > 0.01).mean() <= 0.005
 
 
-@pytest.mark.parametrize(("case", "count"), {
-    "block": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2,
-}.items())  # fmt: skip
-def test_contractions_are_those_of_integers(case, count, tmp_path):
-    model, _, _ = saved(case, np.uint8(117), tmp_path)
-    target = resolve("x86-64-v3")
+@pytest.mark.parametrize("case", ["block", "joined", "dynamic"])
+def test_sizes_may_be_dynamic(case, tmp_path):
+    model, shape, step = saved(case, np.uint8(117), tmp_path, dynamic=True)
+    executable = tvm_nnef.build(model, progress=False)
+    for batch, rows in ((1, 8), (3, 13)):
+        x = np.random.default_rng(rows).normal(0, 1, [batch, shape[1], rows, shape[3]])
+        x = x.astype("float32")
+        expected = np.asarray(tvm_nnef.evaluate(model, x)[0])
+        steps = np.abs(np.asarray(executable(x)[0]) - expected) / step
+        assert steps.max() <= 1.01
+        assert (steps > 0.01).mean() <= 0.005
+
+
+COUNTS = {"block": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2}
+
+
+def kernels(model, target):
+    """The names of the kernels of a model."""
     mod = tvm_nnef.from_nnef(model)
-    for each in passes(target):
+    for each in passes(resolve(target)):
         if each.phase in ("bind", "graph", "fuse"):
             mod = each.run(mod)
-    names = [str(variable.name_hint) for variable in mod.functions]
-    assert sum(len(re.findall("(?:conv|matmul)_int", name)) for name in names) == count
+    return [str(variable.name_hint) for variable in mod.functions]
+
+
+def in_words(names):
+    return sum(len(re.findall("(?:conv|matmul)_int", name)) for name in names)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("case", COUNTS)
+def test_contractions_are_those_of_integers(case, dynamic, tmp_path):
+    if dynamic and case in ("product", "operators"):
+        pytest.skip("has a size of its own")
+    model, _, _ = saved(case, np.uint8(117), tmp_path, dynamic)
+    assert in_words(kernels(model, "x86-64-v3")) == COUNTS[case]
+
+
+def test_other_machines_compute_in_reals(tmp_path):
+    model, shape, step = saved("block", np.uint8(117), tmp_path)
+    names = kernels(model, "aarch64")
+    assert not in_words(names)
+    assert not any("pack" in name for name in names)  # Weights are packed when it is built.
+    x = np.random.default_rng(7).normal(0, 1, shape).astype("float32")
+    found = np.asarray(tvm_nnef.build(model, target="llvm", progress=False)(x)[0])
+    steps = np.abs(found - np.asarray(tvm_nnef.evaluate(model, x)[0])) / step
+    assert steps.max() <= 1.01
