@@ -59,15 +59,24 @@ def floating(name: str) -> Any:
     return model
 
 
-def quantized(name: str, form: str, folder: Path) -> Path:
-    """The path of the quantized network; a file that is there is taken as it is."""
-    source, target = folder / f"{name}.onnx", folder / f"{name}.{form}.onnx"
-    if not source.exists():
-        onnx.save(floating(name), source)
+def exported(name: str, folder: Path) -> Path:
+    """The path of the network in float32; a file that is there is taken as it is."""
+    path = folder / f"{name}.onnx"
+    if not path.exists():
+        onnx.save(floating(name), path)
+    return path
+
+
+def quantized(source: Path, form: str, bits: int = 8) -> Path:
+    """The path of a quantized network, with weights of so many bits.
+
+    A file that is there is taken as it is.
+    """
+    target, reduced = source.with_suffix(f".{form}.onnx"), bits < 8
     if target.exists():
         return target
     if form == "dyn":
-        quantization.quantize_dynamic(source, target)
+        quantization.quantize_dynamic(source, target, reduce_range=reduced)
         return target
     (value,) = onnx.load(source).graph.input
     shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
@@ -75,7 +84,7 @@ def quantized(name: str, form: str, folder: Path) -> Path:
     quantization.quantize_static(
         source, target, _Samples(value.name, shape), quant_format=formats[form],
         per_channel=form == "qdq", activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8,
+        weight_type=quantization.QuantType.QInt8, reduce_range=reduced,
     )  # fmt: skip
     return target
 
@@ -97,7 +106,7 @@ def judge(name: str, form: str, folder: Path) -> dict[str, float]:
     """What conversion and build take, and by how many steps of its output the network differs."""
     import tvm_nnef
 
-    path = quantized(name, form, folder)
+    path = quantized(exported(name, folder), form)
     plain, optimized = _session(path, optimize=False), _session(path, optimize=True)
     (port,) = plain.get_inputs()
     x = np.random.default_rng(11).random(port.shape, dtype=np.float32)

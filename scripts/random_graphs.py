@@ -24,7 +24,7 @@ LARGEST = 6000
 """Elements that a value may have."""
 WIDEST = 64.0
 """Values whose magnitude may be larger are squashed."""
-_NUMBER = {"float32": 1, "int64": 7, "bool": 9}
+_NUMBER = {"float32": 1, "uint8": 2, "int8": 3, "int64": 7, "bool": 9}
 
 
 class Declined(Exception):

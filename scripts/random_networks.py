@@ -104,6 +104,56 @@ def convolution(graph: Graph) -> Sequence[Value] | None:
     return graph.add("Conv", operands, [result], group=groups, **attributes)
 
 
+def quantized(graph: Graph) -> Sequence[Value] | None:
+    """Quantized data, and perhaps a contraction with quantized weights, quantized again.
+
+    Scales are powers of two and the data exact, so that every runtime gets the same codes.
+    """
+    x = graph.pick_exact("float32")
+    zero = graph.choice((np.uint8(0), np.uint8(130), np.int8(0), np.int8(-7)))
+    x = _through_codes(graph, x, zero)
+    contraction = graph.chance(0.7) and _integer_contraction(graph, x)
+    return [_through_codes(graph, contraction, zero)] if contraction else [x]
+
+
+def _through_codes(graph: Graph, x: Value, zero: np.generic) -> Value:
+    """A value quantized and dequantized."""
+    grain = graph.integer(0, 4)
+    operands = [graph.constant(np.float32(2.0**-grain)), graph.constant(zero)]
+    (codes,) = graph.add("QuantizeLinear", (x, *operands), [x.like(dtype=str(zero.dtype))])
+    graph.forget(codes)
+    real = graph.value("float32", x.dims, min(x.scale + 1, 255 * 2.0**-grain), grain)
+    return graph.add("DequantizeLinear", (codes, *operands), [real])[0]
+
+
+def _integer_contraction(graph: Graph, x: Value) -> Value | None:
+    """A convolution or product with quantized weights, per channel or not."""
+    if x.rank < 2 or not static(x.dims[-1]) or not min(map(min, x.dims)):
+        return None
+    found = window(graph, x) if 3 <= x.rank <= 5 and static(x.dims[1]) else None
+    outputs = graph.choice((1, 3, 8, 17))
+    if found is None:
+        shape, axis, dims = (x.dims[-1][0], outputs), 1, (*x.dims[:-1], graph.dim(outputs))
+    else:
+        shape, axis = (outputs, x.dims[1][0], *found[0]["kernel_shape"]), 0
+        dims = (x.dims[0], graph.dim(outputs), *found[1])
+    scale = x.scale * math.prod(shape) / outputs
+    if x.grain is None or 2.0 ** (x.grain + 4) * scale >= 2**20:
+        return None
+    codes = graph.constant(graph.random.integers(-8, 9, shape).astype(np.int8))
+    each = graph.chance(0.5)
+    steps = 2.0 ** -graph.random.integers(3, 5, (outputs,) if each else ()).astype(np.float32)
+    zeros = np.zeros_like(steps, np.int8)
+    weight = graph.value("float32", codes.dims, 1.0, 4)
+    operands = (codes, graph.constant(steps.astype(np.float32)), graph.constant(zeros))
+    (weight,) = graph.add("DequantizeLinear", operands, [weight], axis=axis)
+    graph.forget(weight)
+    result = graph.value("float32", dims, scale, x.grain + 4)
+    if found is None:
+        return graph.add("MatMul", (x, weight), [result])[0]
+    return graph.add("Conv", (x, weight), [result], **found[0])[0]
+
+
 def transposed_convolution(graph: Graph) -> Sequence[Value] | None:
     x = graph.pick("float32", rank=3)
     if x.rank > 4 or not static(x.dims[1]) or not min(map(min, x.dims)):

@@ -56,6 +56,7 @@ from random_networks import (
     matmul,
     normalization,
     pooling,
+    quantized,
     resize,
     rotation,
     transposed_convolution,
@@ -67,7 +68,8 @@ OPERATORS: Sequence[Maker] = (
     unary, unary, unary, guarded, exponential, binary, binary, binary, variadic, integers, compare,
     logic, where, cast, reduction, reduction, arg_extremum, top_k, cumulative, softmax, matmul,
     matmul, gemm, attention, convolution, convolution, transposed_convolution, pooling,
-    normalization, reshape, reshape, reshape, transpose, transpose, unit_dimensions, flatten,
+    quantized, quantized, normalization, reshape, reshape, reshape, transpose, transpose,
+    unit_dimensions, flatten,
     expand, tile, slice_, slice_, concat, concat, concat, split, split, gather, gather_elements,
     scatter, pad, resize, depth_to_space, triangle, one_hot, sizes, rotation, gate,
 )  # fmt: skip

@@ -128,7 +128,7 @@ def _number(size: Size) -> int:
 
 def _in_groups(x: Tensor, groups: Size, builder: Builder) -> Tensor:
     """A tensor whose heads, if it has any, are two dimensions: groups, and heads of a group."""
-    *before, heads, rows, size = (*([1] * (3 - x.rank)), *x.shape)
+    *before, heads, rows, size = [1] * (3 - x.rank) + list(x.shape)
     split = (1, 1) if heads == 1 else (groups, heads // groups)
     return builder.reshape(x, (*before, *split, rows, size))
 

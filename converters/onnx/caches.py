@@ -16,8 +16,8 @@ import onnx
 from onnx import helper
 
 from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
-from tvm_nnef.converters.onnx.inputs import bounded_names
 from tvm_nnef.converters.onnx.inference import type_of
+from tvm_nnef.converters.onnx.inputs import bounded_names
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.state import State
 from tvm_nnef.converters.onnx.types import NUMBER_OF

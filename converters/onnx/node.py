@@ -137,6 +137,16 @@ class Node:
         found = self.optional(position)
         return None if found is None else found.value
 
+    def required_value(self, position: int, name: str) -> Array:
+        """The value of an input that must be known before a run."""
+        found = self.value(position)
+        if found is None:
+            raise Unconvertible(
+                f"'{name}' (input {position}) arrives at run time",
+                f"freeze '{name}' to an initializer of the model",
+            )
+        return found
+
     def sizes(self, position: int) -> list[Size] | None:
         """The elements of an input that holds a shape: numbers or symbolic sizes.
 

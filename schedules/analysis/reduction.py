@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
+from tvm_ffi import structural_equal
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import linear
@@ -187,18 +188,15 @@ def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
         guard = read_guard(reduction.term, {copy.buffer: copy}.get)
     term = reduction.term if guard is None else guard.product
     uses = loads(term, copy.buffer)
-    if (
-        padding is None
-        or len(uses) != 1
-        or not _is_neutral(reduction, term, padding.value, uses[0])
-    ):
+    if padding is None or not uses or not _is_neutral(reduction, term, padding.value, uses):
         return None
     borders = []
-    for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
+    alike = zip(*(use.indices for use in uses), strict=True)
+    for indices, (first, last), axis in zip(alike, padding.inside, copy.axes, strict=True):
         if first == 0 and sizes.same(last, axis.extent):
             continue
-        border = _border(reduction, index, first, last)
-        if border is None:
+        border = _border(reduction, indices[0], first, last)
+        if border is None or not all(structural_equal(indices[0], index) for index in indices):
             return None
         borders.append(border)
     source = replace(copy, value=padding.source)
@@ -219,9 +217,14 @@ def _is_neutral(
     reduction: Reduction,
     term: PrimExpression,
     value: tirx.IntImm | tirx.FloatImm,
-    use: TensorLoad,
+    uses: Sequence[TensorLoad],
 ) -> bool:
-    """Whether combining a term of a padded element changes nothing."""
+    """Whether combining a term of padded elements changes nothing."""
+    use = uses[0]
+    if reduction.reducer is SUM and not reduction.dtype.startswith(("float", "bfloat")):
+        return value.value == 0 and _vanishes(term, use.source)
+    if len(uses) > 1:
+        return False
     if reduction.reducer is SUM:
         while isinstance(term, tirx.Mul):
             term = term.a if loads(term.a, use.source) else term.b
@@ -230,6 +233,26 @@ def _is_neutral(
         init = reduction.init
         neutral = isinstance(init, type(value)) and init.value == value.value
     return neutral and isinstance(term, TensorLoad) and term.source.same_as(use.source)
+
+
+def _vanishes(term: PrimExpression, buffer: tirx.Var) -> bool:
+    """Whether an expression of integers is 0 if the elements of a buffer are."""
+
+    def vanishes(part: PrimExpression) -> bool:
+        return _vanishes(part, buffer)
+
+    match term:
+        case TensorLoad():
+            return bool(term.source.same_as(buffer))
+        case tirx.Cast():
+            return vanishes(term.value)
+        case tirx.LShift() | tirx.RShift():
+            return vanishes(term.a)
+        case tirx.Mul() | tirx.BitwiseAnd():
+            return vanishes(term.a) or vanishes(term.b)
+        case tirx.Add() | tirx.Sub() | tirx.BitwiseOr():
+            return vanishes(term.a) and vanishes(term.b)
+    return False
 
 
 def _border(

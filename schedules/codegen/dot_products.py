@@ -1,12 +1,17 @@
-"""Sums of two products of integers of 16 bits, which machines with vectors compute at once.
+"""Sums of products of small integers, which machines with vectors compute several at a time.
 
-An int32 that holds two such integers is a pair. :func:`products` writes the two products of a pair
-with another one as shifts, multiplications and an addition, which is right on every machine; after
-loops are lowered, :func:`expand` replaces them by the instruction, in vectors, if the CPU has it:
-it computes twice as many products as float32 instructions, and no slow products of 32 bits.
+An int32 that holds two integers of 16 bits, or four of 8, is a *word*. :class:`Dot` writes the
+products of the parts of a word with those of another one as shifts, multiplications and additions,
+which is right on every machine; after loops are lowered, :func:`expand` replaces them by
+instructions, in vectors, if the CPU has them: it computes two to four times as many products as
+float32 instructions, and no slow products of 32 bits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -23,86 +28,203 @@ from tvm_nnef.tvm_support.compat import (
     with_mapped_body,
 )
 
-_HALF = 16
-"""The bits of half a pair."""
+_WORD = 32
+"""The bits of a word."""
 
 
-def products(left: PrimExpression, right: PrimExpression) -> PrimExpression:
-    """The sum of the products of the lower and of the upper halves of two int32, with their signs.
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """What a step of a sum of products adds for an element or a word, and a weight or a word.
 
-    It wraps around if all halves are the lowest integer.
+    A word has so many ``parts``, neighbours along the reduced dimension: those of the weights have
+    signs, those of the data if they are ``signed``. The data are words in memory, or ``loaded`` are
+    the elements that make one. ``suffix`` is that of the names of kernels.
     """
-    bits = tirx.const(_HALF, "int32")
 
-    def halves(pair: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        return (pair << bits) >> bits, pair >> bits
+    suffix: str = ""
+    parts: int = 1
+    loaded: int = 1
+    signed: bool = True
 
-    (first, third), (second, fourth) = halves(left), halves(right)
-    return first * second + third * fourth
+    @property
+    def bits(self) -> int:
+        """The bits of a part."""
+        return _WORD // self.parts
+
+    def term(self, elements: Sequence[PrimExpression], weight: PrimExpression) -> PrimExpression:
+        """The sum of the products of parts; it wraps around like any sum of int32."""
+        if self.parts == 1:
+            return elements[0] * weight
+        data = elements[0] if self.loaded == 1 else self.word(elements)
+        products = [
+            self._part(data, number, signed=self.signed) * self._part(weight, number, signed=True)
+            for number in range(self.parts)
+        ]
+        total = products[0]
+        for product in products[1:]:
+            total = total + product
+        return total
+
+    def word(self, elements: Sequence[PrimExpression]) -> PrimExpression:
+        """The word of some integers; LLVM joins the loads of neighbours into one."""
+        bits = f"uint{self.bits}"
+        parts = [tirx.Cast("int32", tirx.Cast(bits, element)) for element in elements]
+        word: PrimExpression = parts[0]
+        for number, part in enumerate(parts[1:], 1):
+            word = word | (part << _number(number * self.bits))
+        return word
+
+    def _part(self, word: PrimExpression, number: int, *, signed: bool) -> PrimExpression:
+        above = (self.parts - 1 - number) * self.bits
+        if signed:
+            raised = word << _number(above) if above else word
+            return raised >> _number(_WORD - self.bits)
+        lowered = word >> _number(number * self.bits) if number else word
+        return lowered & _number((1 << self.bits) - 1)
+
+    def of_part(self, value: PrimExpression, number: int, *, signed: bool) -> PrimExpression | None:
+        """The word, or vector of words, that a value is a part of; None for other values."""
+        if isinstance(value, tirx.Broadcast):
+            word = self.of_part(value.value, number, signed=signed)
+            return None if word is None else tirx.Broadcast(word, value.lanes)
+        if signed:
+            raised = _operand(value, tirx.RShift, _WORD - self.bits)
+            above = (self.parts - 1 - number) * self.bits
+            return _operand(raised, tirx.LShift, above) if above else raised
+        lowered = _operand(value, tirx.BitwiseAnd, (1 << self.bits) - 1)
+        return _operand(lowered, tirx.RShift, number * self.bits) if number else lowered
 
 
-def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
-    """The int32 of two int32 that 16 bits hold."""
-    return (upper << tirx.const(_HALF, "int32")) | (lower & tirx.const(0xFFFF, "int32"))
+SINGLE = Dot()
+"""A product of one element and its weight."""
+
+PAIRS = Dot("_int16", parts=2, loaded=2)
+"""The sum of the products of two int16."""
+
+WHOLE_PAIRS = Dot("_int16", parts=2)
+"""The same of data that are words."""
+
+BYTES = Dot("_int8", parts=4, loaded=4, signed=False)
+"""The sum of the products of four uint8 with int8.
+
+Without an instruction for just that (``DOT_INT8``), those that are used saturate sums of two
+products: whoever multiplies bytes makes sure that int16 holds them.
+"""
 
 
-def lanes(machine: CpuModel) -> int:
-    """How many products of pairs the widest instruction computes; 0 if there is none."""
-    return machine.widest(Special.DOT_INT16)
+def _number(value: int) -> PrimExpression:
+    return tirx.const(value, "int32")
+
+
+def has_pairs(machine: CpuModel) -> bool:
+    """Whether there is an instruction for pairs."""
+    return machine.widest(Special.DOT_INT16) > 0
+
+
+def has_bytes(machine: CpuModel, *, exact: bool) -> bool:
+    """Whether there are instructions for bytes; ``exact`` ones, or those that saturate."""
+    if machine.widest(Special.DOT_INT8) > 0:
+        return True
+    return not exact and machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
+
+
+def multiplies_words(machine: CpuModel) -> bool:
+    """Whether a CPU has instructions for products of the parts of any words."""
+    return has_pairs(machine) or has_bytes(machine, exact=True)
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with instructions instead of the expressions of :func:`products`."""
+    """The function with instructions instead of the expressions of :meth:`Dot.term`."""
     machine = model_for(function)
-    shifts = nodes(function.body, tirx.RShift) if lanes(machine) else []
-    if not any(_is_half(shift.b) for shift in shifts):
+    if not multiplies_words(machine) or not nodes(function.body, tirx.RShift):
         return function
 
     def expanded(added: tirx.Add) -> PrimExpression:
-        return _expanded(added, machine)
+        if not dtype_of(added).startswith("int32"):
+            return added
+        for dot, instructions in ((BYTES, _bytes), (PAIRS, _pairs)):
+            found = _read(added, dot)
+            if found is not None:
+                made = instructions(*found, machine)
+                return added if made is None else made
+        return added
 
     return with_mapped_body(function, (tirx.Add, expanded))
 
 
-def _expanded(added: tirx.Add, machine: CpuModel) -> PrimExpression:
-    """``rest + a * b + c * d`` of halves of one vector and of another, as an instruction."""
-    width = lanes_of(added.ty)
+def _read(
+    added: PrimExpression, dot: Dot
+) -> tuple[PrimExpression, PrimExpression, PrimExpression] | None:
+    """What products of parts are added to, and both words, data first; None for another sum."""
+    words: list[tuple[PrimExpression, PrimExpression]] = []
+    for number in reversed(range(dot.parts)):
+        if not isinstance(added, tirx.Add) or not isinstance(added.b, tirx.Mul):
+            return None
+        product = added.b
+        for data, weight in ((product.a, product.b), (product.b, product.a)):
+            pair = (
+                dot.of_part(data, number, signed=dot.signed),
+                dot.of_part(weight, number, signed=True),
+            )
+            if pair[0] is not None and pair[1] is not None:
+                words.append((pair[0], pair[1]))
+                break
+        else:
+            return None
+        added = added.a
+    first, *others = words
+    for other in others:
+        straight = all(map(tvm_ffi.structural_equal, first, other))
+        if not straight and not all(map(tvm_ffi.structural_equal, first, other[::-1])):
+            return None
+    return (added, *first)
+
+
+def _pairs(
+    total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
+) -> PrimExpression | None:
+    """A total and the products of pairs, by an instruction; None if there is none."""
+    width = lanes_of(total.ty)
     name = machine.intrinsic(Special.DOT_INT16, width)
-    if name is None or not dtype_of(added).startswith("int32"):
-        return added
-    first, upper = added.a, added.b
-    if not isinstance(first, tirx.Add) or not isinstance(upper, tirx.Mul):
-        return added
-    lower = first.b
-    if not isinstance(lower, tirx.Mul):
-        return added
-    found = [_half(factor, upper=True) for factor in (upper.a, upper.b)]
-    other = [_half(factor, upper=False) for factor in (lower.a, lower.b)]
-    if any(each is None for each in (*found, *other)):
-        return added
-    if not all(map(tvm_ffi.structural_equal, found, other)):
-        return added
+    if name is None:
+        return None
+    pairs = (_as_parts(each, "int16", 2 * width) for each in (data, weight))
+    return total + tirx.call_llvm_pure_intrin(total.ty, name, *pairs)
+
+
+def _bytes(
+    total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
+) -> PrimExpression | None:
+    """A total and the products of bytes, by instructions; None if there are none."""
+    width = lanes_of(total.ty)
+    parts = [_as_parts(each, "int8", 4 * width) for each in (data, weight)]
+    name = machine.intrinsic(Special.DOT_INT8, width)
+    if name is not None:
+        return tirx.call_llvm_pure_intrin(total.ty, name, total, *parts)
+    names = [machine.intrinsic(each, width) for each in (Special.MULTIPLY_INT8, Special.DOT_INT16)]
+    if None in names:
+        return None
     kind = typed("int16", 2 * width)
-    pairs = (tirx.call_intrin(kind, "tirx.reinterpret", each) for each in found)
-    return first.a + tirx.call_llvm_pure_intrin(added.ty, name, *pairs)
+    sums = tirx.call_llvm_pure_intrin(kind, names[0], *parts)
+    ones = tirx.Broadcast(tirx.const(1, "int16"), 2 * width)
+    return total + tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
 
 
-def _half(value: PrimExpression, *, upper: bool) -> PrimExpression | None:
-    """The vector of pairs that a value is the upper or the lower halves of."""
-    match value:
-        case tirx.Broadcast():
-            pair = _half(value.value, upper=upper)
-            return None if pair is None else tirx.Broadcast(pair, value.lanes)
-        case tirx.RShift() if _is_half(value.b):
-            inner: PrimExpression = value.a
-            if upper:
-                return inner
-            return inner.a if isinstance(inner, tirx.LShift) and _is_half(inner.b) else None
-    return None
+def _operand(value: PrimExpression | None, kind: Any, number: int) -> PrimExpression | None:
+    """The operand of an operation of a kind with a number; None for other expressions."""
+    operation: Any = value
+    if not isinstance(operation, kind) or not _is_number(operation.b, number):
+        return None
+    operand: PrimExpression = operation.a
+    return operand
 
 
-def _is_half(bits: PrimExpression) -> bool:
-    """Whether a number of bits is that of half a pair."""
-    while isinstance(bits, tirx.Broadcast):
-        bits = bits.value
-    return isinstance(bits, tirx.IntImm) and bits.value == _HALF
+def _as_parts(word: PrimExpression, dtype: str, count: int) -> PrimExpression:
+    return tirx.call_intrin(typed(dtype, count), "tirx.reinterpret", word)
+
+
+def _is_number(value: PrimExpression, expected: int) -> bool:
+    """Whether a value is a number, or a vector of it."""
+    while isinstance(value, tirx.Broadcast):
+        value = value.value
+    return isinstance(value, tirx.IntImm) and value.value == expected

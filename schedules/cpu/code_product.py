@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.code_rows import CodeRows, code_rows, code_term, in_panels
@@ -25,6 +24,7 @@ from tvm_nnef.schedules.cpu.tile.register_tile import RegisterTilePlan
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import Plan
+from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.code_product"

@@ -20,16 +20,16 @@ from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.reduction import Reduction, divided
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.plan import emit
+from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     substituted,
     with_simple_indices,
 )
-from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.schedules.analysis.reduction import Reduction, divided
-from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var, prefetch
 
 _REAL, _WORD = "float32", "int32"

@@ -14,6 +14,8 @@ class Special(Enum):
 
     SCALE = "a float32 times a power of two"
     DOT_INT16 = "the sum of two products of int16, as int32"
+    DOT_INT8 = "an int32 and the sum of four products of uint8 with int8"
+    MULTIPLY_INT8 = "the sums of products of uint8 with int8, two each, as two saturated int16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,14 @@ class CpuModel:
     def holds(self, bits: int) -> bool:
         """Whether all vector registers together hold so many bits."""
         return bits <= self.registers * self.vector_bits
+
+    def adding(self, dtype: str) -> CpuModel:
+        """The core with the registers that are left for sums of products of a dtype.
+
+        Integers are multiplied and added by two instructions, with a register between them.
+        """
+        fused = dtype.startswith(("float", "bfloat"))
+        return self if fused else replace(self, registers=self.registers - 1)
 
     def parallel_work(self, cycles: int) -> int:
         """The elements from which threads pay, if a vector of float32 takes so many cycles."""

@@ -17,5 +17,13 @@ FAMILY = Family(
         Instruction(Special.DOT_INT16, 4, "llvm.x86.sse2.pmadd.wd", "sse2"),
         Instruction(Special.DOT_INT16, 8, "llvm.x86.avx2.pmadd.wd", "avx2"),
         Instruction(Special.DOT_INT16, 16, "llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+        Instruction(Special.MULTIPLY_INT8, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", "ssse3"),
+        Instruction(Special.MULTIPLY_INT8, 8, "llvm.x86.avx2.pmadd.ub.sw", "avx2"),
+        Instruction(Special.MULTIPLY_INT8, 16, "llvm.x86.avx512.pmaddubs.w.512", "avx512bw"),
+        *(
+            Instruction(Special.DOT_INT8, lanes, f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", feature)
+            for feature, counts in (("avx512vnni", (4, 8, 16)), ("avxvnni", (4, 8)))
+            for lanes in counts
+        ),
     ),
 )

@@ -21,7 +21,12 @@ from tvm import relax, sym, te, tirx
 from tvm.ir import Call, Range, TensorLoad
 
 from tvm_nnef.schedules.analysis.evaluation import evaluated
-from tvm_nnef.schedules.analysis.expressions import (
+from tvm_nnef.schedules.analysis.kernel import Kernel, at, inlined
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax.constant_factors import factors
+from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
+from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.tir.expressions import (
     LONGEST_EXPRESSION,
     loads,
     mentions,
@@ -29,11 +34,6 @@ from tvm_nnef.schedules.analysis.expressions import (
     substituted,
     with_loads,
 )
-from tvm_nnef.schedules.analysis.kernel import Kernel, at, inlined
-from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.schedules.relax.constant_factors import factors
-from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
-from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,

@@ -14,10 +14,10 @@ from functools import reduce
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 _BYTE = 8

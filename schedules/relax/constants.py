@@ -50,13 +50,14 @@ def fold(operands: Operands, call: Call) -> RelaxExpression | None:
     size = int(np.prod(shape))
     if size > _SMALL and size > _GROWTH * sum(array.size for array in arrays):
         return None
-    value = _value(name, call, arrays, shape, dtype)
+    value = value_of(name, call, arrays, shape, dtype)
     return None if value is None else constant(value.astype(dtype, copy=False))
 
 
-def _value(
+def value_of(
     name: str, call: Call, arrays: list[Array], shape: tuple[int, ...], dtype: str
 ) -> Array | None:
+    """What an operator makes of constants, in any dtype; None for others."""
     same = all(str(array.dtype) == dtype for array in arrays)
     result: Array | None = None
     with np.errstate(all="ignore"):

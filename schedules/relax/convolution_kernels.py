@@ -15,10 +15,8 @@ from tvm import te, tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.codegen.dot_products import SINGLE, Dot
 from tvm_nnef.tvm_support.compat import Array, PrimExpression, dtype_of
-
-Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
-"""What is added for an element and a weight."""
 
 Axes = Sequence[tirx.IterVar]
 """The axes of a reduction."""
@@ -131,20 +129,21 @@ def convolution(
     *,
     last: bool,
     exact: bool,
-    times: Times | None = None,
+    dot: Dot = SINGLE,
+    fill: int = 0,
     attributes: Mapping[str, int] | None = None,
 ) -> Callable[[te.Tensor, te.Tensor], te.Tensor]:
-    """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` input channels.
+    """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` steps over channels.
 
     ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite;
-    ``times`` is what is added for an element and a weight, if it is not their product;
-    ``attributes`` are those of the block.
+    ``dot`` is what a step adds; ``fill`` the elements of the padding; ``attributes`` are those of
+    the block.
     """
 
     def function(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
         first = 1 if last else 2
         axes = range(first, first + len(window.size))
-        spatial, zero = [data.shape[axis] for axis in axes], tirx.const(0, data.dtype)
+        spatial, zero = [data.shape[axis] for axis in axes], tirx.const(fill, data.dtype)
         source = padded(data, axes, window.before, window.after, zero)
         steps = window.axes()
         inputs = [te.reduce_axis((0, depth), "c")]
@@ -153,13 +152,16 @@ def convolution(
             *spatial_index, output = indices if last else (*indices[1:], indices[0])
             position = window.positions(spatial_index, steps)
             group = output // (outputs // groups) if groups > 1 else 0
-            read = group * depth + inputs[0].var
-            value = source(batch, *((*position, read) if last else (read, *position)))
-            factor = weight(weights, output, inputs, steps)
-            term = value * factor if times is None else times(value, factor)
+            first_read = (group * depth + inputs[0].var) * dot.loaded
+
+            def loaded(channel: PrimExpression) -> PrimExpression:
+                return source(batch, *((*position, channel) if last else (channel, *position)))
+
+            values = [loaded(first_read + number) for number in range(dot.loaded)]
+            term = dot.term(values, weight(weights, output, inputs, steps))
             if exact and window.is_padded:
                 inside = window.is_inside(position, spatial)
-                term = tirx.Select(inside, term, tirx.const(0, dtype_of(value)))
+                term = tirx.Select(inside, term, tirx.const(0, dtype_of(term)))
             return te.sum(term, axis=[*steps, *inputs] if last else [*inputs, *steps])
 
         result = window.extents(spatial)

@@ -19,6 +19,7 @@ from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Stage
+from tvm_nnef.schedules.codegen.dot_products import multiplies_words
 from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.schedules.relax.permuted import OnPermuted, Order, Permuted, Relayout, of_first
 from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
@@ -65,7 +66,9 @@ def _is_faster_along_rows(relayout: Relayout, call: Call, order: Order) -> bool:
     That holds for few output channels; and if each is computed from one channel, unless the data
     have another order already, or a single input channel is read with a stride.
     """
-    outputs, inputs = shape_and_dtype(call.args[1])[0][:2]
+    (outputs, inputs, *_), dtype = shape_and_dtype(call.args[1])
+    if dtype == "int32" and inputs > 1 and multiplies_words(relayout.machine):
+        return False  # Words are read along channels.
     columns = shape_and_dtype(call.args[0])[0][-1]
     if sizes.is_known(columns) and columns < relayout.machine.narrow_row:
         return False

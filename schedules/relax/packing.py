@@ -8,7 +8,6 @@ Constants are packed here with NumPy; operands computed at run time by a kernel,
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -17,11 +16,10 @@ from tvm import relax, te, tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.codegen import dot_products
+from tvm_nnef.schedules.codegen.dot_products import SINGLE, Dot
 from tvm_nnef.schedules.cpu.tile import tile_sizes
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.relax.convolution_kernels import (
-    Times,
     Weight,
     Window,
     by_channel,
@@ -29,7 +27,6 @@ from tvm_nnef.schedules.relax.convolution_kernels import (
     in_panels,
     is_exact,
 )
-from tvm_nnef.schedules.relax.pair_packing import paired
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
@@ -37,6 +34,7 @@ from tvm_nnef.schedules.relax.rewriting import (
     permutation_axes,
     rewritten,
 )
+from tvm_nnef.schedules.relax.word_packing import in_words
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -88,8 +86,7 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
     (outputs, depth, *size), groups = shape, int(attributes.groups)
     window, columns, steps = Window.of(call, size), outputs // groups, range(2, len(shape))
     exact = window.is_padded and is_exact(operands.view(filters), dtype)
-    times: Times = operator.mul
-    width = None
+    dot, words, width = SINGLE, None, None
     if groups > 1 and columns == 1:
         # Each output has its own inputs: vectors run along the groups.
         weights = _reordered(operands, filters, [*steps, 1, 0])
@@ -97,10 +94,10 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
     else:
         plain = window.is_plain() and groups == 1
         rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
-        width = tile_sizes.packed_width(rows, columns, bits_of(dtype), machine)
-        pair = paired(operands, data, filters, (-1, 1), machine) if groups == 1 else None
-        if pair is not None:
-            (data, filters), times = pair, dot_products.products
+        width = tile_sizes.packed_width(rows, columns, bits_of(dtype), machine.adding(dtype))
+        words = in_words(operands, data, filters, (-1, 1), machine, groups)
+        if words is not None:
+            data, filters, dot = words.data, words.weights, words.dot
             depth = shape_and_dtype(filters)[0][1]
         front = 0 if groups == 1 else 1
         if front:
@@ -112,9 +109,11 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
             width = columns  # Tiles go over the groups, whose panels are filled in part.
     function = convolution(
         window, outputs, groups, depth, weight,
-        last=True, exact=exact, times=times, attributes=_attributes(width),
+        last=True, exact=exact, dot=dot, fill=-words.low if words else 0,
+        attributes=_attributes(width),
     )  # fmt: skip
-    return _call(operands, function, [data, weights], "conv")
+    made = _call(operands, function, [data, weights], f"conv{dot.suffix}")
+    return made if words is None else words.corrected(operands, made)
 
 
 def _attributes(width: int | None) -> Mapping[str, int] | None:
@@ -190,7 +189,8 @@ def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpressio
     if lead and not (len(front) == len(lead) and all(map(sizes.same, front, lead))):
         return None
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
-    width = tile_sizes.packed_width(rows, sizes.estimate(columns), bits_of(dtype), machine)
+    count, adding = sizes.estimate(columns), machine.adding(dtype)
+    width = tile_sizes.packed_width(rows, count, bits_of(dtype), adding)
     weights, transposed = _untransposed(operands, right)
     if rows <= machine.few_rows and operands.view(weights) is None:
         # Packing takes longer than reading a few times without packing.
@@ -199,20 +199,23 @@ def _matmul(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpressio
     direct = sizes.is_known(columns) and columns <= machine.direct_columns
     if lead and direct and not transposed:
         return None
-    times: Times = operator.mul
+    dot = SINGLE
+    words = None
     if not lead:
         axis = -1 if transposed else 0
-        pair = paired(operands, left, weights, (-1, axis), machine)
-        turned = paired(operands, weights, left, (axis, -1), machine) if pair is None else None
-        if pair is not None:
-            (left, weights), times = pair, dot_products.products
+        words = in_words(operands, left, weights, (-1, axis), machine)
+        turned = in_words(operands, weights, left, (axis, -1), machine) if words is None else None
+        if words is not None:
+            left, weights, dot = words.data, words.weights, words.dot
         elif turned is not None:
-            (weights, left), times = turned, dot_products.products
+            weights, left, dot = turned.data, turned.weights, turned.dot
     inner, column = len(lead) + transposed, len(lead) + 1 - transposed
     panels = _panels(operands, weights, [*range(len(lead)), inner, column], len(lead), width)
     # A kernel has its own symbols, and the shape of panels does not define the columns.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
-    return _call(operands, _product(len(lead), columns, width, times), arguments, "matmul")
+    product = _product(len(lead), columns, width, dot)
+    made = _call(operands, product, arguments, f"matmul{dot.suffix}")
+    return made if words is None else words.corrected(operands, made)
 
 
 def _untransposed(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
@@ -225,22 +228,23 @@ def _untransposed(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpr
 
 
 def _product(
-    lead: int, columns: sizes.Extent | None, width: int | None, times: Times = operator.mul
+    lead: int, columns: sizes.Extent | None, width: int | None, dot: Dot = SINGLE
 ) -> Function:
     """The product with panels of ``columns``, or of as many as a further tensor has.
 
-    Without a width, that with the rows of the second operand. ``times`` is what is added for an
-    element and a weight.
+    Without a width, that with the rows of the second operand. ``dot`` is what a step adds.
     """
 
     def function(left: te.Tensor, right: te.Tensor, whole: te.Tensor | None = None) -> te.Tensor:
-        step = te.reduce_axis((0, left.shape[-1]), "k")
+        step = te.reduce_axis((0, left.shape[-1] // dot.loaded), "k")
         count = columns if whole is None else whole.shape[-1]
 
         def element(*indices: PrimExpression) -> PrimExpression:
             *row, column = indices
             at = [column, step] if width is None else [column // width, step, column % width]
-            return te.sum(times(left(*row, step), right(*row[:lead], *at)), axis=step)
+            first = step.var * dot.loaded
+            values = [left(*row, first + number) for number in range(dot.loaded)]
+            return te.sum(dot.term(values, right(*row[:lead], *at)), axis=step)
 
         shape = [*left.shape[:-1], right.shape[-2] if width is None else count]
         return te.compute(shape, element, name="matmul", attrs=_attributes(width))

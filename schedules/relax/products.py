@@ -7,6 +7,7 @@ buffers that it reads. Output: a Relax expression of the result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import tvm_ffi
@@ -34,9 +35,9 @@ def as_product(operands: Operands, found: Contraction, values: Values) -> RelaxE
     shared, rows, columns, steps = found.shared, found.rows, found.columns, found.steps
     if found.data.moving:
         return _convolution(operands, found, values)
-    single = not shared and len(steps) == len(rows) == 1 and 2 <= len(columns) <= 4
-    if single and list(found.stage.axes) == [columns[0], *rows, *columns[1:]]:
-        return _pointwise(operands, found, values)
+    pointwise = None if shared else _with_batch(found)
+    if pointwise is not None:
+        return _pointwise(operands, pointwise, values)
     both, kept = [[axis] for axis in shared], [rows] if shared else [[axis] for axis in rows]
     left, right = found.data.load, found.weights
     data = _with_dimensions(operands, left, values, *_dimensions(left, *both, *kept, steps))
@@ -75,6 +76,20 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
     shape = [_size(found.rows), _size(outputs), *(axis.extent for axis in moving)]
     ordered = [*found.rows, *outputs, *moving]
     return _result(operands, _cut(operands, result, shape), ordered, found.stage.axes)
+
+
+def _with_batch(found: Contraction) -> Contraction | None:
+    """A product whose result has its new axis second; None for another one.
+
+    A batch of one element has no index in the operands, and so is among the rows at first.
+    """
+    rows, columns = found.rows, found.columns
+    batch = [axis for axis in rows[:1] if axis.is_unit and len(rows) == 2]
+    rows, columns = rows[len(batch) :], [*batch, *columns]
+    single = len(found.steps) == len(rows) == 1 and 2 <= len(columns) <= 4
+    if not single or list(found.stage.axes) != [columns[0], *rows, *columns[1:]]:
+        return None
+    return replace(found, rows=rows, columns=columns)
 
 
 def _pointwise(operands: Operands, found: Contraction, values: Values) -> RelaxExpression:

@@ -1,4 +1,4 @@
-"""Products of small integers, two at once: exact for all that 16 bits hold, and for no others."""
+"""Products of small integers, two or four at once: exact for all that words hold, and no others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_products_are_exact_at_the_limits(kernels, target, depth, turned):
     x, w = (generator.choice(limits, shape) for shape in shapes)
     mod = kernels.module(product(w, 0, turned), x.shape, dtype="int16")
     made = kernels.scheduled(mod, TARGETS[target])
-    assert any("pair" in variable.name_hint for variable in made.get_global_vars())
+    assert any("int16" in variable.name_hint for variable in made.get_global_vars())
     wide = [each.astype("int32") for each in (x, w)]
     expected = wide[1] @ wide[0] if turned else wide[0] @ wide[1]
     found = kernels.run(made, [x], TARGETS[target])
@@ -58,7 +58,7 @@ def test_products_are_exact_at_the_limits(kernels, target, depth, turned):
 def test_only_what_fits_is_paired(kernels, dtype, offset, weight, paired):
     build = product(np.full((8, 8), weight), offset)
     made = kernels.scheduled(kernels.module(build, (5, 8), dtype=dtype), "x86-64-v3")
-    assert any("pair" in variable.name_hint for variable in made.get_global_vars()) is paired
+    assert any("int16" in variable.name_hint for variable in made.get_global_vars()) is paired
 
 
 @pytest.mark.parametrize("model", ["x86-64-v3", "x86-64-v4"])
@@ -74,7 +74,7 @@ def test_instructions_replace_multiplications(kernels, model):
 def test_other_machines_multiply_as_they_can(kernels):
     mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
     made = kernels.scheduled(mod, "aarch64")
-    assert not any("pair" in variable.name_hint for variable in made.get_global_vars())
+    assert not any("int16" in variable.name_hint for variable in made.get_global_vars())
 
 
 @pytest.mark.slow
@@ -106,3 +106,73 @@ def test_integers_wrap_around_as_they_do_unscheduled(kernels):
     mod = kernels.functions({"f": (build, [kind])})
     machine = kernels.machine(kernels.scheduled(mod))
     kernels.compare([mod], machine, {"f": (build, [kind])})
+
+
+def filters(channels, outputs, size, largest, groups=1):
+    """Weights with as large sums of neighbours as bytes are multiplied with, and no larger ones."""
+    shape = outputs, channels // groups, size, size
+    weights = np.random.default_rng(3).integers(-largest, largest + 1, shape).astype("int32")
+    weights[0], weights[1] = largest, -largest
+    return weights
+
+
+BYTES = {
+    "largest sums": (8, 16, 3, 0, 64, 1, "int8"),
+    "a zero point and padding": (8, 16, 3, 7, 64, 1, "int8"),
+    "a zero point without padding": (16, 24, 1, 255, 64, 1, "int8"),
+    "channels that fill no word": (6, 16, 3, 0, 64, 1, "int8"),
+    "groups": (16, 16, 3, 3, 60, 2, "int8"),
+    "sums that would saturate": (8, 16, 3, 0, 65, 1, "int16"),
+}
+
+
+@pytest.mark.parametrize("case", BYTES)
+def test_convolutions_of_bytes_are_exact(kernels, case):
+    channels, outputs, size, zero, largest, groups, name = BYTES[case]
+    weights = filters(channels, outputs, size, largest, groups)
+
+    def build(x):
+        data = op.subtract(op.astype(x, "int32"), relax.const(zero, "int32"))
+        return op.nn.conv2d(data, relax.const(weights), padding=size // 2, groups=groups)
+
+    x = np.random.default_rng(4).integers(0, 256, (2, channels, 9, 7)).astype("uint8")
+    x[0] = 255
+    mod = kernels.module(build, x.shape, dtype="uint8")
+    made = kernels.scheduled(mod, "x86-64-v3")
+    assert any(f"conv_{name}" in variable.name_hint for variable in made.get_global_vars())
+    edge = (size // 2,) * 2
+    padded = np.pad(x.astype("int64") - zero, ((0, 0), (0, 0), edge, edge))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))
+    parts = zip(np.split(windows, groups, 1), np.split(weights, groups), strict=True)
+    expected = np.concatenate([np.einsum("nchwij,ocij->nohw", *part) for part in parts], 1)
+    np.testing.assert_array_equal(kernels.run(made, [x], "x86-64-v3"), expected)
+
+
+@pytest.mark.parametrize("largest", [64, 127])
+def test_products_of_bytes_are_exact(kernels, largest):
+    weights = filters(64, 19, 1, largest)[..., 0, 0].T
+    x = np.random.default_rng(4).integers(0, 256, (13, 64)).astype("uint8")
+    mod = kernels.module(product(weights, 9), x.shape, dtype="uint8")
+    made = kernels.scheduled(mod, "x86-64-v3")
+    name = "matmul_int8" if largest == 64 else "matmul_int16"
+    assert any(name in variable.name_hint for variable in made.get_global_vars())
+    found = kernels.run(made, [x], "x86-64-v3")
+    np.testing.assert_array_equal(found, (x.astype("int32") - 9) @ weights)
+
+
+@pytest.mark.parametrize(
+    ("model", "instruction"),
+    [
+        ({**X86, "mcpu": "x86-64-v3"}, "vpmaddwd"),
+        ({**X86, "mcpu": "alderlake"}, "vpdpbusd"),
+        ({**X86, "mcpu": "icelake-server"}, "vpdpbusd.*zmm"),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-v1"}, "usdot"),
+    ],
+)
+def test_machines_multiply_bytes_by_their_instruction(kernels, model, instruction):
+    target = kernels.resolved(model)
+    mod = kernels.module(product(filters(64, 64, 1, 127)[..., 0, 0], 3), (32, 64), dtype="uint8")
+    library = run_phases(kernels.scheduled(mod, target), target, "bytecode", "code")
+    text = library.mod.imports[0].inspect_source("asm")
+    assert re.search(instruction, text)
+    assert "vpmulld" not in text

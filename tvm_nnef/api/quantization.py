@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef.api.building import compose
+from tvm_nnef.api.building import composed
 from tvm_nnef.diagnostics import ModelError, error, raised_as
 from tvm_nnef.formats.reading import load_to_compose
 from tvm_nnef.model.model import Model
@@ -94,7 +94,7 @@ def quantize(
     if size not in BLOCKS:
         raise error(f"blocks of {size} are not possible", hint=f"use {_listed(BLOCKS)}")
     loaded, composing = load_to_compose(model, options)
-    graph = compose(loaded, **composing)
+    graph = composed(loaded, composing)
     found = [each for each in weights_of(graph) if each.variable.name in loaded.variables]
     if not found:
         hint = "products and embeddings whose weights are variables of rank 2 can be quantized"

@@ -45,6 +45,7 @@ from tvm_nnef.schedules.relax import packing
 from tvm_nnef.schedules.relax.attention_fusion import with_fused_attention
 from tvm_nnef.schedules.relax.code_products import keep_codes
 from tvm_nnef.schedules.relax.host_kernels import with_host_kernels
+from tvm_nnef.schedules.relax.integers import with_integers
 from tvm_nnef.schedules.relax.layout import channels_last
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.relax.loop_kernels import with_loop_kernels
@@ -134,7 +135,8 @@ def passes(
         "graph": [
             ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
-            # Before weights are folded, which makes reals of them.
+            ("use_integers", on_machine(with_integers)),
+            # Products of integers first: both read constants as codes, before these are folded.
             *_if(is_cpu, ("keep_codes", on_machine(keep_codes))),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),

@@ -29,6 +29,7 @@ from tvm_nnef.exact.integers import (
 )
 from tvm_nnef.tir.literals import literal
 from tvm_nnef.tir.min_max import maximum, minimum
+from tvm_nnef.tir.rounding import away_from_zero
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 NARROW_INTS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
@@ -134,14 +135,6 @@ def _absolute(x: PrimExpression) -> PrimExpression:
     return tirx.abs(x) if is_real(x) else select(x < tirx.const(0, dtype_of(x)), _negated(x), x)
 
 
-def _round(x: PrimExpression) -> PrimExpression:
-    # tirx.round takes halves to the even neighbour; adding 0.5 first would round 0.49999997 up.
-    whole = tirx.trunc(x)
-    rest = x - whole
-    one, half = tirx.const(1, dtype_of(x)), tirx.const(0.5, dtype_of(x))
-    return select(rest >= half, whole + one, select(rest <= -half, whole - one, whole))
-
-
 def _with_hidden_zeros(x: PrimExpression) -> PrimExpression:
     """A real that may be a constant zero, which TVM must not see.
 
@@ -221,7 +214,7 @@ UNARY: Mapping[str, UnaryEmitter] = {
     "not": tirx.Not,
     "abs": _absolute,
     "sign": _sign,
-    "round": _round,
+    "round": away_from_zero,
     "frac": lambda x: x - tirx.trunc(x),
     **{
         name: getattr(tirx, name)

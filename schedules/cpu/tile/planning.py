@@ -190,6 +190,7 @@ def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuMod
     accesses = loads(reduction.term)
     distance = max(_row_stride(load, rows) for load in accesses)
     number = rows.extent if sizes.is_known(rows.extent) else _MANY
+    machine = machine.adding(reduction.dtype)
     return tile_sizes.rows_for(number, vectors, machine, distance * bits_of(reduction.dtype) // 8)
 
 

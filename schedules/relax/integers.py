@@ -1,0 +1,494 @@
+"""Quantized networks computed in integers.
+
+Input: Relax functions with operators on reals that were integers times a scale (``dequantized``),
+and with reals that are rounded and limited (``quantized``), whatever format they are from. Output:
+the same functions, in which
+
+- a convolution or product of such reals with such constant weights is that of the integers, times
+  the scales;
+- what moves data, and max pooling, moves integers;
+- a quantized tensor is its *codes*: int16, the zero point subtracted. Padding is 0, and pairs of
+  codes are operands of dot products (:mod:`word_packing`) as they are;
+- the scale of a quantization goes into the factors of what is quantized.
+
+A real that lies within a rounding error of the middle between two codes may get the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+from tvm.ir import Call
+
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.codegen import dot_products
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax import constants
+from tvm_nnef.schedules.relax.quantizers import (
+    Cast,
+    Reader,
+    Rounding,
+    Saturation,
+    quantized,
+    rounded,
+)
+from tvm_nnef.schedules.relax.ranges import Range, range_of
+from tvm_nnef.schedules.relax.rewriting import (
+    CONVOLUTIONS,
+    Operands,
+    again,
+    operator_name,
+    permutation_axes,
+    rewritten,
+)
+from tvm_nnef.tvm_support.compat import (
+    Array,
+    Module,
+    RelaxExpression,
+    constant,
+    is_tensor,
+    shape_and_dtype,
+)
+
+CODES = "int16"
+"""The dtype of codes."""
+
+_ADDED = np.iinfo("int32").max
+"""What a sum of products may be."""
+
+_LARGEST = 1 << 24
+"""Weights of more elements stay integers, that a library does not grow by gigabytes."""
+
+_CONTRACTIONS = (*CONVOLUTIONS, "matmul")
+
+_WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
+
+
+def with_integers(mod: Module, machine: object) -> Module:
+    """The module with quantized tensors computed in integers, if the machine multiplies these.
+
+    On other machines weights become reals.
+    """
+    reader, in_words = (
+        Reader(),
+        isinstance(machine, CpuModel) and dot_products.multiplies_words(machine),
+    )
+
+    def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
+        rewrite = _Rewrite(operands, reader)
+        if in_words:
+            return rewrite.apply(node)
+        return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
+
+    return rewritten(mod, rewrite)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dequantized:
+    """Integers and the scale that they are multiplied by."""
+
+    integers: RelaxExpression
+    scale: RelaxExpression
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """One call, whose operands are already rewritten."""
+
+    operands: Operands
+    reader: Reader
+
+    def apply(self, call: Call) -> RelaxExpression | None:
+        """What the call becomes; None if it stays."""
+        name = operator_name(call)
+        if not is_tensor(call):
+            return None
+        if name in _CONTRACTIONS:
+            return self._contraction(call)
+        if name in _MOVING:
+            return self._moved(call)
+        match name:
+            case "call_tir":
+                return self._kernel(call)
+            case "astype":
+                return self._cast(call)
+            case "subtract":
+                return self._difference(call)
+        return None
+
+    # Constants and dequantized tensors
+
+    def _value(self, expression: RelaxExpression) -> Array | None:
+        """The value of an expression of constants."""
+        found = self.operands.definition(expression)
+        array = self.operands.array(found)
+        if array is not None or not isinstance(found, Call) or not is_tensor(found):
+            return array
+        shape, dtype = shape_and_dtype(found)
+        if operator_name(found) in ("call_tir", "astype"):
+            kind = self.reader.read(self.operands, found)
+            inner = self._value(self._argument(found)) if isinstance(kind, Cast) else None
+            return None if inner is None else inner.astype(dtype)
+        values = [self._value(each) for each in found.args if is_tensor(each)]
+        known = [each for each in values if each is not None]
+        if not known or len(known) < len(values) or not sizes.are_known(shape):
+            return None
+        value = constants.value_of(operator_name(found), found, known, tuple(shape), dtype)
+        return None if value is None else value.astype(dtype, copy=False)
+
+    def _argument(self, call: Call) -> RelaxExpression:
+        """The operand of a call that has one."""
+        of_kernel = operator_name(call) == "call_tir"
+        operand: RelaxExpression = call.args[1].fields[0] if of_kernel else call.args[0]
+        return operand
+
+    def _inner(self, expression: RelaxExpression, kind: object) -> RelaxExpression | None:
+        """The operand of an elementwise kernel, if the expression is one of a kind."""
+        found = self.operands.definition(expression)
+        if not isinstance(found, Call) or operator_name(found) not in ("call_tir", "astype"):
+            return None
+        return self._argument(found) if self.reader.read(self.operands, found) == kind else None
+
+    def _from_integers(self, expression: RelaxExpression) -> RelaxExpression | None:
+        """The integers that reals were cast from."""
+        if not is_tensor(expression) or shape_and_dtype(expression)[1] != "float32":
+            return None
+        inner = self._inner(expression, Cast("float32"))
+        return inner if inner is not None and shape_and_dtype(inner)[1] in _WHOLE else None
+
+    def _dequantized(self, expression: RelaxExpression) -> _Dequantized | None:
+        """The integers and the scale of reals that are their product."""
+        found = self.operands.call(expression, "multiply")
+        if found is None:
+            return None
+        for value, scale in (found.args, found.args[::-1]):
+            integers = self._from_integers(value)
+            if integers is not None:
+                same = len(shape_and_dtype(integers)[0]) == len(shape_and_dtype(found)[0])
+                return _Dequantized(integers, scale) if same else None
+        return None
+
+    def _weights(self, expression: RelaxExpression) -> tuple[Array, Array] | None:
+        """The integers and the scale of constant weights; the scale has as many dimensions."""
+        turned = self.operands.call(expression, "permute_dims")
+        if turned is not None:
+            inner = self._weights(turned.args[0])
+            axes = permutation_axes(turned)
+            return None if inner is None else (inner[0].transpose(axes), inner[1].transpose(axes))
+        found = self._dequantized(expression)
+        if found is None:
+            return None
+        integers, scale = self._value(found.integers), self._value(found.scale)
+        if integers is None or scale is None:
+            return None
+        return integers, scale.reshape((1,) * (integers.ndim - scale.ndim) + scale.shape)
+
+    # Contractions
+
+    def _contraction(self, call: Call) -> RelaxExpression | None:
+        """A convolution or product with constant weights."""
+        data, weights = call.args[:2]
+        if shape_and_dtype(call)[1] == "int32":
+            array = None if self.operands.array(weights) is not None else self._value(weights)
+            return None if array is None else again(call, data, constant(array))
+        made = self._of_integers(call, is_convolution=operator_name(call) in CONVOLUTIONS)
+        return self.real_weights(call) if made is None else made
+
+    def real_weights(self, call: Call) -> RelaxExpression | None:
+        """A contraction with dequantized weights as a constant, if that is not too large."""
+        known = self._weights(call.args[1])
+        if known is None or known[0].size > _LARGEST or shape_and_dtype(call)[1] != "float32":
+            return None
+        weights = (known[0] * known[1].astype("float32")).astype("float32")
+        return again(call, call.args[0], constant(weights))
+
+    def _of_integers(self, call: Call, *, is_convolution: bool) -> RelaxExpression | None:
+        """A contraction of dequantized reals as that of integers."""
+        found, known = self._dequantized(call.args[0]), self._weights(call.args[1])
+        if found is None or known is None:
+            return None
+        integers, scale = known
+        limits = range_of(self.operands, found.integers)
+        outputs = 0 if is_convolution else -1
+        if not _is_scalar(found.scale) or limits is None or not integers.size:
+            return None
+        if scale.size not in (1, scale.shape[outputs]) or not self._fits(
+            call, integers, outputs, limits
+        ):
+            return None
+        if is_convolution:
+            scale = scale.reshape((-1,) + (1,) * (integers.ndim - 2))
+        else:
+            scale = scale.reshape(-1)
+        wide = self._as(found.integers, "int32")
+        product = self.operands.emit(again(call, wide, constant(integers.astype("int32"))))
+        return relax.op.multiply(self._as(product, "float32"), self._product(found.scale, scale))
+
+    def _fits(self, call: Call, weights: Array, outputs: int, limits: Range) -> bool:
+        """Whether products are computed in pairs, and no sum of them exceeds an int32."""
+        if outputs == 0:
+            groups = int(call.attrs.groups)
+            if weights.shape[1] < 2 or (groups > 1 and weights.shape[1] % 2):
+                return False
+        elif weights.ndim != 2 or weights.shape[0] < 2:
+            return False
+        other = tuple(axis for axis in range(weights.ndim) if axis != outputs % weights.ndim)
+        largest = np.abs(weights.astype("int64")).sum(axis=other).max()
+        half = np.iinfo(CODES)
+        inside = half.min <= min(limits) and max(limits) <= half.max
+        small = half.min <= weights.min() and weights.max() <= half.max
+        return bool(inside and small and largest * max(map(abs, limits)) <= _ADDED)
+
+    def _product(self, scale: RelaxExpression, factor: Array) -> RelaxExpression:
+        """A scale times a constant."""
+        array = self._value(scale)
+        if array is not None:
+            return constant((array.reshape(()) * factor).astype("float32"))
+        if shape_and_dtype(scale)[0]:
+            scale = self.operands.emit(relax.op.reshape(scale, ()))
+        return self.operands.emit(relax.op.multiply(scale, constant(factor)))
+
+    def _as(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
+        if shape_and_dtype(value)[1] == dtype:
+            return value
+        return self.operands.emit(relax.op.astype(value, dtype))
+
+    # Moving data
+
+    def _moved(self, call: Call) -> RelaxExpression | None:
+        """What moves the elements of dequantized tensors moves integers."""
+        tupled = isinstance(call.args[0], relax.Tuple)
+        parts = list(call.args[0].fields) if tupled else [call.args[0]]
+        found = [self._dequantized(part) for part in parts]
+        known = [each for each in found if each is not None]
+        if len(known) < len(parts) or not _MOVING[operator_name(call)](call):
+            return None
+        scales = [self._value(each.scale) for each in known]
+        first = scales[0]
+        if first is None or first.size != 1 or not first.item() > 0:
+            return None
+        if any(scale is None or scale.size != 1 or scale != first for scale in scales):
+            return None
+        integers = [self._narrow(each.integers) for each in known]
+        dtypes = {shape_and_dtype(each)[1] for each in integers}
+        if len(dtypes) > 1:
+            return None
+        made = again_with(call, relax.Tuple(integers) if tupled else integers[0])
+        real = self._real(self.operands.emit(made))
+        return relax.op.multiply(real, constant(first.reshape(())))
+
+    def _real(self, integers: RelaxExpression) -> RelaxExpression:
+        """Integers as float32, from the dtype that they were cast from."""
+        return self._as(self._narrow(integers), "float32")
+
+    def _narrow(self, integers: RelaxExpression) -> RelaxExpression:
+        """Integers as they were before a cast to wider ones."""
+        cast = self.operands.call(integers, "astype")
+        return integers if cast is None or not _widens(cast) else cast.args[0]
+
+    # Quantization
+
+    def _kernel(self, call: Call) -> RelaxExpression | None:
+        """A kernel that rounds, or that saturates what was rounded."""
+        kind = self.reader.read(self.operands, call)
+        if kind is None:
+            return None
+        x = self._argument(call)
+        if isinstance(kind, Rounding) and shape_and_dtype(x)[1] == "float32":
+            return rounded(self.operands, x, kind) if kind is Rounding.EVEN else None
+        if isinstance(kind, Cast):
+            return self._real(x) if kind.dtype == "float32" else self._as(x, kind.dtype)
+        if not isinstance(kind, Saturation) or kind.dtype not in _WHOLE:
+            return None
+        made = self._codes(x, kind)
+        if made is None:
+            return None
+        codes, zero = made
+        wide = self._as(codes, "int32")
+        if zero:
+            wide = self.operands.emit(relax.op.add(wide, relax.const(zero, "int32")))
+        return relax.op.astype(wide, kind.dtype)
+
+    def _codes(self, x: RelaxExpression, kind: Saturation) -> tuple[RelaxExpression, int] | None:
+        """The codes of what is saturated, and the zero point that is not in them."""
+        zero = 0
+        added = self.operands.call(x, "add")
+        if added is not None:
+            array = self._value(added.args[1])
+            if array is None or array.size != 1 or not float(array.item()).is_integer():
+                return None
+            zero, x = int(array.item()), added.args[0]
+        low, high = kind.low - zero, kind.high - zero
+        if not np.iinfo(CODES).min <= low <= high <= np.iinfo(CODES).max:
+            return None
+        found = self._rounded(x)
+        if found is None or shape_and_dtype(x)[1] != "float32":
+            return None
+        rounding, value = found
+        return self._quantized(value, rounding, low, high, -zero), zero
+
+    def _rounded(self, x: RelaxExpression) -> tuple[Rounding, RelaxExpression] | None:
+        found = self.operands.definition(x)
+        if not isinstance(found, Call) or operator_name(found) != "call_tir":
+            return None
+        kind = self.reader.read(self.operands, found)
+        return (kind, self._argument(found)) if isinstance(kind, Rounding) else None
+
+    def _quantized(
+        self, value: RelaxExpression, rounding: Rounding, low: int, high: int, of_nan: int
+    ) -> RelaxExpression:
+        """Reals as codes."""
+
+        def codes(value: RelaxExpression) -> RelaxExpression:
+            return quantized(self.operands, value, rounding, low, high, of_nan)
+
+        divided = self.operands.call(value, "divide")
+        scale = None if divided is None else self._value(divided.args[1])
+        if divided is None or scale is None or scale.size != 1 or not _is_positive(scale):
+            return codes(value)
+        x = divided.args[0]
+        joined = self.operands.call(x, "concat")
+        if joined is not None and isinstance(joined.args[0], relax.Tuple):
+            parts = [self._scaled(part, 1 / scale.item()) for part in joined.args[0].fields]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                own = [self._same_codes(p, scale, low, high) for p in joined.args[0].fields]
+                new = [codes(part) if o is None else o for part, o in zip(known, own, strict=True)]
+                return self.operands.emit(again_with(joined, relax.Tuple(new)))
+        same = self._same_codes(x, scale, low, high)
+        if same is not None:
+            return same
+        if low >= 0:
+            # What is limited to positive codes needs no relu.
+            relu = self.operands.call(x, "nn.relu")
+            x = x if relu is None else relu.args[0]
+        scaled = self._scaled(x, 1 / float(scale.item()))
+        if scaled is None and x is not divided.args[0]:
+            scaled = self.operands.emit(relax.op.divide(x, divided.args[1]))
+        return codes(value if scaled is None else scaled)
+
+    def _same_codes(
+        self, x: RelaxExpression, scale: Array, low: int, high: int
+    ) -> RelaxExpression | None:
+        """The integers of a dequantized tensor, if its codes of a scale are just these."""
+        found = self._dequantized(x)
+        own = None if found is None else self._value(found.scale)
+        if found is None or own is None or own.size != 1 or own.item() != scale.item():
+            return None
+        limits = range_of(self.operands, found.integers)
+        if limits is None or limits[0] < low or limits[1] > high:
+            return None
+        return self._as(self._narrow(found.integers), CODES)
+
+    def _scaled(self, x: RelaxExpression, factor: float) -> RelaxExpression | None:
+        """Reals times a factor that goes into constants; None if there are none."""
+        found = self.operands.definition(x)
+        if not isinstance(found, Call):
+            return None
+        match operator_name(found):
+            case "multiply":
+                made = self._dequantized(found)
+                scale = None if made is None else self._value(made.scale)
+                if made is None or scale is None:
+                    return None
+                return self._with(made.integers, scale, factor)
+            case "add":
+                parts = [self._scaled_part(each, factor) for each in found.args]
+                known = [each for each in parts if each is not None]
+                return self.operands.emit(relax.op.add(*known)) if len(known) == 2 else None
+            case "nn.relu":
+                inner = self._scaled(found.args[0], factor)
+                return None if inner is None else self.operands.emit(relax.op.nn.relu(inner))
+        return None
+
+    def _scaled_part(self, x: RelaxExpression, factor: float) -> RelaxExpression | None:
+        """An addend times a factor: a constant, or reals that have one."""
+        array = self._value(x)
+        if array is None:
+            return self._scaled(x, factor)
+        return constant((array.astype("float64") * factor).astype("float32"))
+
+    def _with(
+        self, integers: RelaxExpression, scale: Array, factor: float
+    ) -> RelaxExpression | None:
+        """Integers as reals of a scale times a factor; None if that is no ordinary number."""
+        new = (scale.astype("float64") * factor).astype("float32")
+        if not np.isfinite(new).all() or (np.abs(new) < np.finfo("float32").tiny).any():
+            return None
+        return self.operands.emit(relax.op.multiply(self._real(integers), constant(new)))
+
+    # Integers
+
+    def _cast(self, call: Call) -> RelaxExpression | None:
+        """Integers that were cast to fewer bits which hold them, and are cast back."""
+        dtype, inner = shape_and_dtype(call)[1], self.operands.call(call.args[0], "astype")
+        if inner is None or dtype not in _WHOLE:
+            return None
+        source, between = inner.args[0], shape_and_dtype(inner)[1]
+        if shape_and_dtype(source)[1] != dtype or between not in _WHOLE:
+            return None
+        limits, whole = range_of(self.operands, source), np.iinfo(between)
+        fits = limits is not None and whole.min <= limits[0] and limits[1] <= whole.max
+        return source if fits else None
+
+    def _difference(self, call: Call) -> RelaxExpression | None:
+        """Integers less a zero point that was added to them."""
+        if shape_and_dtype(call)[1] != "int32":
+            return None
+        zero = self._value(call.args[1])
+        if zero is None or zero.size != 1:
+            return None
+        without: RelaxExpression = call.args[0]
+        if not zero.item():
+            return without if zero.ndim <= len(shape_and_dtype(without)[0]) else None
+        added = self.operands.call(call.args[0], "add")
+        other = None if added is None else self._value(added.args[1])
+        if added is None or other is None or other.size != 1 or other.item() != zero.item():
+            return None
+        without = added.args[0]
+        return without
+
+
+def again_with(call: Call, data: RelaxExpression) -> RelaxExpression:
+    """The operator of a call with another first operand."""
+    return again(call, data, *call.args[1:])
+
+
+def _widens(cast: Call) -> bool:
+    """Whether a cast is from integers to wider ones."""
+    before, after = shape_and_dtype(cast.args[0])[1], shape_and_dtype(cast)[1]
+    whole = before in _WHOLE and after in _WHOLE
+    return whole and np.iinfo(before).bits < np.iinfo(after).bits
+
+
+def _is_scalar(scale: RelaxExpression) -> bool:
+    shape = shape_and_dtype(scale)[0]
+    return all(sizes.same(size, 1) for size in shape)
+
+
+def _is_positive(scale: Array) -> bool:
+    value = float(scale.item())
+    return 0 < value < np.inf and np.isfinite(1 / value)
+
+
+def _always(_: Call) -> bool:
+    return True
+
+
+def _covers(call: Call) -> bool:
+    """Whether every window of a pooling has an element that is no padding."""
+    window, padding = map(list, (call.attrs.pool_size, call.attrs.padding))
+    pads = zip(window * 2, padding, strict=True)
+    return not call.attrs.ceil_mode and all(int(pad) < int(size) for size, pad in pads)
+
+
+_MOVING: Mapping[str, Callable[[Call], bool]] = {
+    **dict.fromkeys(
+        ("reshape", "permute_dims", "squeeze", "expand_dims", "concat", "strided_slice"), _always
+    ),
+    **{f"nn.max_pool{n}d": _covers for n in (1, 2, 3)},
+}
+"""Operators whose result has elements of their operands only, and whether a call is such."""

@@ -1,0 +1,193 @@
+"""Elementwise kernels that quantize: casts, roundings, saturation; recognised and made.
+
+Input: a call of a PrimFunc with one stage over one tensor. Output: an :class:`Elementwise`, by the
+expression of its element; None for all others. :func:`quantized` makes the kernel that does all of
+it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import tvm_ffi
+from tvm import te, tirx
+from tvm.ir import Call, TensorLoad
+
+from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, read_kernel
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, read_max_min
+from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te
+from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
+from tvm_nnef.tir import rounding
+from tvm_nnef.tir.expressions import loads, variables, with_loads
+from tvm_nnef.tir.min_max import is_number
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    RelaxExpression,
+    dtype_of,
+    is_scalar,
+    is_tensor,
+    shape_and_dtype,
+)
+
+
+class Rounding(Enum):
+    """How halves are rounded."""
+
+    EVEN = "to the even neighbour"
+    AWAY = "away from zero"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion to another dtype."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """Reals limited to ``low`` and ``high`` and converted to integers; 0 for NaN."""
+
+    low: int
+    high: int
+    dtype: str
+
+
+Elementwise = Cast | Rounding | Saturation
+"""What a kernel computes for each element."""
+
+_ROUND: Mapping[Rounding, Callable[[PrimExpression], PrimExpression]] = {
+    Rounding.EVEN: rounding.to_even,
+    Rounding.AWAY: rounding.away_from_zero,
+}
+
+
+class Reader:
+    """Reads calls of elementwise kernels, and remembers what it has read."""
+
+    def __init__(self) -> None:
+        """Knows no kernel yet."""
+        self._known: dict[str, Elementwise | None] = {}
+
+    def read(self, operands: Operands, call: Call) -> Elementwise | None:
+        """What ``astype`` or a call of a PrimFunc computes for each element of its operand."""
+        if operator_name(call) == "astype":
+            return Cast(shape_and_dtype(call)[1])
+        if operator_name(call) != "call_tir" or not any(map(is_tensor, call.args[1].fields[:1])):
+            return None
+        name = str(call.args[0].name_hint)
+        if name not in self._known:
+            kernel = read_kernel(operands.builder.get()[call.args[0]])
+            value = None if kernel is None else _of_one_element(kernel)
+            self._known[name] = None if value is None else _read(value)
+        return self._known[name]
+
+
+def _of_one_element(kernel: Kernel) -> PrimExpression | None:
+    """The value of an element as an expression of the equal element of the only input."""
+    # The symbols of dynamic dimensions may be parameters too.
+    sources = [parameter for parameter in kernel.inputs if not is_scalar(parameter)]
+    if len(sources) != 1 or len(kernel.results) != 1 or kernel.results[0].reduced:
+        return None
+    (source,), (result,) = sources, kernel.results
+    before = {stage.buffer: stage for stage in kernel.stages if stage is not result}
+    if any(stage.reduced for stage in before.values()):
+        return None
+    value = inlined(result.value, before)
+    axes = [axis.var for axis in result.axes]
+    units = [axis.is_unit for axis in result.axes]
+
+    def is_same(load: TensorLoad) -> bool:
+        return len(load.indices) == len(axes) and all(
+            index.same_as(axis) or (unit and isinstance(index, tirx.IntImm))
+            for index, axis, unit in zip(load.indices, axes, units, strict=True)
+        )
+
+    if not all(map(is_same, loads(value, source))):
+        return None
+    element = tirx.Var("element", str(source.dtype))
+    return with_loads(value, source, lambda load: element)
+
+
+def _read(value: PrimExpression) -> Elementwise | None:
+    """What an expression of an element is."""
+    if isinstance(value, tirx.Cast) and isinstance(value.value, tirx.Var):
+        return Cast(dtype_of(value))
+    found = _saturation(value)
+    if found is not None or dtype_of(value) != "float32":
+        return found
+    elements = set(variables(value))
+    if len(elements) != 1 or dtype_of(element := elements.pop()) != "float32":
+        return None
+    templates = (
+        (rounding.to_even, Rounding.EVEN),
+        (rounding.to_even_by_parts, Rounding.EVEN),
+        (rounding.away_from_zero, Rounding.AWAY),
+    )
+    for template, kind in templates:
+        if tvm_ffi.structural_equal(value, template(element)):
+            return kind
+    return None
+
+
+def _saturation(value: PrimExpression) -> Saturation | None:
+    """``int(min(max(x, low), high))``, 0 for NaN, perhaps cast to a smaller integer."""
+    dtype = dtype_of(value)
+    while isinstance(value, tirx.Cast) and isinstance(value.value, (tirx.Cast, tirx.Select)):
+        if not dtype_of(value.value).startswith(("int", "uint")):
+            break
+        value = value.value
+    if not isinstance(value, tirx.Select) or not isinstance(value.true_value, tirx.Cast):
+        return None
+    limited = value.true_value.value
+    if not dtype_of(limited).startswith("float"):
+        return None
+    is_zero = isinstance(value.false_value, tirx.IntImm) and value.false_value.value == 0
+    if not is_zero or not tvm_ffi.structural_equal(value.condition, is_number(limited)):
+        return None
+    limits: dict[object, float] = {}
+    for _ in range(2):
+        found = read_max_min(limited)
+        if found is None or not isinstance(found[1], tirx.FloatImm):
+            return None
+        limits.setdefault(found[0], float(found[1].value))
+        limited = found[2]
+    if not isinstance(limited, tirx.Var) or len(limits) != 2:
+        return None
+    low, high = limits[MAX], limits[MIN]
+    return Saturation(int(low), int(high), dtype) if low <= high else None
+
+
+def quantized(
+    operands: Operands, x: RelaxExpression, kind: Rounding, low: int, high: int, of_nan: int
+) -> RelaxExpression:
+    """Reals rounded and limited to a range, as int16; a NaN becomes ``of_nan``."""
+
+    def function(_: Symbols, data: te.Tensor) -> te.Tensor:
+        def code(value: PrimExpression) -> PrimExpression:
+            # The value is written once, so that what is quantized several times stays short. LLVM's
+            # max of a NaN and a number is the number.
+            least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
+            limited = tirx.min(tirx.max(_ROUND[kind](value), least), most)
+            return tirx.Cast("int16", tirx.Cast("int32", limited))
+
+        def element(*indices: PrimExpression) -> PrimExpression:
+            value = data(*indices)
+            if of_nan == low:
+                return code(value)
+            return tirx.Select(is_number(value), code(value), tirx.const(of_nan, "int16"))
+
+        return te.compute(data.shape, element, name="quantized")
+
+    return operands.emit(call_te(operands.builder, function, [x], "quantize"))
+
+
+def rounded(operands: Operands, x: RelaxExpression, kind: Rounding) -> RelaxExpression:
+    """Reals rounded to whole numbers."""
+
+    def function(_: Symbols, data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *i: _ROUND[kind](data(*i)), name="rounded")
+
+    return call_te(operands.builder, function, [x], "round")

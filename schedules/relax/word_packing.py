@@ -1,0 +1,199 @@
+"""Operands of products of small integers in words, so that several products are computed at once.
+
+Input: the operands of a product or a convolution in int32. Output: the same in words of neighbours
+along the reduced dimension (:mod:`dot_products`), if the weights are constant, all elements are
+known to be small enough (:mod:`~tvm_nnef.schedules.relax.ranges`), and the CPU has an instruction;
+None for all others.
+
+- **Bytes**: data in uint8, from which their least value is subtracted, and weights in int8. The
+  result misses the product of that value with the sum of the weights, which is added to it. If
+  the instruction saturates sums of two products, the weights must be such that none does.
+- **Pairs**: data and weights in int16.
+
+Missing neighbours of the last elements are 0. Words of data are made from neighbours in memory when
+they are read; data whose neighbours lie apart are stored in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvm_nnef.schedules.codegen import dot_products
+from tvm_nnef.schedules.codegen.dot_products import BYTES, PAIRS, WHOLE_PAIRS, Dot
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax.convolution_kernels import padded
+from tvm_nnef.schedules.relax.ranges import Range, range_of
+from tvm_nnef.schedules.relax.rewriting import Operands
+from tvm_nnef.tvm_support.compat import (
+    Array,
+    PrimExpression,
+    RelaxExpression,
+    constant,
+    shape_and_dtype,
+)
+
+_HALF, _BYTE = np.iinfo("int16"), np.iinfo("int8")
+"""The limits of the parts of a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Operands in words, and what a step of the sum adds.
+
+    ``low`` was subtracted from the data; ``sums`` are those of the weights of each column.
+    """
+
+    data: RelaxExpression
+    weights: RelaxExpression
+    dot: Dot
+    low: int = 0
+    sums: Array | None = None
+
+    def corrected(self, operands: Operands, result: RelaxExpression) -> RelaxExpression:
+        """The result of the operands from that of the words."""
+        if self.sums is None or not self.low:
+            return result
+        missing = constant((self.sums * self.low).astype("int32"))
+        return relax.op.add(operands.emit(result), missing)
+
+
+def in_words(
+    operands: Operands,
+    data: RelaxExpression,
+    weights: RelaxExpression,
+    axes: tuple[int, int],
+    machine: CpuModel,
+    groups: int = 1,
+) -> Words | None:
+    """Data and weights in words, each along an axis of ``axes``; None if that cannot be done.
+
+    ``weights`` may be permuted or reshaped by calls; they become a constant. The data have
+    ``groups`` times as many elements along their axis.
+    """
+    array = operands.view(weights)
+    shape, dtype = shape_and_dtype(data)
+    if array is None or dtype != "int32" or not array.size:
+        return None
+    axis = axes[0] % len(shape)
+    size = shape[axis]
+    if not isinstance(size, int) or size // groups < 2:
+        return None
+    limits = range_of(operands, data)
+    if limits is None:
+        return None
+    last = axis == len(shape) - 1
+
+    def fits(dot: Dot) -> bool:
+        return groups == 1 or not size // groups % dot.parts
+
+    if last and fits(BYTES) and _are_bytes(array, limits, axes[1], machine):
+        return _bytes(operands, data, array, axes[1], limits[0])
+    whole = (*limits, int(array.min()), int(array.max()))
+    small = _HALF.min <= min(whole) and max(whole) <= _HALF.max
+    if not small or not fits(PAIRS) or not dot_products.has_pairs(machine):
+        return None
+    packed = constant(_words(array, axes[1], PAIRS))
+    if last:
+        narrow = _filled(operands, _cast(operands, data, "int16"), PAIRS)
+        return Words(narrow, packed, PAIRS)
+    made = operands.builder.call_te(_in_pairs(axis), data, primfunc_name_hint="pair")
+    return Words(operands.emit(made), packed, WHOLE_PAIRS)
+
+
+def _are_bytes(array: Array, limits: Range, axis: int, machine: CpuModel) -> bool:
+    """Whether data of some limits and weights are bytes that can be multiplied."""
+    largest = limits[1] - limits[0]
+    if not limits[0] <= 0 <= limits[1] or largest > 2 * _BYTE.max + 1:
+        return False
+    if array.min() < _BYTE.min or array.max() > _BYTE.max:
+        return False
+    if dot_products.has_bytes(machine, exact=True):
+        return True
+    return dot_products.has_bytes(machine, exact=False) and not _saturates(array, largest, axis)
+
+
+def _saturates(array: Array, largest: int, axis: int) -> bool:
+    """Whether the sum of two neighbouring products may exceed an int16."""
+    wide = _along_last(array, axis, 2).astype("int32")
+    positive, negative = (np.maximum(side, 0) for side in (wide, -wide))
+    most, least = (int((s[..., ::2] + s[..., 1::2]).max()) for s in (positive, negative))
+    return most * largest > _HALF.max or -least * largest < _HALF.min
+
+
+def _bytes(operands: Operands, data: RelaxExpression, array: Array, axis: int, low: int) -> Words:
+    """Data and weights in words of bytes."""
+    if low:
+        data = operands.emit(relax.op.subtract(data, relax.const(low, "int32")))
+    narrow = _filled(operands, _cast(operands, data, "uint8"), BYTES)
+    # Columns are the first dimension of filters, and the other one of matrices.
+    columns = 0 if array.ndim > 2 else 1 - axis % 2
+    over = tuple(dimension for dimension in range(array.ndim) if dimension != columns)
+    sums = array.astype("int64").sum(axis=over)
+    return Words(narrow, constant(_words(array, axis, BYTES)), BYTES, low, sums)
+
+
+def _cast(operands: Operands, data: RelaxExpression, dtype: str) -> RelaxExpression:
+    """Integers of int32 in a smaller dtype, from that which they were cast from."""
+    cast = operands.call(data, "astype")
+    source = data if cast is None else cast.args[0]
+    kind = shape_and_dtype(source)[1]
+    if kind == dtype:
+        return source
+    return operands.emit(
+        relax.op.astype(source if kind.startswith(("int", "uint")) else data, dtype)
+    )
+
+
+def _filled(operands: Operands, data: RelaxExpression, dot: Dot) -> RelaxExpression:
+    """Data with zeros after the last element along the last axis, up to whole words."""
+    shape, dtype = shape_and_dtype(data)
+    missing = -shape[-1] % dot.parts
+    if not missing:
+        return data
+
+    def filled(source: te.Tensor) -> te.Tensor:
+        return padded(source, [len(shape) - 1], [0], [missing], tirx.const(0, dtype))
+
+    return operands.emit(operands.builder.call_te(filled, data, primfunc_name_hint="words"))
+
+
+def _in_pairs(axis: int) -> Callable[[te.Tensor], te.Tensor]:
+    """A tensor of int32 with two neighbours along an axis as the halves of each element."""
+
+    def function(source: te.Tensor) -> te.Tensor:
+        size = int(source.shape[axis])
+
+        def element(*indices: PrimExpression) -> PrimExpression:
+            def at(position: PrimExpression) -> PrimExpression:
+                value: PrimExpression = source(*indices[:axis], position, *indices[axis + 1 :])
+                return value
+
+            second = indices[axis] * 2 + 1
+            upper = at(second)
+            if size % 2:
+                upper = tirx.if_then_else(second < size, upper, tirx.const(0, "int32"))
+            return PAIRS.word([at(indices[axis] * 2), upper])
+
+        pairs = list(source.shape)
+        pairs[axis] = -(-size // 2)
+        return te.compute(pairs, element, name="pairs")
+
+    return function
+
+
+def _along_last(array: Array, axis: int, parts: int) -> Array:
+    """The array with an axis as the last one, filled with zeros up to a multiple of parts."""
+    wide = np.moveaxis(array, axis, -1)
+    missing = -wide.shape[-1] % parts
+    return np.pad(wide, [(0, 0)] * (wide.ndim - 1) + [(0, missing)]) if missing else wide
+
+
+def _words(array: Array, axis: int, dot: Dot) -> Array:
+    """Neighbours along an axis as the parts of an int32, the first one as the lowest."""
+    wide = _along_last(array, axis, dot.parts).astype("int64") & ((1 << dot.bits) - 1)
+    words = sum(wide[..., part :: dot.parts] << (part * dot.bits) for part in range(dot.parts))
+    return np.moveaxis(np.asarray(words).astype("uint32").view("int32"), -1, axis)

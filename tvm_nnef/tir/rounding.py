@@ -1,0 +1,34 @@
+"""Rounding of a real to a whole number, as expressions of TIR."""
+
+from __future__ import annotations
+
+from tvm import tirx
+
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+
+def away_from_zero(x: PrimExpression) -> PrimExpression:
+    """The nearest whole number, halves away from zero."""
+    # Adding 0.5 first would round 0.49999997 up.
+    whole = tirx.trunc(x)
+    rest = x - whole
+    one, half = tirx.const(1, dtype_of(x)), tirx.const(0.5, dtype_of(x))
+    below = tirx.Select(rest <= -half, whole - one, whole)
+    return tirx.Select(rest >= half, whole + one, below)
+
+
+def to_even(x: PrimExpression) -> PrimExpression:
+    """The nearest whole number, halves to the even one."""
+    rounded: PrimExpression = tirx.nearbyint(x)
+    return rounded
+
+
+def to_even_by_parts(x: PrimExpression) -> PrimExpression:
+    """The same in the operations that formulas have (``round_even`` of ``extra``)."""
+    one, two, half = (tirx.const(number, dtype_of(x)) for number in (1, 2, 0.5))
+    below = tirx.floor(x)
+    rest = x - below
+    odd = below - two * tirx.floor(half * below)
+    zero = tirx.const(0, dtype_of(x))
+    even = tirx.Select(tirx.EQ(rest, half), odd, zero)
+    return below + tirx.Select(half < rest, one, even)
