@@ -265,7 +265,7 @@ class CodeRows:
             return each(lambda row, lane, at: tirx.BufferStore(buffer, nothing, [at]))
 
         def word(block: PrimExpression, index: PrimExpression) -> tirx.Stmt:
-            statements = [*self._fetched(panel, block, index, first)]
+            statements = [*self._fetched(self.term.words, panel, first, block, index)]
             for code in range(codes):
 
                 def added(
@@ -295,7 +295,8 @@ class CodeRows:
             inner = emit.loop(
                 words, lambda index: word(number, index), name="word", dtype=self.dtype
             )
-            return emit.sequence([reset(products), inner, each(finished(number))])
+            scales = self._fetched(self.term.scale, panel, first, number)
+            return emit.sequence([reset(products), *scales, inner, each(finished(number))])
 
         def stored(row: PrimExpression, lane: PrimExpression, at: PrimExpression) -> tirx.Stmt:
             return self.reduction.store(results[(at,)], {**self._point(row), **point(lane)})
@@ -311,15 +312,16 @@ class CodeRows:
         )
 
     def _fetched(
-        self, panel: PrimExpression, block: PrimExpression, index: PrimExpression, first: int
+        self, value: PrimExpression, panel: PrimExpression, first: int, *steps: PrimExpression
     ) -> Iterator[tirx.Stmt]:
-        """The words that are read some steps later, fetched into the cache."""
+        """The elements that a load in panels reads some steps later, fetched into the cache."""
         row = 4 * sizes.static(self.lane.extent)
         ahead = self.machine.prefetch_bytes // row
         for lane in range(first, first + self.width, self.machine.line_elements):
             point = {self.panel.var: panel, self.lane.var: self.number(lane)}
-            load = self._at(self.term.words, point, block, index)
-            assert isinstance(load, TensorLoad)
+            load = self._at(value, point, *steps)
+            if not isinstance(load, TensorLoad):
+                return
             *front, position, last = load.indices
             limit = load.source.shape[-2] - 1
             later = (*front, tirx.min(position + ahead, limit), last)

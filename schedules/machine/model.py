@@ -90,7 +90,7 @@ class CpuModel:
     whole_sort: int = 16
     counting_sort: int = 64
     copied_elements: int = 1 << 20
-    prefetch_bytes: int = 2048
+    prefetch_bytes: int = 6 * KIB
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:
