@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Size
+from tvm_nnef.converters.common.symbolic import Shape, Size
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 
@@ -128,9 +128,10 @@ def _number(size: Size) -> int:
 
 def _in_groups(x: Tensor, groups: Size, builder: Builder) -> Tensor:
     """A tensor whose heads, if it has any, are two dimensions: groups, and heads of a group."""
-    *before, heads, rows, size = (*([1] * (3 - x.rank)), *x.shape)
+    shape: Shape = (*(1 for _ in range(3 - x.rank)), *x.shape)
+    heads = shape[-3]
     split = (1, 1) if heads == 1 else (groups, heads // groups)
-    return builder.reshape(x, (*before, *split, rows, size))
+    return builder.reshape(x, (*shape[:-3], *split, *shape[-2:]))
 
 
 def _product(x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder) -> Tensor:
