@@ -90,9 +90,9 @@ def check(case: Case, trimmed: Callable[[int, Array], Array] = lambda _, x: x) -
     for results in found:
         assert len(results) == len(expected)
         for number, (ours, theirs) in enumerate(zip(results, expected, strict=True)):
-            pair = [trimmed(number, np.asarray(each)) for each in (ours, theirs)]
-            assert pair[0].dtype == pair[1].dtype
-            np.testing.assert_allclose(*pair, rtol=1e-4, atol=2e-5)
+            own, other = (trimmed(number, np.asarray(each)) for each in (ours, theirs))
+            assert own.dtype == other.dtype
+            np.testing.assert_allclose(own, other, rtol=1e-4, atol=2e-5)
 
 
 RANDOM = np.random.default_rng(5)
