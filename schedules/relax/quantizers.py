@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, read_kernel
+from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, is_short, read_kernel
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, read_max_min
 from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
@@ -93,7 +93,7 @@ def _of_one_element(kernel: Kernel) -> PrimExpression | None:
         return None
     (source,), (result,) = sources, kernel.results
     before = {stage.buffer: stage for stage in kernel.stages if stage is not result}
-    if any(stage.reduced for stage in before.values()):
+    if any(stage.reduced for stage in before.values()) or not is_short(result.value, before):
         return None
     value = inlined(result.value, before)
     axes = [axis.var for axis in result.axes]
