@@ -235,7 +235,7 @@ def _weights(
     shape: Sequence[int],
     arrays: Mapping[Buffer, Array],
 ) -> _Weights | None:
-    """The weights ``[K, N]`` whose elements an expression computes; None if they are no codes."""
+    """The weights ``[K, N]`` whose elements an expression computes; None if they are not codes."""
     if not _has_codes(arrays):
         return None
     row, column = axes

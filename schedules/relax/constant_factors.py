@@ -42,7 +42,7 @@ def _separated(stage: Stage, is_constant: Callable[[Buffer], bool]) -> Iterator[
     """The stage of weights, and the one that reads them; the stage itself if there is none."""
     every = factors(stage.value) if stage.reducer is SUM else []
     fixed = [f for f in every if all(is_constant(load.source) for load in loads(f))]
-    others = [f for f in every if f not in fixed]
+    others = [f for f in every if not any(f.same_as(each) for each in fixed)]
     bytes_read = [x for f in fixed for x in loads(f) if bits_of(str(x.source.dtype)) == _BYTE]
     axes = [a for a in (*stage.axes, *stage.reduced) if any(mentions(f, [a.var]) for f in fixed)]
     known = all(axis.is_known for axis in axes)

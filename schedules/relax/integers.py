@@ -414,7 +414,7 @@ class _Rewrite:
     def _with(
         self, integers: RelaxExpression, scale: Array, factor: float
     ) -> RelaxExpression | None:
-        """Integers as reals of a scale times a factor; None if that is no ordinary number."""
+        """Integers as reals of a scale times a factor; None if that is zero, infinite or NaN."""
         new = (scale.astype("float64") * factor).astype("float32")
         if not np.isfinite(new).all() or (np.abs(new) < np.finfo("float32").tiny).any():
             return None
@@ -479,7 +479,7 @@ def _always(_: Call) -> bool:
 
 
 def _covers(call: Call) -> bool:
-    """Whether every window of a pooling has an element that is no padding."""
+    """Whether every window of a pooling has an element besides padding."""
     window, padding = map(list, (call.attrs.pool_size, call.attrs.padding))
     pads = zip(window * 2, padding, strict=True)
     return not call.attrs.ceil_mode and all(int(pad) < int(size) for size, pad in pads)

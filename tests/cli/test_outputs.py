@@ -58,7 +58,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(tvm_nnef.cli.reading, "compose", no_work)
+    monkeypatch.setattr(tvm_nnef.cli.reading, "composed", no_work)
     before = snapshot(place)
     arguments = ["run", "digits", "-i", "x.npy", "-o"]
     arguments = {"show": ["show", "digits", "--svg"], "build": ["build", "digits", "-o"]}.get(

@@ -200,7 +200,7 @@ def in_words(names):
 @pytest.mark.parametrize("case", COUNTS)
 def test_contractions_are_those_of_integers(case, dynamic, tmp_path):
     if dynamic and case in ("product", "operators"):
-        pytest.skip("has a size of its own")
+        pytest.skip("has its own size")
     model, _, _ = saved(case, np.uint8(117), tmp_path, dynamic)
     assert in_words(kernels(model, "x86-64-v3")) == COUNTS[case]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
+from tvm_nnef.graph.formula import StoreOperator
 from tvm_nnef.reference.arithmetic import (
     BINARY,
     CONTRACTIONS,
@@ -22,6 +22,7 @@ from tvm_nnef.reference.arithmetic import (
     kind_of,
     null,
 )
+from tvm_nnef.symbolic import functions
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -42,8 +43,8 @@ def apply(function, *operands):
 
 
 def test_every_function_of_formulas_has_an_entry():
-    assert set(UNARY) == set(get_args(UnaryFunction))
-    assert set(BINARY) == set(get_args(BinaryFunction))
+    assert set(UNARY) == set(functions.UNARY)
+    assert set(BINARY) == set(functions.BINARY)
     assert set(CONTRACTIONS) | {"="} == set(get_args(StoreOperator))
 
 

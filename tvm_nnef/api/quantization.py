@@ -89,7 +89,7 @@ def quantize(
         hint = 'quantize weights alone: weights="int4", block=32'
         raise error("activations cannot be quantized yet", hint=hint)
     size = 32 if block is None else block
-    if weights not in BITS:
+    if not isinstance(weights, str) or weights not in BITS:
         raise error(f"unknown kind of weights '{weights}'", hint=f"use {_listed(BITS)}")
     if size not in BLOCKS:
         raise error(f"blocks of {size} are not possible", hint=f"use {_listed(BLOCKS)}")
@@ -123,7 +123,7 @@ def _listed(items: Iterable[object]) -> str:
 def _quantized(
     weight: Weight, model: Model, scope: str, bits: int, size: int, method: Method
 ) -> tuple[QuantizedWeight, Blocks | None]:
-    """What the report says of a weight, and its blocks if it is quantized."""
+    """What the report says about a weight, and its blocks if it is quantized."""
     name = weight.variable.name
     array = np.asarray(model.variables[name])
     row = QuantizedWeight(name, weight.operators, array.shape, array.nbytes, array.nbytes, None)

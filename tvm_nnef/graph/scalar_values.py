@@ -1,4 +1,4 @@
-"""The values of integer scalars and conditions, as far as they do not depend on data.
+"""The values of integer scalars and conditions that do not depend on data.
 
 Input: a scalar, and the values of the indices of loops. Output: a dimension, a condition, or None.
 """

@@ -69,7 +69,7 @@ def quantized(array: Array, axis: int, bits: int, size: int, method: Method) -> 
     )  # fmt: skip
 
 
-def _extremes(blocks: Array) -> Array:
+def _largest(blocks: Array) -> Array:
     """The element of each block that is farthest from 0, with its sign."""
     position = np.abs(blocks).argmax(-1)[..., None]
     found: Array = np.take_along_axis(blocks, position, -1)[..., 0]
@@ -79,7 +79,7 @@ def _extremes(blocks: Array) -> Array:
 def _scales(blocks: Array, bits: int) -> Array:
     """Scales by which the element farthest from 0 has the lowest code, of which there is one more
     than above zero."""
-    return np.asarray(_extremes(blocks) / np.float32(-(1 << bits - 1)))
+    return np.asarray(_largest(blocks) / np.float32(-(1 << bits - 1)))
 
 
 def _codes(blocks: Array, scales: Array, bits: int) -> Array:

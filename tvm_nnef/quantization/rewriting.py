@@ -121,7 +121,7 @@ def _edited(
 
 
 def _with_import(text: str) -> str:
-    """The text with an import of the module before the first line that is no comment."""
+    """The text with an import of the module before the first line that is not a comment."""
     lines = text.splitlines(keepends=True)
     plain = (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#"))
     count = next(plain, len(lines))
