@@ -124,7 +124,8 @@ MAY_IMPORT: dict[str, str] = {
     "profiling": "graph support tvm_support",
     "vulkan_runtime": "support tvm_support",
     "quantization": "graph model semantics support syntax",
-    "executable": "arguments graph profiling storage support symbolic tvm_support vulkan_runtime",
+    "executable": "arguments arrays graph profiling storage support symbolic tvm_support "
+    "vulkan_runtime",
     "lower": "arrays exact graph profiling symbolic tir tvm_support",
     "schedules.machine": "tvm_support",
     "schedules.analysis": "symbolic tir tvm_support",

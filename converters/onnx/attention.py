@@ -200,8 +200,7 @@ def rotated(
 
     def of(table: Tensor) -> Tensor:
         if positions is None:
-            return builder.expand(builder.reshape(table, (batch, rows, table.shape[-1])), (
-                batch, rows, table.shape[-1]))  # fmt: skip
+            return builder.reshape(table, (batch, rows, table.shape[-1]))
         shape = (*positions.shape, table.shape[1])
         found = builder.call("extra.gather", table, positions, as_shape=shape, axis=0)
         return builder.expand(found, (batch, rows, table.shape[1]))

@@ -15,6 +15,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax, sym, te, tirx
@@ -114,6 +116,16 @@ def _with_codes(
     return relax.op.strided_slice(product, [last], [0], [columns], assume_inbound=True)
 
 
+_Element: TypeAlias = "tuple[list[Var], PrimExpression]"
+"""The indices of an element, and its value."""
+
+
+def _at(element: _Element, load: TensorLoad) -> PrimExpression:
+    """The value of an element at the indices of a load."""
+    axes, value = element
+    return substituted(value, dict(zip(axes, load.indices, strict=True)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
     """Writes an element of a Relax value as an expression over constants, the ``arrays``."""
@@ -122,7 +134,7 @@ class _Reader:
     functions: Mapping[str, PrimFunction]
     arrays: dict[Buffer, Array]
 
-    def element(self, value: RelaxExpression) -> tuple[list[Var], PrimExpression] | None:
+    def element(self, value: RelaxExpression) -> _Element | None:
         """The indices of an element, and its value; None if not all of it is from constants."""
         value = self.operands.definition(value)
         array = constant_array(value)
@@ -154,11 +166,11 @@ class _Reader:
 
     def _of_kernel(
         self, function: PrimFunction, arguments: Sequence[RelaxExpression]
-    ) -> tuple[list[Var], PrimExpression] | None:
+    ) -> _Element | None:
         kernel = kernel_at_call(function, arguments)
         if kernel is None or len(kernel.results) != 1 or any(s.reduced for s in kernel.stages):
             return None
-        given: dict[Buffer, tuple[list[Var], PrimExpression]] = {}
+        given: dict[Buffer, _Element] = {}
         for buffer, argument in zip(kernel.inputs, arguments, strict=True):
             found = self.element(argument)
             if found is None:
@@ -166,8 +178,7 @@ class _Reader:
             given[buffer] = found
 
         def read(load: TensorLoad) -> PrimExpression:
-            axes, value = given[load.source]
-            return substituted(value, dict(zip(axes, load.indices, strict=True)))
+            return _at(given[load.source], load)
 
         (result,) = kernel.results
         axes = [tirx.Var(str(axis.var.name), "int64") for axis in result.axes]
@@ -213,14 +224,7 @@ def _with_gathered_codes(
         found = reader.element(argument)
         if found is None or not _has_codes(reader.arrays):
             continue
-        axes, value = found
-        computed = with_loads(
-            stage.value,
-            buffer,
-            lambda load, axes=axes, value=value: substituted(  # type: ignore[misc]
-                value, dict(zip(axes, load.indices, strict=True))
-            ),
-        )
+        computed = with_loads(stage.value, buffer, partial(_at, found))
         read = {other: each for other, each in given.items() if other is not buffer}
         read |= {other: constant(array) for other, array in reader.arrays.items()}
         stages = (replace(stage, value=computed),)
@@ -273,9 +277,7 @@ def _varies(value: PrimExpression, row: Var, rows: int, block: int) -> bool:
     moved = substituted(value, {row: number * tirx.const(block, "int64") + inner})
     indices = [index for load in loads(moved) for index in load.indices]
     simple = [analyzer.simplify(index) for index in indices if not loads(index)]
-    outside = traversal.mapped(
-        moved, (TensorLoad, lambda load: load.source[(0,) * len(load.indices)])
-    )
+    outside = traversal.mapped(moved, (TensorLoad, _first_element))
     nested = any(loads(index) and mentions(index, [inner]) for index in indices)
     return nested or mentions(outside, [inner]) or any(mentions(i, [inner]) for i in simple)
 

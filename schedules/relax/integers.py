@@ -72,10 +72,8 @@ def with_integers(mod: Module, machine: object) -> Module:
 
     On other machines weights become reals.
     """
-    reader, in_words = (
-        Reader(),
-        isinstance(machine, CpuModel) and dot_products.multiplies_words(machine),
-    )
+    reader = Reader()
+    in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
         rewrite = _Rewrite(operands, reader)
@@ -276,7 +274,7 @@ class _Rewrite:
         dtypes = {shape_and_dtype(each)[1] for each in integers}
         if len(dtypes) > 1:
             return None
-        made = again_with(call, relax.Tuple(integers) if tupled else integers[0])
+        made = _again_with(call, relax.Tuple(integers) if tupled else integers[0])
         real = self._real(self.operands.emit(made))
         return relax.op.multiply(real, constant(first.reshape(())))
 
@@ -357,7 +355,7 @@ class _Rewrite:
             if len(known) == len(parts):
                 own = [self._same_codes(p, scale, low, high) for p in joined.args[0].fields]
                 new = [codes(part) if o is None else o for part, o in zip(known, own, strict=True)]
-                return self.operands.emit(again_with(joined, relax.Tuple(new)))
+                return self.operands.emit(_again_with(joined, relax.Tuple(new)))
         same = self._same_codes(x, scale, low, high)
         if same is not None:
             return same
@@ -452,7 +450,7 @@ class _Rewrite:
         return without
 
 
-def again_with(call: Call, data: RelaxExpression) -> RelaxExpression:
+def _again_with(call: Call, data: RelaxExpression) -> RelaxExpression:
     """The operator of a call with another first operand."""
     return again(call, data, *call.args[1:])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tvm_nnef.arrays.coded_arrays import (
     limits,
     named,
     numpy_dtype,
+    storable,
 )
 from tvm_nnef.arrays.few_bits import FORMATS, held
 from tvm_nnef.diagnostics import NnefError
@@ -99,3 +102,15 @@ def test_what_a_dtype_holds_is_rounded_at_most(
     found = converted(array, Tensor("x", kind, array.shape, "input"), dtype, "input 'x'")
     assert found.dtype == numpy_dtype(dtype)
     np.testing.assert_array_equal(found.astype(float), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "bfloat16", "float8_e5m2", "int4"])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 2)])
+def test_numpy_reads_again_what_is_storable(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.ones(shape, numpy_dtype(dtype))
+    file = io.BytesIO()
+    np.save(file, storable(array), allow_pickle=False)
+    file.seek(0)
+    again = named(np.load(file, allow_pickle=False), dtype)
+    assert (again.shape, again.dtype) == (shape, array.dtype)
+    np.testing.assert_array_equal(again.astype(np.float32), array.astype(np.float32))

@@ -79,6 +79,17 @@ def named(array: Array, dtype: str) -> Array:
     return array.view(wanted) if fits else array
 
 
+def storable(array: Array) -> Array:
+    """An array that NumPy reads again from a file: :func:`named` is the inverse.
+
+    Of dtypes of other packages it is the bytes.
+    """
+    if array.dtype.isbuiltin != _FROM_ELSEWHERE:
+        return array
+    whole = np.ascontiguousarray(array).reshape(array.shape)
+    return whole.view(f"V{array.dtype.itemsize}")
+
+
 def as_held(array: Array) -> Array:
     """An array as its bytes lie in memory; one of a dtype that machines have as it is."""
     found = format_of(array.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 from tvm_nnef.api.building import build, evaluate
 from tvm_nnef.arguments.calls import Outputs, by_source
 from tvm_nnef.arguments.ports import PortInfo, TensorInfo
+from tvm_nnef.arrays.coded_arrays import storable
 from tvm_nnef.cli.images import read_labels
 from tvm_nnef.cli.inputs import flat_tensors, naming_random, read_inputs
 from tvm_nnef.cli.library import load_library, model_metadata
@@ -198,7 +199,8 @@ def _write(files: Sequence[str], targets: Mapping[str, str], arrays: Mapping[str
     """Write outputs to their files, or all to a ``.npz`` file; the names of those written."""
     if files and not targets:
         stream = io.BytesIO()
-        np.savez(stream, **{name: _readable(array) for name, array in arrays.items()})
+        held: dict[str, Any] = {name: storable(array) for name, array in arrays.items()}
+        np.savez(stream, **held)
         write_file(files[0], stream.getvalue())
         return set(arrays)
     written = [name for name in arrays if name in targets]
@@ -226,15 +228,9 @@ def _check_files(options: argparse.Namespace, files: Sequence[str]) -> None:
             raise error(f"outputs are written as '.npy', not as '{suffix}'", hint=hint, file=file)
 
 
-def _readable(array: Any) -> Any:
-    """An array that NumPy reads again: of dtypes that it does not know itself, the bytes."""
-    foreign = array.dtype.isbuiltin not in (0, 1)
-    return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}") if foreign else array
-
-
 def _npy(array: Any) -> bytes:
     stream = io.BytesIO()
-    np.save(stream, _readable(array))
+    np.save(stream, storable(array))
     return stream.getvalue()
 
 

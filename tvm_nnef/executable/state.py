@@ -15,6 +15,7 @@ import numpy as np
 
 from tvm_nnef.arguments.inputs import bind_variables
 from tvm_nnef.arguments.ports import TensorInfo
+from tvm_nnef.arrays.coded_arrays import storable
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Tensor
@@ -64,7 +65,7 @@ class State(Mapping[str, Array]):
     def save(self, path: OutputPath) -> None:
         """Write the values to a file of NumPy (``.npz``), which :meth:`load` reads."""
         packed = io.BytesIO()
-        np.savez(packed, allow_pickle=False, **{name: _held(self[name]) for name in self})
+        np.savez(packed, allow_pickle=False, **{name: storable(self[name]) for name in self})
         write_file(path, packed.getvalue())
 
     def load(self, path: OutputPath) -> None:
@@ -87,8 +88,7 @@ class State(Mapping[str, Array]):
         old = list(self.tensors)
         try:
             for info in self._infos:
-                array = found[info.name]
-                self[info.name] = array if str(array.dtype) == info.dtype else _as(info, array)
+                self[info.name] = found[info.name]
         except NnefError:
             self.tensors = old
             raise
@@ -106,13 +106,3 @@ class State(Mapping[str, Array]):
             message = f"'{name}' is not a variable that @update changes"
             raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
         return self._places[name]
-
-
-def _held(array: Array) -> Array:
-    """An array as files of NumPy hold it: bytes for a dtype that NumPy itself lacks."""
-    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
-
-
-def _as(info: TensorInfo, array: Array) -> Array:
-    """An array of a file, whose elements may be bytes of a dtype that NumPy itself lacks."""
-    return array.view(info.dtype) if array.dtype.kind == "V" else array

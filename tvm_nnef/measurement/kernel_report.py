@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm_nnef.profiling.flop_counts import Work
 from tvm_nnef.support.requirements import needed_for
+from tvm_nnef.support.text_table import text_table
 
 with needed_for("the table of kernels"):
     from rich.console import Console, JustifyMethod
@@ -107,15 +108,7 @@ class KernelReport:
 
     def lines(self) -> list[str]:
         """The same as text, a line for each kernel under a line of headings, aligned."""
-        table = [list(_COLUMNS), *(self._cells(row) for row in self.rows)]
-        widths = [max(len(row[n]) for row in table) for n in range(len(_COLUMNS))]
-        aligned = [
-            "  ".join(
-                cell.ljust(width) if n < _TEXTS else cell.rjust(width)
-                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in table
-        ]
+        aligned = text_table([_COLUMNS, *(self._cells(row) for row in self.rows)], _TEXTS)
         return [*aligned, "", *self._plans(), self.summary()]
 
     def _plans(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm_nnef.diagnostics import plural
 from tvm_nnef.support.html_table import html_table
+from tvm_nnef.support.text_table import text_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +118,7 @@ class Profile:
         }
 
     def __str__(self) -> str:
-        heads, rows = _HEADS, list(self._rows())
-        widths = [max(len(row[n]) for row in (heads, *rows)) for n in range(len(heads))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if n < _TEXTS else cell.rjust(width)
-                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in (heads, *rows)
-        ]
-        return "\n".join([*lines, *self._notes()])
+        return "\n".join([*text_table([_HEADS, *self._rows()], _TEXTS), *self._notes()])
 
     def __repr__(self) -> str:
         operations = plural(len(self.operations), "operation")

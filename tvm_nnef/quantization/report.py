@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_nnef.support.html_table import html_table
+from tvm_nnef.support.text_table import text_table
 
 _HEADS = ("weight", "operators", "shape", "bytes", "error")
 
@@ -50,12 +50,7 @@ class QuantizationReport:
 
     def summary(self) -> str:
         """A table, and a line with the sums."""
-        rows: Sequence[tuple[str, ...]] = [_HEADS, *(each.cells() for each in self.weights)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines = text_table([_HEADS, *(each.cells() for each in self.weights)], len(_HEADS))
         before, after = (sum(getattr(each, name) for each in self.quantized)
                          for name in ("before", "after"))  # fmt: skip
         count = len(self.quantized)

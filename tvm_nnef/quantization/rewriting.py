@@ -8,7 +8,7 @@ an import.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,21 +52,14 @@ def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
         values |= {f"{scope}.{codes}": packed, f"{scope}.{scales}": found.scales}
         types[f"{scope}.{codes}"] = "uint8"
     text = _edited(model.program.modules[MAIN].source.text, edits, components, definition)
-    kept = dict(_others(model, scope, blocks))
+    gone = {f"{scope}.{name}" for name in blocks}
+    kept = {name: array for name, array in model.variables.items() if name not in gone}
     texts = texts_of(model.program, model.metadata)
     modules = {**texts.modules, MAIN: (texts.modules[MAIN][0], text)}
     modules.pop(MODULE, None)  # A converted model has a part of it.
     program, _ = program_of(replace(texts, modules=modules))
     metadata = replace(model.metadata, machine_types={**model.metadata.machine_types, **types})
     return replace(model, program=program, variables={**kept, **values}, metadata=metadata)
-
-
-def _others(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Iterator[tuple[str, Any]]:
-    """The variables that stay."""
-    gone = {f"{scope}.{name}" for name in blocks}
-    for name in model.variables:
-        if name not in gone:
-            yield name, model.variables[name]
 
 
 class _Names:

@@ -162,14 +162,13 @@ def runtime_tensor(array: Array, device: Any = None) -> Any:
     third less time. Of a dtype of few bits it has the bytes.
     """
     array = as_held(array)
-    if not is_native(array.dtype) or not array.size:
-        # NumPy may give an empty array any address.
-        held = aligned_bytes(array.nbytes or _ALIGNMENT)
-        held[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        return _on(device, _shared(held, array.shape, str(array.dtype)))
-    held = aligned_bytes(array.nbytes).view(array.dtype).reshape(array.shape)
-    held[...] = array
-    return _on(device, tvm_ffi.from_dlpack(held, require_alignment=_ALIGNMENT))
+    # NumPy may give an empty array any address.
+    held = aligned_bytes(array.nbytes or _ALIGNMENT)
+    elements = held[: array.nbytes].view(array.dtype).reshape(array.shape)
+    elements[...] = array
+    if is_native(array.dtype) and array.size:
+        return _on(device, tvm_ffi.from_dlpack(elements, require_alignment=_ALIGNMENT))
+    return _on(device, _shared(held, array.shape, str(array.dtype)))
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
@@ -269,7 +268,7 @@ def numpy_view(value: Any) -> Any:
 
 def read_tensor(value: Any) -> Array:
     """A tensor of another library whose memory, or elements, NumPy does not take from it."""
-    if int(value.__dlpack_device__()[0]) != cpu().dlpack_device_type():
+    if not _is_on_cpu(value):
         return array_of(from_dlpack(value))
     tensor = from_dlpack(value)
     dtype = np.dtype(str(tensor.dtype))

@@ -26,6 +26,9 @@ from tvm_nnef.converters.onnx.operators.quantized import DOMAIN
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.types import DTYPE_OF
 
+_WITHOUT_BEAMS = "decode without beams, or reorder caches outside"
+"""The hint where beams are asked for."""
+
 _FILTER = -10000.0
 """What ONNX Runtime adds to the scores of masked keys by default."""
 
@@ -94,7 +97,7 @@ def _additive(mask: Tensor, keys: Size, dtype: str, builder: Builder) -> Tensor:
 @operator("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """Attention of projected queries, keys and values, which may be packed or come from a cache."""
-    _refuse(node, [9], "cache_indirection", "decode without beams, or reorder caches outside")
+    _refuse(node, [9], "cache_indirection", _WITHOUT_BEAMS)
     heads = node.integer("num_heads")
     query, key, value = _parts(node, heads, builder)
     cache = _Cache(node, 6, 7, 8, builder)
@@ -104,11 +107,10 @@ def multi_head_attention(node: Node, builder: Builder) -> Sequence[Tensor | None
 @operator("DecoderMaskedMultiHeadAttention", domain=DOMAIN)
 def decoder_masked_attention(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """The same of a single row."""
-    beams = "decode without beams, or reorder caches outside"
-    _refuse(node, [9], "cache_indirection", beams)
+    _refuse(node, [9], "cache_indirection", _WITHOUT_BEAMS)
     width = node.optional(8)
     if width is not None and not (width.value is not None and int(width.value.reshape(-1)[0]) == 1):
-        raise Unconvertible("its input 8 (beam_width) is not 1", beams)
+        raise Unconvertible("its input 8 (beam_width) is not 1", _WITHOUT_BEAMS)
     heads = node.integer("num_heads")
     moved = (*node.inputs[:3], node.optional(10))
     query, key, value = _parts(replace(node, inputs=moved), heads, builder)
