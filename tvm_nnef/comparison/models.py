@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api.building import composed
@@ -76,7 +75,7 @@ def compare(
     variables
         Arrays by full name, instead of the ``.dat`` files.
     progress
-        Show a progress bar.
+        Show a progress bar, if standard error is a terminal.
     **compose_options
         Those of :func:`compose`.
 
@@ -110,7 +109,7 @@ def compare(
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
     locations = source_locations(loaded, None if isinstance(model, Model) else model)
     setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
-    with progress_reported("comparing") if progress else nullcontext() as report:
+    with progress_reported(wanted=progress) as report:
         return compare_routes(
             graph,
             bound,

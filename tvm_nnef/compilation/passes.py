@@ -113,12 +113,14 @@ def passes(
     checked: bool = False,
     cuda_graphs: bool = False,
     code_forms: Sequence[str] = (),
+    scheduling: Callable[[int, int], None] = lambda number, total: None,
 ) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
     ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
-    code for CUDA. Each list serves one compilation: some passes hand what they find to the last.
+    code for CUDA. ``scheduling`` is called before each kernel is scheduled, with its number and the
+    number of all. Each list serves one compilation: some passes hand what they find to the last.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     sites, is_cpu = CallSites(), compat.is_cpu(target)
@@ -172,7 +174,7 @@ def passes(
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
-            ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
+            ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned, scheduling)),
             *_if(is_cpu, ("make_loop_kernels", on_machine(with_loop_kernels))),
         ],
         "bytecode": [

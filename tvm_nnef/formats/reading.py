@@ -38,6 +38,8 @@ from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 from tvm_nnef.storage.names import METADATA_FILE
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import silent
 from tvm_nnef.syntax.dialect import Ambiguity, detect
 
 if TYPE_CHECKING:
@@ -119,7 +121,9 @@ def load_model(
 
 
 @raised_as(ModelError)
-def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, Composing]:
+def load_to_compose(
+    model: AnyModel, options: Mapping[str, Any], progress: Progress = silent
+) -> tuple[Model, Composing]:
     """The model that ``options`` of :func:`tvm_nnef.compose` are for, and how it is composed.
 
     Those of :func:`load_model` are used up. Shapes of inputs are needed to convert a model of
@@ -131,7 +135,10 @@ def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model,
     }
     if isinstance(model, Model):
         return load_model(model, **taken), _composing(left)
+    progress("reading the model", 0, 1)
     opened = open_source(model, taken.pop("format", None))
+    if opened.format.is_foreign:
+        progress(f"converting the {opened.format.title} model", 0, 1)
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
     if "dtypes" in converting:
         left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])

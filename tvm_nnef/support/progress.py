@@ -1,52 +1,36 @@
-"""How far long work is, for the person who waits: a bar on a terminal, plain lines elsewhere."""
+"""How far long work is, for the person who waits: a bar on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
-Report = Callable[[str, int, int], None]
-"""Gets the name of the step that begins (a phase, a node), its index, and their number."""
+Report = Callable[[str, float, int], None]
+"""Gets what begins, in words, how many steps are done (parts of one count), and their number."""
 
-PATIENCE = 2.0
-"""Seconds from the start to the first line, and from one line to the next."""
+
+def silent(words: str, done: float, total: int) -> None:
+    """Report nothing."""
 
 
 @contextmanager
-def progress_reported(title: str = "building") -> Iterator[Report]:
-    """Reports on standard error for as long as the block runs; the bar goes away at its end.
+def progress_reported(*, wanted: bool = True) -> Iterator[Report]:
+    """Report on standard error for as long as the block runs; the bar goes away at its end.
 
-    ``title`` says in lines what is done.
+    Nothing is reported if that is not a terminal, or if it is not ``wanted``.
     """
-    if not sys.stderr.isatty() or find_spec("rich") is None:
-        yield _lines(title)
+    if not (wanted and sys.stderr.isatty()):
+        yield silent
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description:10}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title)
+        task = bar.add_task("")
 
-        def report(name: str, number: int, total: int) -> None:
-            bar.update(task, description=name, completed=number, total=total)
+        def report(words: str, done: float, total: int) -> None:
+            bar.update(task, description=words, completed=done, total=total)
 
         yield report
-
-
-def _lines(title: str) -> Report:
-    start = last = time.monotonic()
-
-    def report(name: str, number: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last > PATIENCE:
-            last = now
-            seconds = now - start
-            done = f"{100 * number // total} %, after {seconds:.0f} s"
-            print(f"{title}: {name} ({done})", file=sys.stderr, flush=True)
-
-    return report

@@ -1,8 +1,7 @@
-"""How far tuning is, for the person who waits: a bar over a table, or plain lines elsewhere."""
+"""How far tuning is, for the person who waits: a bar over a table on a terminal."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,9 +20,6 @@ with needed_for("the progress of tuning"):
     )
     from rich.table import Table
 
-PATIENCE = 2.0
-"""Seconds from one line to the next."""
-
 _FIRST = "timing the kernels by the strategies"
 """What is done before the first trial."""
 
@@ -33,10 +29,10 @@ _ROWS = 12
 
 @contextmanager
 def tuning_reported() -> Iterator[Observer]:
-    """Reports on standard error for as long as the block runs."""
+    """Reports on standard error, if that is a terminal, for as long as the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(console)
+        yield lambda state: None
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)
@@ -76,31 +72,3 @@ def kernel_table(report: TuningReport) -> Table:
             style="green" if kernel.tuned else "",
         )
     return table
-
-
-def _lines(console: Console) -> Observer:
-    console.print(_FIRST)
-    start = last = time.monotonic()
-    begun: list[int] = []
-
-    def observe(state: TuningState) -> None:
-        nonlocal last
-        if not begun:
-            begun.append(state.done)
-        now = time.monotonic()
-        if now - last <= PATIENCE:
-            return
-        last = now
-        fresh = state.done - begun[0]
-        left = (
-            f", {(now - start) / fresh * (state.wanted - state.done):.0f} s left" if fresh else ""
-        )
-        kernel = next(k for k in state.report.kernels if k.name == state.searching)
-        times = f"{1e6 * kernel.seconds:.1f} us, {1e6 * kernel.strategy_seconds:.1f} us untuned"
-        console.print(
-            f"tuning: {state.done} of {state.wanted} trials{left}; {kernel.name}: {times}",
-            soft_wrap=True,
-            highlight=False,
-        )
-
-    return observe
