@@ -101,7 +101,7 @@ def compare(
     judge = _judge(model, loaded, against)
     graph = composed(loaded, composing)
     check_variables(loaded, graph)
-    given = inputs or random_inputs(graph, seed)
+    given = inputs or random_inputs(graph, seed, variables=loaded.variables)
     defaults = default_values(graph, loaded.variables)
     bound, _ = bind_inputs(graph, given, graph.machine_types, defaults)
     route = judge.format.route if judge is not None else ""
