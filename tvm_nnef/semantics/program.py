@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import NnefError, Source, did_you_mean, error
+from tvm_nnef.diagnostics import NnefError, Source, Suggestion, did_you_mean, error
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import nodes_of
 
@@ -231,5 +231,5 @@ def _unknown_operator(
 def _found_elsewhere(program: Program, home: CheckedModule, name: str) -> str | None:
     for module in home.imports:
         if module in program.modules and name in program.modules[module].definitions:
-            return f"did you mean '{module}.{name}'?"
+            return Suggestion(name, f"{module}.{name}")
     return None
