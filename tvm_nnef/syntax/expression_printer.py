@@ -1,6 +1,6 @@
-"""Expressions as text, with as few parentheses as their precedence allows.
+"""Printing of expressions, with as few parentheses as their precedence allows.
 
-A node leaves as the text that the parser of the same dialect reads back as an equal node.
+Input: a node. Output: text that the parser of the same dialect reads back as an equal node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
-    """What is allowed at a location, named as in the grammar, from the loosest to the tightest."""
+    """The precedence levels that the grammar allows at a location, from the lowest to the
+    highest.
+    """
 
     EXPRESSION = 0
     CLOSED = 1

@@ -1,4 +1,8 @@
-"""Where lark's parser stopped and what could have followed, for any grammar."""
+"""Position of a parse error and the terminals expected there, for any grammar of lark.
+
+Input: an exception of lark's parser and the parsed part of a source. Output: spans, names of
+terminals.
+"""
 
 from __future__ import annotations
 

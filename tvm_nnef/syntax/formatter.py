@@ -82,9 +82,9 @@ class _Layout:
     last: Word | None = None
     """The last token, comments aside."""
     begins_statement: bool = False
-    """Whether the current line does, so that it may be broken if it is long."""
+    """Whether the current line begins a statement, so that it may be broken if it is long."""
     columns: list[int] = field(default_factory=lambda: [0])
-    """Where the statement began in the original text, for each brace that is open."""
+    """For each open brace, the column at which its statement began in the original text."""
     inline: nodes.Node | None = None
     """The block that is being written on one line."""
     separates: bool = False

@@ -1,8 +1,8 @@
 """The parser tables of a dialect.
 
-The name of a dialect in, a :class:`lark.Lark` out, made from ``grammar.lark`` and the file
-of the dialect or, faster, from the tables that an earlier process kept. It knows nothing of syntax
-trees.
+Input: the name of a dialect. Output: a :class:`lark.Lark`, made from ``grammar.lark`` and the file
+of the dialect or, faster, from the tables that an earlier process has cached. This module does not
+depend on syntax trees.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_nnef.support import user_cache
 from tvm_nnef.syntax.spelling import spelling_of
 
 STARTS = ("module", "expression")
-"""What can be parsed alone."""
+"""Start symbols of the grammar: texts that can be parsed alone."""
 
 
 def grammar_text(dialect: str) -> str:
@@ -83,4 +83,4 @@ _UNREADABLE = (
     AssertionError,
     lark.exceptions.LarkError,
 )
-"""What a damaged file makes the reading of tables raise."""
+"""Exceptions that reading the tables from a damaged file raises."""

@@ -1,7 +1,7 @@
 """Patterns of SkriptND for highlighters, made from the words of the grammar.
 
-:func:`patterns` serves the lexer for Pygments and the TextMate grammar alike: what it matches, and
-the names of that in either. Both dialects are highlighted by one table.
+Output: regular expressions with the names that Pygments and TextMate give to the matched text. One
+table highlights both dialects.
 """
 
 from __future__ import annotations

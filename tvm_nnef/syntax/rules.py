@@ -1,8 +1,8 @@
-"""What each rule of the grammar means: the children of a parse tree's node, as one node.
+"""Rules that turn the children of a parse tree's node into a node of the syntax tree.
 
-The built children of a rule and their span in, a node (or a tuple of nodes) out, or an
-:class:`NnefError` for what the grammar admits although it is wrong. These are the rules of the
-draft; :mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
+Input: the built children of a grammar rule and their span. Output: a node (or a tuple of nodes), or
+an :class:`NnefError` for errors that the grammar admits. These are the rules of the draft;
+:mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
 """
 
 from __future__ import annotations
@@ -249,12 +249,12 @@ def _comma_subscript(children: Children, span: Span) -> nodes.Subscript:
 
 
 def _of(node: Callable[..., nodes.Node]) -> Rule:
-    """A rule whose children are the node's fields, in order."""
+    """Return a rule that passes its children to a node's fields, in order."""
     return lambda children, span: node(*children, span=span)
 
 
 def _all_of(node: Callable[..., nodes.Node]) -> Rule:
-    """A rule whose children, as one tuple, are the node's only field."""
+    """Return a rule that passes its children, as one tuple, to a node's only field."""
     return lambda children, span: node(_present(children), span=span)
 
 

@@ -1,8 +1,8 @@
-"""The words of a text with what surrounds them: their node, blanks between them, line breaks.
+"""The tokens and comments of a text with their context: their node, blanks and line breaks.
 
 Input: a text that parses, and its tree. Output: a :class:`Word` for each token and each comment, in
-the order of the text, and whether there is a blank between two of them. What the text says is not
-changed here.
+the order of the text, and whether there is a blank between two of them. The text is not changed
+here.
 """
 
 from __future__ import annotations

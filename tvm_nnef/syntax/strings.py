@@ -1,9 +1,9 @@
 """String literals: joining, escapes, and the expressions inside of braces.
 
-The tokens of adjacent literals in, one :class:`~tvm_nnef.syntax.nodes.Text` out. In the draft
-a backslash before a quote, a brace or a backslash stands for that character, and any other
-backslash is a character like the rest. In the tools dialect a backslash protects what follows it
-and stays in the text. :func:`escape` and :func:`literals` go the other way.
+Input: the tokens of adjacent literals. Output: one :class:`~tvm_nnef.syntax.nodes.Text`. In the
+draft a backslash before a quote, a brace or a backslash escapes that character, and any other
+backslash is a character like the rest. In the tools dialect a backslash protects the next character
+and stays in the text. :func:`escape` and :func:`literals` are the inverse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_nnef.syntax.spelling import STRING, Spelling
 ESCAPABLE = "\"'{}\\"
 
 _NESTED = re.compile(rf"[{{}}]|{STRING}", re.DOTALL)
-"""Braces, and the strings in which they do not count."""
+"""A brace, or a string, whose braces do not count."""
 
 _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
 """A character with the backslash before it; or a backslash that protects nothing."""
@@ -30,15 +30,15 @@ _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
 _OTHER: Mapping[object, str] = MappingProxyType({'"': "'", "'": '"'})
 
 PartParser: TypeAlias = Callable[[Source, int, int], tuple[nodes.Expression, int]]
-"""Parses the expression between two offsets; gives it with the depth of its tree."""
+"""A function that parses the expression between two offsets and returns it with its depth."""
 
 
 def build_text(
     literals: Sequence[lark.Token], span: Span, spelling: Spelling, parse_part: PartParser
 ) -> tuple[nodes.Text, int]:
-    """Join adjacent literals into one text; also gives the depth of its deepest part.
+    """Join adjacent literals into one text; also return the depth of its deepest part.
 
-    Raises :class:`NnefError` for a lone brace and for what is wrong inside of braces.
+    Raises :class:`NnefError` for a lone brace and for errors inside of braces.
     """
     pieces = _protected_pieces if spelling.is_tools else _pieces
     parts: list[str | nodes.Expression] = []

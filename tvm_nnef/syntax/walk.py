@@ -1,4 +1,7 @@
-"""The one walk over a syntax tree."""
+"""The only traversal of syntax trees.
+
+Input: a node. Output: its parts or descendants, in the order of the text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ Kind = TypeVar("Kind", bound=nodes.Node)
 
 
 def parts(node: nodes.Node) -> Iterable[object]:
-    """What a node is made of, in the order of the text: nodes, tuples of them, and plain values."""
+    """Return the parts of a node in the order of the text: nodes, tuples of them, and plain
+    values.
+    """
     names: tuple[str, ...] = node.__match_args__
     return [getattr(node, name) for name in names]
 

@@ -1,7 +1,7 @@
-"""From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
+"""Compilation of scheduled PrimFuncs into libraries and virtual machines by TVM.
 
 Input: a module in which everything is scheduled, and a target. Output: executables, kernels and
-virtual machines of TVM. Knows no strategy and no file of ours.
+virtual machines of TVM. Imports no schedule strategy and no file format of this compiler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tvm_nnef.tvm_support.compat import (
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
-    """What was compiled: instructions of the virtual machine, constants, and kernels.
+    """The result of a compilation: instructions of the virtual machine, constants, and kernels.
 
     ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
     (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it,
@@ -72,7 +72,7 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
 
 
 class Instructions:
-    """The instructions of the virtual machine of one module, from their writing to their use."""
+    """The instructions of the virtual machine for one module: written first, linked later."""
 
     def __init__(self) -> None:
         self._builder = relax.ExecBuilder()
@@ -154,9 +154,10 @@ def host_cpu() -> tuple[str, str]:
 
 
 def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
-    """The CPU features in which the host differs from the model of CPU that a target names.
+    """Return the CPU features in which the host differs from the CPU model that a target names.
 
-    As LLVM writes them: ``+avx2`` where only the host has it, ``-avx512f`` where only the model.
+    The names are LLVM's: ``+avx2`` if only the host has it, ``-avx512f`` if only the model has
+    it.
     """
     host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     model = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(description))}
@@ -168,10 +169,10 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=64)
 def llvm_complaint(description: str) -> str:
-    """What LLVM says against a target, given as JSON; nothing if it takes the target as it is.
+    """Return LLVM's error message for a target, given as JSON; empty if LLVM accepts the target.
 
-    LLVM ignores options that it does not know with a message, and triples that it does not know
-    crash it, even while TVM makes the target, so a copy of the process asks.
+    LLVM ignores unknown options with a message, and an unknown triple crashes it even while TVM
+    constructs the target, so a copy of the process asks.
     """
     if not hasattr(os, "fork"):
         return ""
@@ -237,7 +238,7 @@ def cuda_arch() -> str | None:
 
 
 def in_copy_of_process(action: Callable[[], object]) -> str:
-    """What an action that may end the process prints on standard error, run in a copy of it.
+    """Run an action that may end the process in a copy of it; return what it writes to stderr.
 
     Raises OSError with the last line of that if the action fails.
     """
@@ -275,11 +276,13 @@ def in_copy_of_process(action: Callable[[], object]) -> str:
 
 
 _FATAL = b"LLVM ERROR"
-"""What LLVM prints before it ends the process."""
+"""The beginning of the message that LLVM prints before it ends the process."""
 
 
 def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
-    """The machine code of the PrimFuncs of what :func:`compile_virtual_machine` gave, by name."""
+    """Return the machine code of the PrimFuncs in a result of :func:`compile_virtual_machine`, by
+    name.
+    """
     parts = list(library.mod.imports)
 
     def find(name: str) -> Callable[..., object] | None:

@@ -60,7 +60,7 @@ Module: TypeAlias = tvm.IRModule
 _Function = TypeVar("_Function", bound=tvm.ir.BaseFunc)
 
 BlockBuilder: TypeAlias = relax.BlockBuilder
-"""What Relax functions are built with."""
+"""TVM's builder of Relax functions."""
 
 Target: TypeAlias = tvm.target.Target
 """A ``tvm.target.Target``."""
@@ -124,7 +124,7 @@ def packed_call(name: str, kind: Any, *arguments: Any) -> RelaxExpression:
 
 
 def function_variable(name: str, params: Sequence[Any], result: Any, *, pure: bool) -> Any:
-    """The variable of a Relax function of a module, by which it is called."""
+    """Return the global variable by which a Relax function of a module is called."""
     variable = relax.GlobalVar(name)
     kind = relax.FuncType([parameter.ty for parameter in params], result, pure)
     relax.expr._update_type(variable, kind)
@@ -153,9 +153,9 @@ def with_shape(kind: Any, shape: Sequence[Any]) -> Any:
 
 
 def parameter_count(function: Any) -> int:
-    """How many parameters of a function are weights: those after its inputs.
+    """Return the number of parameters of a function that are weights: those after its inputs.
 
-    None are where it has a state as well, which changes from call to call.
+    It is 0 if the function also has a state, which changes from call to call.
     """
     attributes = function.attrs or {}
     if INPUTS not in attributes or int(attributes.get(STATE, 0)):
@@ -211,10 +211,10 @@ def with_opaque_body(
     ``written`` are the parameters that the body writes, the last ones; ``allocated`` buffers live
     inside the function. The result is one block that no schedule looks into.
     """
-    made = opaque_function("kernel", list(function.params), written, allocated, body)
-    kept = {str(name): value for name, value in dict(function.attrs or {}).items()}
-    kept.pop("global_symbol", None)
-    return made.with_attr(kept) if kept else made
+    rewritten = opaque_function("kernel", list(function.params), written, allocated, body)
+    attributes = {str(name): value for name, value in dict(function.attrs or {}).items()}
+    attributes.pop("global_symbol", None)
+    return rewritten.with_attr(attributes) if attributes else rewritten
 
 
 def opaque_block(function: PrimFunction) -> s_tir.SBlock | None:
@@ -254,8 +254,8 @@ def assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
     """The statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
-    made: tirx.Stmt = tirx.AssertStmt(condition, kind, parts)
-    return made
+    statement: tirx.Stmt = tirx.AssertStmt(condition, kind, parts)
+    return statement
 
 
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
@@ -269,8 +269,8 @@ def poll_signals() -> tirx.Evaluate:
 
 def cuda_call(name: str, source: str, *arguments: PrimExpression) -> tirx.Stmt:
     """A call of a CUDA function, which the kernel is compiled with."""
-    given = (name, *arguments, source)
-    return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *given))
+    arguments_of_call = (name, *arguments, source)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *arguments_of_call))
 
 
 def cuda_assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
@@ -336,12 +336,12 @@ def _whole(buffer: Buffer) -> Any:
 
 def prim_functions(mod: Module) -> dict[str, PrimFunction]:
     """The PrimFuncs of a module by name, in the order of their names."""
-    found = {
+    functions = {
         variable.name_hint: function
         for variable, function in mod.functions.items()
         if isinstance(function, tirx.PrimFunc)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(functions.items()))
 
 
 def with_own_symbols(function: _Function) -> _Function:
@@ -354,7 +354,9 @@ def with_own_symbols(function: _Function) -> _Function:
 
 
 def with_mapped_body(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
-    """The function with the nodes of some classes replaced, those inside before those around."""
+    """Return the function with all nodes of some classes replaced, inner nodes before outer
+    ones.
+    """
     body = traversal.mapped(function.body, list(rewrites), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
@@ -391,7 +393,7 @@ def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
 
 
 def lanes_of(kind: tvm.ir.Type) -> int:
-    """How many elements a scalar or vector type has."""
+    """Return the number of elements of a scalar or vector type."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
 
 

@@ -30,7 +30,7 @@ INSTALL = (
     "pip install nvidia-cuda-nvcc nvidia-cuda-cccl, or install the CUDA toolkit; "
     "a compiler elsewhere is named by $NVCC"
 )
-"""How a user gets a compiler."""
+"""The hint of an error if there is no compiler."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d{2,3})[af]?")
 
@@ -42,14 +42,14 @@ def find_compiler() -> Path:
     """
     named = os.environ.get("NVCC", "")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        path = shutil.which(named)
+        if path is None:
             hint = "name an installed nvcc, or unset NVCC"
             raise error(f"the compiler '{named}' that $NVCC names is missing", hint=hint)
-        return Path(found)
+        return Path(path)
     for each in _installed():
-        if each is not None and (found := shutil.which(each)) is not None:
-            return Path(found)
+        if each is not None and (path := shutil.which(each)) is not None:
+            return Path(path)
     raise error("CUDA code cannot be compiled: there is no nvcc", hint=INSTALL)
 
 
@@ -63,10 +63,10 @@ def has_compiler() -> bool:
 
 
 def check_architectures(names: Sequence[str]) -> None:
-    """Raise NnefError for what cannot be compiled for, before the work of a build.
+    """Raise NnefError if an architecture cannot be compiled for, before the work of a build.
 
-    That is a name that is not one of an architecture, one that is older than :data:`OLDEST` or that
-    the installed nvcc does not know, and any one if no compiler works.
+    Reasons: the name is not one of an architecture, the architecture is older than :data:`OLDEST`,
+    the installed nvcc does not know it, or no compiler works.
     """
     for name in names:
         match = _ARCHITECTURE.fullmatch(name)
@@ -82,10 +82,10 @@ def check_architectures(names: Sequence[str]) -> None:
 
 
 def code_forms(names: Sequence[str]) -> tuple[str, ...]:
-    """What a fat binary for some architectures contains: ``sm_80``, ..., and ``compute_80``.
+    """Return the contents of a fat binary for some architectures: ``sm_80``, ..., ``compute_80``.
 
-    The last one is PTX for the oldest of them, which every newer GPU runs: a GPU between two of the
-    architectures has no other code.
+    The last one is PTX for the oldest architecture, which every newer GPU can run: a GPU between
+    two of the architectures has no other code.
     """
     versions = {name: int("".join(filter(str.isdigit, name))) for name in names}
     ordered = sorted(versions, key=lambda name: (versions[name], name))
@@ -97,9 +97,10 @@ SOURCE = ("source",)
 
 
 def chosen_forms(names: Sequence[str], arch: str) -> tuple[str, ...]:
-    """The code forms of a library: those of the architectures that the user named.
+    """Return the code forms of a library: those of the architectures that the user named.
 
-    If there are none, those of the architecture of the target, and source without a compiler.
+    If the user named none, they are those of the target's architecture, or CUDA source if there is
+    no compiler.
     """
     if not names and not has_compiler():
         return SOURCE
@@ -143,8 +144,8 @@ _OPTIONS = (
 
 def source_of(library: Any) -> str | None:
     """The CUDA source in a library of TVM; None if it has no code for a GPU."""
-    found = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
-    return str(found[0]) if found else None
+    sources = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
+    return str(sources[0]) if sources else None
 
 
 def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Path:
@@ -157,9 +158,10 @@ def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Pat
 
 
 def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
-    """The serialized imports of a library, in which the module for CUDA has a fat binary.
+    """Yield the serialized imports of a library with its module for CUDA replaced by a fat binary.
 
-    After the length of the whole and the tree of modules, each module follows its kind.
+    The format is: the length of the whole, the tree of modules, and the kind and content of each
+    module.
     """
     reader = Reader(packed)
     whole = reader.number()
@@ -219,7 +221,7 @@ def _modules(library: Any) -> Iterator[Any]:
 
 
 def _installed() -> Iterator[str | None]:
-    """Where nvcc may be."""
+    """Yield the paths at which nvcc may be installed, best first; None for a path that is unset."""
     package = importlib.util.find_spec("nvidia")
     for folder in (package.submodule_search_locations or ()) if package else ():
         yield from sorted(map(str, Path(folder).glob("cu*/bin/nvcc")), reverse=True)

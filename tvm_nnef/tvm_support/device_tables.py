@@ -1,6 +1,7 @@
-"""The tables of functions by which TVM uses the memory of devices, to copy and to change.
+"""TVM's tables of functions for the memory of devices: reading them and replacing entries.
 
-They belong to one version of TVM; :func:`cpu_device` compares one with the symbols of the runtime.
+Input: kinds of devices and functions by number. Output: addresses of tables and objects. The tables
+belong to one version of TVM; :func:`cpu_device` compares one with the symbols of the runtime.
 Imports no compiler of TVM.
 """
 
@@ -20,7 +21,7 @@ _BEFORE = 2
 
 _FUNCTIONS = 20
 ALLOCATE, FREE, FREE_STREAM, ALLOCATE_WORKSPACE, FREE_WORKSPACE = 6, 8, 11, 16, 17
-"""The numbers of functions. That which frees a stream does nothing on the CPU, which has none."""
+"""Indices of functions in a table. The one that frees a stream does nothing on the CPU."""
 
 _KNOWN_SLOTS = {
     7: "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8Optional"
@@ -28,10 +29,10 @@ _KNOWN_SLOTS = {
     FREE_STREAM: "_ZN3tvm7runtime9DeviceAPI10FreeStreamE8DLDevicePv",
     15: "_ZN3tvm7runtime9DeviceAPI16SyncStreamFromToE8DLDevicePvS3_",
 }
-"""Functions that the CPU has from the base class, by their numbers: the others are around them."""
+"""Functions that the CPU inherits from the base class, by index; used to identify the table."""
 
 _KEPT: list[Any] = []
-"""What TVM has the addresses of."""
+"""Objects whose addresses TVM holds, kept alive until the process ends."""
 
 
 def cpu_device() -> int:
@@ -43,13 +44,13 @@ def cpu_device() -> int:
     if sys.platform != "win32":
         runtime = ctypes.CDLL(_runtime_path())
         try:
-            known = {
+            expected = {
                 slot: ctypes.cast(getattr(runtime, symbol), ctypes.c_void_p).value
                 for slot, symbol in _KNOWN_SLOTS.items()
             }
         except AttributeError:
-            known = {0: None}
-        if all(function_of(address, slot) == function for slot, function in known.items()):
+            expected = {0: None}
+        if all(function_of(address, slot) == function for slot, function in expected.items()):
             return address
     raise OSError("this version of TVM uses devices by other functions")
 
@@ -77,9 +78,9 @@ def changed_table(device: int, replaced: Mapping[int, Any]) -> int:
 
 def new_object(table: int) -> int:
     """The address of a new object for the memory of a device, which has only a table."""
-    made = (ctypes.c_void_p * 1)(table)
-    _KEPT.append(made)
-    return ctypes.addressof(made)
+    instance = (ctypes.c_void_p * 1)(table)
+    _KEPT.append(instance)
+    return ctypes.addressof(instance)
 
 
 def set_table(device: int, table: int) -> None:

@@ -38,9 +38,10 @@ def flattened(mod: Module) -> Module:
 
 
 def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
-    """The function with names for loop variables in quotients and remainders, which no loop binds.
+    """Return the function with new variables instead of loop variables in quotients and remainders.
 
-    ``names`` gets them, and those for the indices of threads and blocks.
+    ``names`` is extended by the new variables, also by those for the indices of threads and
+    blocks.
     """
     loops: list[Any] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """A block whose first interrupt is handled when it ends; a second one is handled at once.
+    """Yield; handle the first interrupt when the block ends, and a second one at once.
 
     A rewriting pass of Relax that an interrupt ends leaves blocks open, of which TVM warns on
     standard error. Only the main thread gets interrupts; elsewhere this does nothing, nor where

@@ -1,7 +1,7 @@
-"""What TVM serializes into libraries: its parts, and the object file that holds them.
+"""Reading and writing of the data that TVM serializes into libraries, and of their object file.
 
-Numbers have 64 bits, little-endian; bytes follow their length. TVM itself would need a C compiler
-to write the object file.
+Input: bytes or parts of data. Output: their items, or an object file. Numbers have 64 bits, little-
+endian; bytes follow their length. TVM itself would need a C compiler to write the object file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tvm_ffi
 
 
 class Reader:
-    """Reads what is serialized, item by item; ``offset`` is where the next one begins."""
+    """A reader of serialized data, item by item; ``offset`` is the position of the next item."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self.offset = data, 0
@@ -48,7 +48,7 @@ def text(value: bytes) -> bytes:
 
 
 def write_data(parts: Iterable[bytes], triple: str, folder: Path) -> Path:
-    """Write parts of data, one after the other, under the name where a library has its imports."""
+    """Write the concatenated parts of data into an object file, under TVM's symbol for imports."""
     content, assembly, target = folder / "imports.bin", folder / "imports.ll", folder / "devc.o"
     with content.open("wb") as file:
         file.writelines(parts)

@@ -70,24 +70,24 @@ _CUDA = "libcudart.so.13"
 
 def _load_cuda() -> None:
     """Load CUDA's own runtime if it is in a PyPI package, where no loader looks for it."""
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    package = importlib.util.find_spec("nvidia")
+    for folder in (package.submodule_search_locations or ()) if package else ():
         for path in sorted(Path(folder).glob(f"*/lib/{_CUDA}")):
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
 def _package() -> Path:
     """The folder of the package ``tvm``, which is not imported."""
-    found = importlib.util.find_spec("tvm")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("tvm")
+    if package is None or not package.submodule_search_locations:
         raise ImportError("TVM is not installed: pip install apache-tvm", name="tvm")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(package.submodule_search_locations)))
 
 
 def missing_library(part: str) -> str | None:
-    """Why the library for a part of TVM's runtime, such as a kind of device, is not loaded.
+    """Return the reason why a part of TVM's runtime, such as a kind of device, cannot be loaded.
 
-    None if it is, and for the CPU, which needs none.
+    It is None if the part is loaded, and for the CPU, which needs no library.
     """
     try:
         if part != "cpu":
@@ -124,10 +124,10 @@ def architecture_of(device: Any) -> str:
 
 
 _EXISTS = 0
-"""The number of the attribute of a device that says whether this machine has it."""
+"""The number of the device attribute that says whether this machine has the device."""
 
 _COMPUTE_VERSION = 4
-"""The number of that which says what its architecture is: ``8.0``."""
+"""The number of the device attribute for the version of its architecture, such as ``8.0``."""
 
 
 def cpu() -> Any:
@@ -138,21 +138,21 @@ def cpu() -> Any:
 _CPU = cpu().dlpack_device_type()
 
 _NATIVE = {np.dtype(code): np.dtype(code).name for code in "?bhilBHILefdqQ"}
-"""The names of the dtypes that are NumPy's, which takes several microseconds to make them."""
+"""The names of NumPy's dtypes; NumPy itself takes several microseconds to compute one."""
 
 _NATIVE_NAMES = frozenset(_NATIVE.values())
 
 _ALIGNMENT = 64
-"""The bytes at whose multiples the tensors of TVM begin."""
+"""The alignment of TVM's tensors in bytes."""
 
 
 def runtime_tensors(arrays: Iterable[Array], device: Any) -> list[Any]:
     """Tensors that hold copies of the arrays, on the CPU or another device."""
-    made: list[Any] = []
+    tensors: list[Any] = []
     with reported:
         for array in arrays:
-            made.append(runtime_tensor(array, device))
-    return made
+            tensors.append(runtime_tensor(array, device))
+    return tensors
 
 
 def runtime_tensor(array: Array, device: Any = None) -> Any:
@@ -163,12 +163,12 @@ def runtime_tensor(array: Array, device: Any = None) -> Any:
     """
     array = as_held(array)
     # NumPy may give an empty array any address.
-    held = aligned_bytes(array.nbytes or _ALIGNMENT)
-    elements = held[: array.nbytes].view(array.dtype).reshape(array.shape)
+    memory = aligned_bytes(array.nbytes or _ALIGNMENT)
+    elements = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
     elements[...] = array
     if is_native(array.dtype) and array.size:
         return _on(device, tvm_ffi.from_dlpack(elements, require_alignment=_ALIGNMENT))
-    return _on(device, _shared(held, array.shape, str(array.dtype)))
+    return _on(device, _shared(memory, array.shape, str(array.dtype)))
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
@@ -226,9 +226,9 @@ def _on(device: Any, tensor: Any) -> Any:
     if device is None or device == cpu():
         return tensor
     allocate = runtime_function("runtime.TVMTensorAllocWithScope")
-    made = allocate(tensor.shape, tensor.dtype, device, None)
-    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made)
-    return made
+    copy = allocate(tensor.shape, tensor.dtype, device, None)
+    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, copy)
+    return copy
 
 
 def array_of(tensor: Any, dtype: str | None = None) -> Array:
@@ -248,7 +248,7 @@ def _is_on_cpu(tensor: Any) -> bool:
 
 
 def copy_to(array: Array, tensor: Any) -> Array:
-    """The array, to which a tensor of the same shape and dtype on any device is copied."""
+    """Copy a tensor of the same shape and dtype on any device into the array; return the array."""
     if format_of(array.dtype) or not array.flags.c_contiguous:
         array[...] = array_of(tensor, array.dtype.name)
         return array

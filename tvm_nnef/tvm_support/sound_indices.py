@@ -1,9 +1,9 @@
-"""PrimFuncs rewritten so that TVM's simplifier computes the indices that they say.
+"""PrimFuncs rewritten so that TVM's simplifier keeps the values of their indices.
 
-Three of its simplifications are wrong in TVM 0.27: quotients by negative numbers, indices under the
-condition of a ``Select``, and casts of integers that wrap around. Another one raises an exception:
-a cast of a constant to integers of fewer bits than it has. One more is avoided in
-:mod:`tvm_nnef.tvm_support.flattening`.
+Input and output: PrimFuncs or scalar expressions. Three simplifications of TVM 0.27 are wrong:
+quotients by negative numbers, indices under the condition of a ``Select``, and casts of integers
+that wrap around. Another one raises an exception: a cast of a constant to integers of fewer bits
+than it has. One more is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _hiding(choice: tirx.Select) -> PrimExpression:
 
 
 def _limited(condition: PrimExpression) -> set[Any]:
-    """The variables that a condition compares, as integers."""
+    """Return the integer variables in the comparisons of a condition."""
     if dtype_of(condition) != "bool":
         return set()
     compared = [each for kind in _COMPARISONS for each in _found(condition, kind)]
@@ -115,7 +115,7 @@ _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 
 
 def _found(value: PrimExpression, kind: Any) -> list[Any]:
-    """The parts of a kind of an expression."""
+    """Return all nodes of a class in an expression."""
     parts: list[Any] = []
     traversal.walk(value, (kind, parts.append), order="post")
     return parts
@@ -143,7 +143,7 @@ def floor_remainder(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _negated(divisor: Any) -> PrimExpression | None:
-    """The positive constant of which the divisor is the negative, None for other divisors."""
+    """Return the positive constant whose negative is the divisor; None for other divisors."""
     number = divisor.value if isinstance(divisor, tirx.Broadcast) else divisor
     if not isinstance(number, tirx.IntImm) or number.value >= 0:
         return None
