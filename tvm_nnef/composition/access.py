@@ -75,7 +75,9 @@ def _subscript(index: Value, span: Span) -> formula.Subscript:
 
 
 def spanned(index: Value, span: Span) -> Value:
-    """An index, or a pack of them, that knows where it is written; anything else as it is."""
+    """Return an index, or a pack of indices, with its position in the text; other values
+    unchanged.
+    """
     if isinstance(index, tuple):
         return tuple(_spanned(item, span) for item in index)
     return None if index is None else _spanned(index, span)

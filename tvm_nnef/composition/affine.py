@@ -26,16 +26,17 @@ def for_attributes(
     """The attributes that a shape has in lengths, with their values, for messages; or nothing."""
     lengths = [each.pack.length for each in shape if each.pack and each.pack.length]
     used = dict.fromkeys(name for length in lengths for name in unknown_names(length, ()))
-    given = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]
-    return f" for {', '.join(given)}" if given else ""
+    values = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]
+    return f" for {', '.join(values)}" if values else ""
 
 
 def deduce(
     node: nodes.Expression, value: Dimension, known: Container[str], what: str, location: Span
 ) -> tuple[str, Dimension] | None:
-    """The one unknown of an affine expression, and its value; None for any other expression.
+    """Return the one unknown of an affine expression and its value; None for other expressions.
 
-    Raises NnefError at ``location`` where no non-negative integer gives ``value``, as ``what`` is.
+    ``what`` names ``value`` in messages. Raises NnefError at ``location`` if no non-negative
+    integer gives ``value``.
     """
     form = affine(node)
     if form is None or form.symbol is None or form.symbol in known:
