@@ -14,7 +14,7 @@ from tvm_nnef.diagnostics import error
 
 
 class _Attributes(Evaluator):
-    """If there are no tensors."""
+    """The evaluation of expressions if there are no tensors."""
 
     def operation(
         self,

@@ -98,7 +98,7 @@ class Subscript(Node):
 
 @dataclass(frozen=True, eq=False)
 class Slice(Node):
-    """``value[begin:end]``, either of which may be left out."""
+    """``value[begin:end]``, either of which may be omitted."""
 
     value: Expression
     begin: Expression | None
@@ -165,7 +165,8 @@ class Result(Node):
 class Fragment(Node):
     """A fragment; ``body`` is None for a declaration alone.
 
-    ``generic`` says whether ``<?>`` follows the name, ``generic_default`` what follows its ``=``.
+    ``generic`` is true if ``<?>`` follows the name; ``generic_default`` is the type after its
+    ``=``.
     """
 
     name: Name
