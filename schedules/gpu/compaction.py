@@ -1,6 +1,7 @@
-"""The strategy for loops that store what a condition holds for, one after the other, and count it.
+"""The strategy for loops that store under a condition at consecutive positions, and count the
+stores.
 
-Each thread has one point of the loops; a prefix sum over all points says where it stores.
+Each thread has one point of the loops; a prefix sum over all points gives its position.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tvm_nnef.tvm_support.compat import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactionPlan(Plan):
-    """A scan over the points of loops, of 1 where the ``condition`` holds and 0 elsewhere.
+    """A plan with a scan over the points of loops: of 1 where the ``condition`` holds, 0 elsewhere.
 
-    ``stores`` are made where it holds; they load ``counter``, which starts as ``init``, and may be
-    a result itself.
+    ``stores`` are executed where it holds; they load ``counter``, whose initial value is ``init``,
+    and which may be a result itself.
     """
 
     axes: tuple[Axis, ...]
@@ -149,7 +150,7 @@ def _is_increment(store: tirx.BufferStore, counter: Buffer) -> bool:
 def _are_apart(
     condition: PrimExpression, stores: Sequence[tirx.BufferStore], count: tirx.BufferStore
 ) -> bool:
-    """Whether each step stores at its own positions, and reads nothing that another one stores.
+    """Whether each step stores at distinct positions, and reads nothing that another one stores.
 
     Each store has the counter as one of its indices, and nothing else depends on it.
     """

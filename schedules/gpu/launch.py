@@ -1,9 +1,9 @@
-"""Loops bound to the blocks and threads of a GPU: sizes and functions of an index in, loops out.
+"""Construction of loops bound to the blocks and threads of a GPU.
 
-A launch is a loop over blocks, which holds any number of phases: loops over the threads of the
-block. What one phase writes to shared memory the next ones read, after a barrier that TVM inserts.
-Both are ordinary loops with a binding, so that a launch computes the same if the bindings are
-dropped.
+Input: sizes and functions of an index. Output: loops. A launch is a loop over blocks, which
+contains any number of phases: loops over the threads of the block. Values that one phase writes to
+shared memory are read by the next ones, after a barrier that TVM inserts. All of these are ordinary
+loops with a binding, so that a launch computes the same without bindings.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
 
 
 def barrier() -> tirx.Stmt:
-    """What the threads of a block wait at for each other, where TVM inserts no barrier."""
+    """Return a barrier for the threads of a block, for places in which TVM inserts none."""
     sync = tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared")
     return tirx.Evaluate(sync)
 
 
 def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tirx.Stmt:
-    """A launch with a thread for each point of some axes, ``count`` threads in a block."""
+    """Return a launch with a thread for each point of some axes, ``count`` threads in a block."""
     total = size(axes)
 
     def element(block: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
@@ -106,7 +106,7 @@ def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tir
 
 
 def numbered(axes: Sequence[Axis], count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """A launch with a thread for the number of each point of some axes."""
+    """Return a launch with a thread for the linear index of each point of some axes."""
     element = Axis(tirx.Var("element", dtype), size(axes))
     return elements([element], count, lambda at: body(at[element.var]), dtype)
 
@@ -117,13 +117,13 @@ def size(axes: Sequence[Axis]) -> sizes.Extent:
 
 
 def point(axes: Sequence[Axis], number: PrimExpression) -> dict[tirx.Var, PrimExpression]:
-    """The point of some axes that has a number."""
+    """Return the point of some axes with a linear index."""
     indices = emit.decoded(number, [axis.extent for axis in axes], dtype_of(number))
     return {axis.var: index for axis, index in zip(axes, indices, strict=True)}
 
 
 def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
-    """Serial loops over axes; the body gets their values and those of the outer ones."""
+    """Return serial loops over axes; the body gets their values and those of the outer axes."""
     if not axes:
         return body(outer)
     first, *rest = axes
@@ -135,7 +135,7 @@ def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
 
 
 def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
-    """The limits that indices may reach, of ``(index, limit, elements of a block)``.
+    """Return the limits that indices can exceed, of ``(index, limit, elements of a block)``.
 
     A dynamic limit may be 0.
     """
@@ -160,9 +160,9 @@ def strided(
     body: emit.Body,
     together: int = 1,
 ) -> tirx.Stmt:
-    """The body for the elements ``first``, ``first + count``, ... below ``total``.
+    """Return the body for the elements ``first``, ``first + count``, ... below ``total``.
 
-    ``together`` of them are written one after the other if that divides a static number of them.
+    ``together`` of them are unrolled if that divides a static number of them.
     """
     dtype = dtype_of(first)
     exact = sizes.is_divisible(total, count)
@@ -191,10 +191,10 @@ def tree(
     reducer: Reducer,
     dtype: str,
 ) -> list[tirx.Stmt]:
-    """The phases that combine the partial results of ``sharing`` threads in that of the first one.
+    """Return the phases that combine the results of ``sharing`` threads into that of the first one.
 
-    ``position`` returns the number of a thread among these and that of its result, which are
-    ``distance`` apart.
+    ``position`` returns the number of a thread among these and the offset of its result; the
+    offsets of neighbours are ``distance`` apart.
     """
 
     def level(width: int) -> tirx.Stmt:
@@ -210,14 +210,14 @@ def tree(
 
 
 def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> Buffer:
-    """A buffer that the threads of a block share; ``at_launch`` it may be larger.
+    """Return a buffer in shared memory; ``at_launch`` it may exceed the static limit.
 
-    TVM inserts barriers for other buffers alone.
+    TVM inserts barriers for buffers without ``at_launch`` alone.
     """
     scope = "shared.dyn" if at_launch else "shared"
     return tirx.decl_buffer((elements,), dtype, name, scope=scope)
 
 
 def local(elements: int, dtype: str, name: str) -> Buffer:
-    """A buffer of each thread, in registers if its indices are static."""
+    """Return a buffer of each thread, in registers if its indices are static."""
     return tirx.decl_buffer((elements,), dtype, name, scope="local")

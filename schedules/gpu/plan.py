@@ -1,4 +1,4 @@
-"""What plans for GPUs have in common, and how many cycles memory takes."""
+"""The base class of plans for GPUs, and the estimate of memory cycles."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GpuPlan(Plan):
 
 
 def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) -> float:
-    """The cycles in which the inputs of stages, and what they store, go through memory once."""
+    """Return the cycles in which the inputs and results of stages go through memory once."""
     buffers = {}
     for stage in stages:
         buffers[stage.buffer] = bits_of(stage.dtype)
@@ -51,9 +51,9 @@ def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) ->
 
 
 def inlined_lengths(kernel: Kernel, is_kept: Callable[[Stage, int], bool]) -> dict[Stage, int]:
-    """The size of the value of each stage, what it reads written out except for kept stages.
+    """Return the length of each stage's value with its reads inlined, except kept stages.
 
-    ``is_kept`` gets a stage and the size of its value.
+    ``is_kept`` gets a stage and the length of its value.
     """
     lengths: dict[Stage, int] = {}
     read: dict[Buffer, int] = {}

@@ -1,10 +1,9 @@
 """The strategy for attention: scores, their softmax, and the weighted sum of values in one launch.
 
-A block computes some rows of a batch. It goes through the keys a tile at a time: products of
-queries and keys in registers, the max of each row so far, weights relative to that in shared
-memory, and their products with the values, which are added in registers. When the max of a row
-grows, what was added before is scaled down (online softmax). Scores are nowhere in the memory of
-the GPU.
+A block computes some rows of a batch. It iterates over tiles of keys: products of queries and keys
+in registers, the max of each row so far, weights relative to that in shared memory, and their
+products with the values, which are added in registers. When the max of a row grows, the sums so far
+are scaled down (online softmax). Scores are never written to the memory of the GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionPlan(GpuPlan):
-    """Attention in tiles of rows and keys; on tensor cores if factors are of ``half`` precision."""
+    """A plan for attention in tiles of rows and keys; on tensor cores if factors are of ``half``
+    precision.
+    """
 
     attention: Attention
     tile: AttentionTile

@@ -24,8 +24,8 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 class ProductPlan(GpuPlan):
     """A product of matrices in tiles.
 
-    The steps of an element may be divided into chunks for separate blocks, whose sums,
-    ``partials``, a second launch adds.
+    The steps of an element may be divided into chunks for separate blocks; a second launch adds
+    their sums, ``partials``.
     """
 
     reduction: Reduction
@@ -80,7 +80,7 @@ class ProductPlan(GpuPlan):
         row: PrimExpression,
         column: PrimExpression,
     ) -> tirx.Stmt:
-        """What a block computes, given its chunk, its batch, and its position in tiles."""
+        """Return the code of a block, given its chunk, its batch, and its position in tiles."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -88,7 +88,7 @@ class ProductPlan(GpuPlan):
         return self.product.axes
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
-        """The element of the result that has a number, from the sums of chunks."""
+        """Return the element of the result with a linear index, from the sums of chunks."""
         total, dtype = launch.size(self.axes), dtype_of(number)
         offsets = [sizes.number(sizes.product([n, total]), dtype) for n in range(self.tile.chunks)]
         value: PrimExpression = self.partials[(number,)]
@@ -98,6 +98,6 @@ class ProductPlan(GpuPlan):
 
 
 def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> Buffer:
-    """The buffer for the sums of chunks."""
+    """Return the buffer for the sums of chunks."""
     count = sizes.product([tile.chunks, launch.size(product.axes)])
     return tirx.decl_buffer((count,), reduction.dtype, "partials")
