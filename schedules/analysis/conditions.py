@@ -1,8 +1,8 @@
 """Reductions by ``or`` and ``and`` as max and min of numbers that are 0 or 1.
 
-Input: a kernel. Output: the same with two stages for each such reduction: that of the numbers, and
-the comparison of its result with 0. TVM has no vectors of conditions; processors compare 8 bits in
-each lane.
+Input: a kernel. Output: the same with two stages for each such reduction: the reduction of numbers,
+and the comparison of its result with 0. TVM has no vectors of conditions; processors compare 8 bits
+in each lane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPUs that run Vulkan: what every one of them has, if the target does not say more."""
+"""GPUs that run Vulkan: the properties that all of them have, if the target has no others."""
 
 from __future__ import annotations
 
