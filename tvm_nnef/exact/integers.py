@@ -110,7 +110,7 @@ def _gathered(x: PrimExpression) -> int:
 
 
 def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """Return a quotient rounded down; a nested one is a quotient by a product if that is equal.
+    """Return a quotient rounded down, which is -1 or 0 if the dividend is a small quotient.
 
     TVM would divide once by the product of the divisors (see ``opaque``).
     """

@@ -117,9 +117,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         return buffer[(index,)]
 
     def guarded(call: Call) -> PrimExpression:
-        """Return a conditional call unchanged in its guarded loads, which stay under the
-        condition.
-        """
+        """Return a conditional call whose steps stay under its condition if they load."""
         if not is_conditional(call):
             return call
         condition, *arms = call.args
