@@ -1,8 +1,8 @@
-"""Read-only access to a model as named files, wherever it lies.
+"""Read-only access to a model as named files, independent of its storage.
 
-Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output:
-a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
-stays open, and nothing here knows what the files mean.
+Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output: a
+:class:`Container`. The kind is detected from the content. Nothing is extracted to disk, no file
+stays open, and the meaning of the files is unknown here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEXT_PATH = "<text>"
 """The name of a model given as text, in messages."""
 
 MAX_TEXT_SIZE = 16 << 20
-"""Bytes that a text may have: a module, or ``model.json``."""
+"""Upper limit of the bytes of a text: a module, or ``model.json``."""
 
 
 class Container(ABC):
@@ -54,7 +54,7 @@ class Container(ABC):
         """The names of all files, sorted."""
 
     def near_names(self) -> tuple[str, ...]:
-        """The names of some files, for hints: not those deep in a large folder."""
+        """Return the names of some files, for hints: not those deep in a large folder."""
         return self.names()
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Container(ABC):
 
     @abstractmethod
     def _read(self, name: str, count: int) -> bytes:
-        """The first ``count`` bytes of an existing file, or all where it has fewer."""
+        """Return the first ``count`` bytes of an existing file, or all if it has fewer."""
 
     def location(self, name: str) -> str:
         """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
@@ -215,11 +215,11 @@ class _Single(Container):
 def open_container(model: ModelPath | Container) -> Container:
     """Open a SkriptND model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
 
-    A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
-    of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
-    of one module and has no ``.dat`` files. An archive may hold the model inside one leading
-    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder
-    without ``main.sknd``.
+    A ``str`` with a line break, or with a brace if no file has that name, is a text. The path of a
+    file named ``main.sknd`` means the folder around it; any other single file is a model of one
+    module and has no ``.dat`` files. An archive may hold the model inside one leading folder.
+    Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder without
+    ``main.sknd``.
     """
     container = model if isinstance(model, Container) else open_files(model)
     if container.main is None:
@@ -270,7 +270,7 @@ def decode_source(data: bytes, file: str) -> Source:
 
 
 _NEAR = 200
-"""The entries of a folder that are looked at for hints."""
+"""Upper limit of the entries of a folder that are examined for hints."""
 
 _KINDS = "a model is a folder, a '.tar' or '.tgz' archive, or a '.sknd' file"
 
@@ -304,7 +304,9 @@ def _archive(path: Path, members: Mapping[str, Member], data: bytes | None) -> C
 
 
 def _without_leading_folder(members: Mapping[str, Member]) -> Mapping[str, Member]:
-    """Members by their names inside the one folder that holds a model, if it is not the root."""
+    """Return members by their names inside the only folder that holds a model, if it is not the
+    root.
+    """
     marks = (MAIN_FILE, NNEF1_FILE)
     if any(mark in members for mark in marks):
         return members
@@ -333,7 +335,7 @@ def _check_text(head: bytes, size: int, path: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Some of what is in a folder; nothing if it cannot be read."""
+    """Return some of the entries of a folder; none if it cannot be read."""
     try:
         return list(itertools.islice(folder.iterdir(), _NEAR))
     except OSError:

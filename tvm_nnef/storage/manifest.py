@@ -1,6 +1,6 @@
 """The manifest of files that were written together: their names and SHA-256 digests, as JSON.
 
-A model folder and an exported archive hold one. It says whether files are as they were written.
+A model folder and an exported archive have one. It shows whether files were changed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def digest(data: bytes) -> str:
 
 def file_digest(path: Path, size: int | None = None) -> str:
     """The digest of a file, or of its first ``size`` bytes."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     left = path.stat().st_size if size is None else size
     with path.open("rb") as stream:
         while piece := stream.read(min(left, _PIECE)):
-            found.update(piece)
+            hasher.update(piece)
             left -= len(piece)
-    return found.hexdigest()
+    return hasher.hexdigest()

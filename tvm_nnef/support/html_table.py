@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 MAX_ROWS = 500
-"""The most rows of a table; a notebook gets slow with more."""
+"""Upper limit of the rows of a table; a notebook gets slow with more."""
 
 
 def html_table(
