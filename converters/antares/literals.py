@@ -20,7 +20,7 @@ Entries: TypeAlias = "tuple[tuple[Value, Value], ...]"
 
 @dataclass(frozen=True)
 class Value:
-    """A value and where it is written; ``data`` of a string is a Text, of a dictionary Entries."""
+    """A value and its location; ``data`` of a string is a Text, of a dictionary Entries."""
 
     data: int | float | Text | tuple[Value, ...] | Entries | None
     span: Span
@@ -55,7 +55,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n
 
 
 class Reader:
-    """Reads values in one text; ``names`` are the variables that were assigned before."""
+    """A reader of values in one text; ``names`` are the variables that were assigned before."""
 
     def __init__(self, text: Text, names: dict[str, Value]) -> None:
         self._text = text
@@ -107,7 +107,7 @@ class Reader:
         return Text(self._text.source, "".join(characters), offsets)
 
     def _string(self, token: lark.Token) -> list[tuple[str, list[int]]]:
-        """The parts of a string with the offsets in the source that they were made from."""
+        """Return the parts of a string with their offsets in the source."""
         written = str(token)
         prefix = written[: len(written) - len(written.lstrip("rRfF"))].lower()
         quotes = 3 if written[len(prefix) :].startswith(('"""', "'''")) else 1

@@ -120,7 +120,7 @@ class TensorIndex(IndexExpression, NamedByKey):
 
 
 def TensorIndexes(count: int) -> tuple[TensorIndex, ...]:
-    """Return ``count`` index variables, which are called like the variables that hold them."""
+    """Return ``count`` index variables; they get the names of the variables that hold them."""
     return tuple(TensorIndex() for _ in range(count))
 
 
@@ -130,7 +130,7 @@ def is_index(value: object) -> bool:
 
 
 def as_index(value: object) -> IndexExpression:
-    """An index expression, a size or a number as an index expression."""
+    """Return an index expression, a size or a number as an index expression."""
     if isinstance(value, IndexExpression):
         return value
     if not is_index(value):
