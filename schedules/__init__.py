@@ -57,7 +57,7 @@ class ScheduledKernel:
 
 
 def unscheduled(mod: Module) -> dict[str, PrimFunction]:
-    """The PrimFuncs without a schedule, by name."""
+    """Return the PrimFuncs without a schedule, by name."""
     return {n: f for n, f in prim_functions(mod).items() if STRATEGY not in (f.attrs or {})}
 
 
@@ -86,7 +86,7 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
 
 
 def report(mod: Module) -> list[ScheduledKernel]:
-    """The kernels of a module in the order of their names."""
+    """Return the kernels of a module in the order of their names."""
     attributes = {name: function.attrs or {} for name, function in prim_functions(mod).items()}
     return [
         ScheduledKernel(

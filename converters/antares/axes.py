@@ -62,7 +62,7 @@ def accesses(statement: Statement) -> Iterator[Access]:
 
 
 def _read(statement: Statement) -> Iterator[Access]:
-    """The accesses whose elements are read or replaced."""
+    """Yield the accesses whose elements are read or replaced."""
     if statement.operator == "=.":
         yield statement.target
     for index in statement.target.indices:
@@ -71,7 +71,7 @@ def _read(statement: Statement) -> Iterator[Access]:
 
 
 def _axes(statement: Statement) -> Iterator[Axis]:
-    """The axes from left to right."""
+    """Yield the axes from left to right."""
     for node in (*statement.target.indices, statement.value):
         for each in nodes.walk(node):
             if isinstance(each, Axis):

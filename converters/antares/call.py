@@ -72,7 +72,7 @@ def call_of(
     extra_outputs: Sequence[str],
     path: str,
 ) -> Call:
-    """A call whose arguments are Python objects."""
+    """Return a call whose arguments are Python objects."""
     inputs: dict[str, Input] = {}
     for name, described in input_dict.items():
         unknown = next((key for key in described if key not in ("shape", "dtype")), None)
@@ -88,7 +88,7 @@ def call_of(
 
 
 def checked_shape(shape: Sequence[Any], name: str, span: Span | None) -> tuple[int, ...]:
-    """A shape of positive integers. Raises NnefError for any other."""
+    """Return a shape of positive integers. Raises NnefError for any other."""
     if len(shape) > MAX_RANK:
         message = f"input '{name}' has {len(shape)} dimensions, and the limit is {MAX_RANK}"
         raise error(message, span, hint="use fewer dimensions")
@@ -102,7 +102,7 @@ def checked_shape(shape: Sequence[Any], name: str, span: Span | None) -> tuple[i
 
 
 def checked_dtype(name: str, span: Span | None) -> str:
-    """A dtype that tensors may have. Raises NnefError for any other."""
+    """Return a dtype that tensors may have. Raises NnefError for any other."""
     dtypes = [each for each in DTYPES if each not in FORMATS]
     if name in dtypes:
         return name

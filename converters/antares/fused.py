@@ -158,7 +158,7 @@ def _replaced(
 
 
 def _sum(digits: _Digits, division: _Division, span: Span) -> Scalar:
-    """The value of some digits."""
+    """Return the value of some digits."""
     terms: list[Scalar] = []
     for name, weight, _ in division.parts:
         if digits.low <= weight < digits.high:

@@ -26,7 +26,7 @@ class _Linear:
     constant: int
 
     def plus(self, other: _Linear, factor: int = 1) -> _Linear:
-        """The sum of this and a multiple of another."""
+        """Return the sum of this and a multiple of another."""
         sums = dict(self.terms)
         for term, each in other.terms:
             sums[term] = sums.get(term, 0) + factor * each

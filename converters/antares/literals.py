@@ -62,7 +62,7 @@ class Reader:
         self.names = names
 
     def value(self, tree: lark.Tree[Any]) -> Value:
-        """The value of a tree of the rule ``value``."""
+        """Return the value of a tree of the rule ``value``."""
         span = self._text.span_of(tree)
         parts: list[Any] = [each for each in tree.children if each is not None]
         match tree.data:
@@ -94,7 +94,7 @@ class Reader:
         return found.data, span, found.kind
 
     def _strings(self, tokens: list[lark.Token]) -> Text:
-        """Adjacent strings as one text."""
+        """Return adjacent strings as one text."""
         characters: list[str] = []
         offsets: list[int] = []
         for token in tokens:
@@ -141,7 +141,7 @@ class Reader:
             position = close + 1
 
     def _shown(self, text: Text, start: int, end: int) -> str:
-        """The text of ``{value}`` in an f-string."""
+        """Return the text of ``{value}`` in an f-string."""
         inner = Text(text.source, text.text[start:end], text.offsets[start:end])
         if not inner.text.strip():
             hint = "write a name or a number between the braces"

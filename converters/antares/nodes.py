@@ -121,7 +121,7 @@ class Statement(_Node):
 
 
 def children(node: Scalar | DtypeOf) -> tuple[Scalar, ...]:
-    """The scalars directly inside of a scalar, from left to right."""
+    """Return the scalars directly inside of a scalar, from left to right."""
     match node:
         case Access(_, _, indices):
             return indices
@@ -138,7 +138,7 @@ def children(node: Scalar | DtypeOf) -> tuple[Scalar, ...]:
 
 
 def walk(node: Scalar | DtypeOf) -> Iterator[Scalar | DtypeOf]:
-    """A scalar and all inside of it, from left to right."""
+    """Yield a scalar and all inside of it, from left to right."""
     waiting: list[Scalar | DtypeOf] = [node]
     while waiting:
         current = waiting.pop()
@@ -147,7 +147,7 @@ def walk(node: Scalar | DtypeOf) -> Iterator[Scalar | DtypeOf]:
 
 
 def accesses(node: Scalar) -> Iterator[Access]:
-    """The accesses of tensors in a scalar."""
+    """Yield the accesses of tensors in a scalar."""
     return (each for each in walk(node) if isinstance(each, Access))
 
 

@@ -42,7 +42,7 @@ _Dtype: TypeAlias = "nodes.DtypeName | nodes.DtypeOf"
 
 
 def statements_of(text: Text) -> list[Text]:
-    """The text of each statement. Raises NnefError if there is none, or too many."""
+    """Return the text of each statement. Raises NnefError if there is none, or too many."""
     syntax.check_length(text)
     ends = [each.start() for each in _TOKEN.finditer(text.text) if each[0] == ";"]
     parts = [
@@ -61,7 +61,7 @@ def statements_of(text: Text) -> list[Text]:
 
 
 def parse(text: Text) -> Statement:
-    """A statement. Raises NnefError for the first mistake in it."""
+    """Return a statement. Raises NnefError for the first mistake in it."""
     tree = syntax.parse(text, "expression.lark", "start", _WORDS)
     return _Reader(text).statement(tree.children[0])
 

@@ -81,7 +81,7 @@ class Writer:
                 return _literal(1)  # only its dtype is asked for
 
     def access(self, node: nodes.Access) -> Typed:
-        """An element of a tensor."""
+        """Return an element of a tensor."""
         name, dtype = self.tensors[node.tensor]
         return Typed(f"{name}{self.indices(node)}", dtype)
 
@@ -179,7 +179,7 @@ def _binary(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
 
 
 def _common(left: Typed, right: Typed) -> str:
-    """The dtype of the result of an operation."""
+    """Return the dtype of the result of an operation."""
     if left.kind == right.kind == "bool":
         return "bool"
     left, right = _number(left), _number(right)
@@ -201,7 +201,7 @@ def _width(dtype: str) -> int:
 
 
 def _as(scalar: Typed, dtype: str) -> Typed:
-    """A scalar as an operand of a wider dtype."""
+    """Return a scalar as an operand of a wider dtype."""
     kind = DTYPES[dtype]
     if kind == "bool":
         return _condition(scalar)

@@ -34,7 +34,7 @@ class Tensor:
 
     @property
     def declaration(self) -> str:
-        """Return the tensor's declaration in SkriptND."""
+        """The tensor's declaration in SkriptND."""
         return f"{self.name}: {DTYPES[self.dtype]}[{', '.join(map(str, self.shape))}];"
 
 

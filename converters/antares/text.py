@@ -24,11 +24,11 @@ class Text:
 
     @classmethod
     def of(cls, source: Source) -> Text:
-        """The whole text of a source."""
+        """Return the whole text of a source."""
         return cls(source, source.text, range(len(source.text)))
 
     def part(self, start: int, end: int) -> Text:
-        """The text between two of its characters."""
+        """Return the text between two of its characters."""
         return Text(self.source, self.text[start:end], self.offsets[start:end])
 
     def span(self, start: int, end: int) -> Span:

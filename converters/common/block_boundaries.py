@@ -79,7 +79,9 @@ def _added(left: Cost, right: Cost) -> Cost:
 
 
 def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> Boundaries:
-    """The costs of all cuts; ``readers`` has the last unit that reads a tensor, by identity."""
+    """Return the costs of all cuts; ``readers`` has the last unit that reads a tensor, by
+    identity.
+    """
     crossing = _crossing(units, readers)
     names = _names_in_common([_name(unit) for unit in units])
     costs: list[Cost | None] = []

@@ -20,21 +20,21 @@ _LISTED = 8
 
 
 def bound_of_dimension(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
-    """The bound of a dynamic dimension of an input; 0 if there is none."""
+    """Return the bound of a dynamic dimension of an input; 0 if there is none."""
     if not isinstance(bounds, Mapping):
         return bounds
     return at_axis(bounds.get(name), 0) or at_axis(bounds.get(tensor), axis) or _others(bounds)
 
 
 def bounds_of_results(bounds: Bounds, names: Iterable[str]) -> tuple[Bound, ...]:
-    """The bounds of a node's results, 0 if there is none."""
+    """Return the bounds of a node's results, 0 if there is none."""
     if not isinstance(bounds, Mapping):
         return (bounds,)
     return tuple(bounds.get(name) or _others(bounds) if name else 0 for name in names)
 
 
 def at_axis(bound: Bound | None, axis: int) -> int:
-    """The number of one dimension, 0 if there is none."""
+    """Return the number of one dimension, 0 if there is none."""
     if bound is None or isinstance(bound, int):
         return bound or 0
     return (bound[axis] or 0) if axis < len(bound) else 0

@@ -110,13 +110,13 @@ class Builder:
         return result
 
     def dimension(self, size: Size) -> Tensor:
-        """A dimension as a tensor of rank 0."""
+        """Return a dimension as a tensor of rank 0."""
         if isinstance(size, int):
             return self.constant(size, "int64")
         return self.computed(Tensor("int64", (), sizes=array([size]).reshape(())))
 
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
-        """A tensor of known value."""
+        """Return a tensor of known value."""
         array = np.asarray(value, None if dtype is None else np.dtype(dtype))
         return Tensor(str(array.dtype), array.shape, source, array)
 
@@ -180,7 +180,7 @@ class Builder:
         return self._stretched[key]
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """The elements in another dtype; real to int drops the fraction."""
+        """Return the elements in another dtype; real to int drops the fraction."""
         if x.dtype == dtype:
             return x
         if x.value is not None and x.size <= 1 and x.kind == kind(dtype):
@@ -284,7 +284,7 @@ class Builder:
         return self.call("extra.one_slice", x, as_shape=shape, axis=axis, position=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
-        """A tensor of equal elements."""
+        """Return a tensor of equal elements."""
         scalar = value if isinstance(value, Tensor) else self.constant(value, dtype)
         return self.call("layout.uniform", scalar, as_type=dtype, as_shape=shape, shape=shape)
 

@@ -51,9 +51,7 @@ class Candidate:
 
     @property
     def text(self) -> bytes | None:
-        """Return the beginning of a text in UTF-8 without its byte order mark; None for anything
-        else.
-        """
+        """The beginning of a text in UTF-8 without its byte order mark; None for anything else."""
         if not self.head or _CONTROL.search(self.head):
             return None
         # The last character may be cut off.

@@ -164,7 +164,7 @@ def _parameter(tensor: Tensor) -> nodes.Parameter:
 
 
 def _shaped(tensor: Tensor, shape: Declared | None) -> nodes.Parameter:
-    """An input or output of an operator."""
+    """Return an input or output of an operator."""
     if shape is None:
         return _declaration(tensor.name, tensor.kind, None)
     sizes = (_integer(each) if isinstance(each, int) else _origin(each) for each in shape)

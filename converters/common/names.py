@@ -28,7 +28,7 @@ def without_suffix(name: str) -> str:
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """The words and numbers in a name of the source."""
+    """Return the words and numbers in a name of the source."""
     return tuple(filter(None, _SEPARATORS.split(without_suffix(name))))
 
 

@@ -46,7 +46,7 @@ another.
 
 
 def outlined(graph: ConvertedGraph) -> ConvertedGraph:
-    """The graph with its repeated blocks as operators, the most rewarding block first.
+    """Return the graph with its repeated blocks as operators, the most rewarding block first.
 
     Later blocks may contain invocations of earlier ones.
     """

@@ -127,7 +127,7 @@ Shape: TypeAlias = "tuple[Size, ...]"
 
 
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
-    """A new symbol; ``number`` distinguishes it from others of the same wanted name."""
+    """Return a new symbol; ``number`` distinguishes it from others of the same wanted name."""
     name = f"{wanted}#{number}"
     return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
@@ -325,13 +325,13 @@ def _combined(function: str, left: Size, right: Size) -> Size:
 
 
 def _symbols(*sizes: Size) -> dict[str, Symbol]:
-    """The symbols of dimensions, by name."""
+    """Return the symbols of dimensions, by name."""
     symbolic = (each for each in sizes if isinstance(each, Symbolic))
     return {name: origin for each in symbolic for name, origin in each.symbols.items()}
 
 
 def _bounds(*sizes: Size) -> dict[str, int]:
-    """The largest values of the symbols of dimensions, by name."""
+    """Return the largest values of the symbols of dimensions, by name."""
     return {name: origin.bound for name, origin in _symbols(*sizes).items()}
 
 

@@ -135,7 +135,7 @@ def _not_enabled(what: str, extension: str, node: nodes.Node) -> Diagnostic:
 
 
 def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression]:
-    """Expressions that the flat syntax lacks, in the order of the text."""
+    """Yield expressions that the flat syntax lacks, in the order of the text."""
     bodies = (each.body or () for each in document.fragments)
     for body in (*bodies, document.graph.body):
         for statement in body:
@@ -149,7 +149,7 @@ def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression
 
 
 def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
-    """The names on a left-hand side."""
+    """Yield the names on a left-hand side."""
     return (each for each in expressions(node) if isinstance(each, nodes.Name))
 
 
@@ -227,7 +227,7 @@ def _check_ports(
 
 
 def _check_external(statement: nodes.Assignment, graph: nodes.Graph, typing: Typing) -> set[str]:
-    """The name of an external tensor that a statement defines."""
+    """Return the name of an external tensor that a statement defines."""
     parameters = {each.name for each in graph.parameters}
     for node in expressions(statement.value):
         if isinstance(node, nodes.Invocation) and node.name.name == "external":
@@ -247,7 +247,7 @@ def _check_external(statement: nodes.Assignment, graph: nodes.Graph, typing: Typ
 def _assigned(
     statement: nodes.Assignment, typing: Typing, scope: Scope
 ) -> Iterator[tuple[nodes.Name, Type | None]]:
-    """The names on the left-hand side of an assignment, and their types."""
+    """Yield the names on the left-hand side of an assignment, and their types."""
     value = statement.value
     is_invocation = isinstance(value, nodes.Invocation)
     if isinstance(value, nodes.Invocation):
@@ -291,7 +291,7 @@ def _unpacked(
 
 @functools.cache
 def standard_generics() -> Mapping[nodes.Invocation, str | None]:
-    """The generic types of the invocations in the bodies of standard fragments."""
+    """Return the generic types of the invocations in the bodies of standard fragments."""
     typing = Typing(standard(), [])
     for signature in standard().values():
         _check_fragment(signature.node, typing)

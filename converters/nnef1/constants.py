@@ -43,7 +43,7 @@ def unary(sign: str, operand: Value) -> Value:
 
 
 def binary(sign: str, left: Value, right: Value) -> Value:
-    """An operator on two values whose types were checked; raises Undefined."""
+    """Return an operator on two values whose types were checked; raise Undefined."""
     if isinstance(left, Symbolic) or isinstance(right, Symbolic):
         return _symbolic(sign, left, right)
     if sign in _COMPARISONS:

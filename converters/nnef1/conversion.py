@@ -73,7 +73,9 @@ def convert_graph(
 
 
 def _updated(graph: nodes.Graph) -> frozenset[str]:
-    """The names of tensors in the operations that update, and of variables with their labels."""
+    """Return the names of tensors in the operations that update, and of variables with their
+    labels.
+    """
     names = {
         argument.value.name
         for statement in graph.body
@@ -146,7 +148,7 @@ class _State:
             self.groups |= {id(each): groups for each in results(step)}
 
     def shape(self, tensor: calls.Tensor) -> Shape | None:
-        """The shape of a tensor."""
+        """Return the shape of a tensor."""
         return self.scope[tensor.label].shape
 
     def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:

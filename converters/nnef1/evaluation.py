@@ -295,7 +295,7 @@ class Evaluator(ABC):
 
 
 def with_chain(problem: NnefError, frame: Frame) -> NnefError:
-    """The same error, with the fragments around it."""
+    """Return the same error, with the fragments around it."""
     chain = frame.chain[::-1]
     if len(chain) > 2 * _SHOWN:
         chain = (*chain[:_SHOWN], *chain[-_SHOWN:])

@@ -310,7 +310,7 @@ class _Expansion(Evaluator):
         return results[0] if len(results) == 1 else tuple(results)
 
     def _steps(self, scan: Scan, arguments: Mapping[str, Value], frame: Frame, span: Span) -> int:
-        """The number of parts of the scanned tensors."""
+        """Return the number of parts of the scanned tensors."""
         sizes: list[tuple[int, int]] = []
         for name in scan.scanned:
             tensor, axis, pace = (arguments[f"{name}{each}"] for each in ("", "_axis", "_pace"))
@@ -350,7 +350,7 @@ class _Expansion(Evaluator):
         frame: Frame,
         span: Span,
     ) -> Tensor:
-        """The result of a standard operation on tensors of one type, which ``like`` has."""
+        """Return the result of a standard operation on tensors of one type, which ``like`` has."""
         label = wanted if isinstance(wanted, str) else None
         result = Tensor(label or self.labelling.labels.name(f"{frame.base}/{operation}"))
         item = (

@@ -89,7 +89,7 @@ Signatures: TypeAlias = "Mapping[str, Signature]"
 
 @functools.cache
 def standard() -> Signatures:
-    """The operations of chapter 4."""
+    """Return the operations of chapter 4."""
     text = resources.files(__package__).joinpath("standard.nnef").read_text("utf-8")
     return library("<standard>/standard.nnef", text)
 
@@ -100,7 +100,7 @@ def library(path: str, text: str) -> Signatures:
 
 
 def signatures(fragments: Iterable[nodes.Fragment]) -> Signatures:
-    """The signatures of fragments that the specification or a vendor declares."""
+    """Return the signatures of fragments that the specification or a vendor declares."""
     return MappingProxyType(
         {each.name.name: _signature(each, is_standard=True) for each in fragments}
     )
@@ -142,7 +142,7 @@ def declare(
 
 
 def literal_value(node: nodes.Expression) -> Value:
-    """The value of an expression of literals; raises NnefError for any other."""
+    """Return the value of an expression of literals; raise NnefError for any other."""
     match node:
         case nodes.Literal(value=value):
             return value
@@ -156,7 +156,9 @@ def literal_value(node: nodes.Expression) -> Value:
 
 
 def literal_type(node: nodes.Expression) -> Type | None:
-    """The type of an expression of literals, None if items of an array have no common type."""
+    """Return the type of an expression of literals, None if items of an array have no common
+    type.
+    """
     match node:
         case nodes.Literal(value=value):
             return _PRIMITIVE[type(value)]
@@ -171,7 +173,7 @@ def literal_type(node: nodes.Expression) -> Type | None:
 
 
 def array_type(items: Iterable[Type | None]) -> Type | None:
-    """The type of an array of items, None if they have no common type."""
+    """Return the type of an array of items, None if they have no common type."""
     item_type: Type | None = None
     for number, each in enumerate(items):
         if each is None:

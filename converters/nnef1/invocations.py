@@ -55,7 +55,7 @@ def cycles(signatures: Signatures, fragments: tuple[nodes.Fragment, ...]) -> Ite
 
 
 def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
-    """The invocations that every expansion of a fragment makes."""
+    """Yield the invocations that every expansion of a fragment makes."""
     pending = [each.value for each in reversed(fragment.body or ())]
     while pending:
         node = pending.pop()
@@ -92,7 +92,7 @@ def wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set
 
 
 def invoked(statement: nodes.Assignment) -> Iterator[str]:
-    """The operations that a statement invokes."""
+    """Yield the operations that a statement invokes."""
     for each in nodes.expressions(statement.value):
         if isinstance(each, nodes.Invocation):
             yield each.name.name

@@ -46,7 +46,7 @@ def labels_of(target: nodes.Expression, label: Callable[[str], Labels]) -> Label
 
 
 def leaves(labels: Labels) -> Iterator[str]:
-    """The labels in a structure."""
+    """Yield the labels in a structure."""
     if isinstance(labels, str):
         yield labels
     elif labels is not None:
@@ -55,7 +55,7 @@ def leaves(labels: Labels) -> Iterator[str]:
 
 
 def tensors(labels: Labels) -> Value:
-    """Tensors of labels, in the same structure."""
+    """Return tensors of labels, in the same structure."""
     if isinstance(labels, str):
         return Tensor(labels)
     assert labels is not None

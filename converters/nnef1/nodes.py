@@ -222,7 +222,7 @@ class Quantized(Node):
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The expressions directly inside an expression."""
+    """Return the expressions directly inside an expression."""
     match node:
         case Array(items=items) | Tuple(items=items):
             return items
@@ -245,7 +245,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def expressions(node: Expression) -> abc.Iterator[Expression]:
-    """An expression and all inside it."""
+    """Return an expression and all inside it."""
     yield node
     for child in children(node):
         yield from expressions(child)

@@ -65,7 +65,7 @@ _LISTED = 6
 
 
 def parse(source: Source) -> nodes.Document:
-    """The tree of a ``graph.nnef``."""
+    """Return the tree of a ``graph.nnef``."""
     return cast(nodes.Document, _parse(source, "document"))
 
 
@@ -75,13 +75,13 @@ def parse_library(source: Source) -> tuple[nodes.Fragment, ...]:
 
 
 def parse_quantization(source: Source) -> tuple[nodes.Quantized, ...]:
-    """The lines of a ``graph.quant`` (section 5.3)."""
+    """Return the lines of a ``graph.quant`` (section 5.3)."""
     return cast("tuple[nodes.Quantized, ...]", _parse(source, "quantization"))
 
 
 @functools.cache
 def tables() -> lark.Lark:
-    """The parser tables of the grammar."""
+    """Return the parser tables of the grammar."""
     text = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
     reserved = "|".join(sorted(RESERVED))
     identifier = rf"IDENTIFIER: /(?!(?:{reserved})(?![A-Za-z0-9_]))[A-Za-z_][A-Za-z0-9_]*/"
@@ -144,7 +144,7 @@ def _in(source: Source, problem: Diagnostic) -> Diagnostic:
 
 
 def _without_statement(text: str, position: int) -> str | None:
-    """The text without the statement around a position; None if its end cannot be found.
+    """Return the text without the statement around a position; None if its end cannot be found.
 
     A statement lies between semicolons and braces; brackets inside it need not match.
     """

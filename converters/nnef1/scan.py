@@ -125,7 +125,7 @@ def _declaration(
     parameters: Sequence[tuple[str, Type]],
     results: Sequence[tuple[str, Type]],
 ) -> nodes.Fragment:
-    """A fragment without a body, by the names and types of its parameters and results."""
+    """Return a fragment without a body, by the names and types of its parameters and results."""
 
     def at(text: str) -> nodes.Name:
         return nodes.Name(span, text)
@@ -194,7 +194,9 @@ def rewritten(document: nodes.Document, problems: list[Diagnostic]) -> tuple[nod
 
 
 def steps_of(sizes: Sequence[tuple[int, int]], span: Span) -> int:
-    """The number of steps for dimensions and their paces. Raises NnefError if they differ."""
+    """Return the number of steps for dimensions and their paces. Raises NnefError if they
+    differ.
+    """
     hint = "paces are -1 or positive, and divide dimensions into equal numbers of parts"
     for size, pace in sizes:
         if pace == 0 or pace < -1 or size % abs(pace):

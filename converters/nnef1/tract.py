@@ -169,6 +169,6 @@ def _typed(signatures: Signatures) -> Iterator[tuple[str, Signature]]:
 
 
 def item_type(name: str) -> str | None:
-    """The type of NNEF 1 for a datum type of tract, None if there is none."""
+    """Return the type of NNEF 1 for a datum type of tract, None if there is none."""
     dtype = DTYPES.get(name.lower())
     return None if dtype is None else _ITEM_TYPES[kind(dtype)]

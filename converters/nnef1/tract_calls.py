@@ -120,7 +120,7 @@ def with_attributes(
 
 
 def _array(value: nodes.Expression) -> nodes.Expression:
-    """A number as an array of one item."""
+    """Return a number as an array of one item."""
     return nodes.Array(value.span, (value,)) if isinstance(value, nodes.Literal) else value
 
 
@@ -136,7 +136,7 @@ class _Scalars:
         }
 
     def literal(self, node: nodes.Expression) -> nodes.Expression:
-        """The value of a variable of rank 0; any other expression as it is."""
+        """Return the value of a variable of rank 0; any other expression as it is."""
         if not isinstance(node, nodes.Name) or node.name not in self._labels:
             return node
         file = f"{self._labels[node.name]}.dat"

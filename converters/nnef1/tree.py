@@ -97,7 +97,7 @@ def _text(children: Children, span: Span) -> nodes.Literal:
 
 
 def unquoted(literal: str, span: Span) -> str:
-    """The characters of a string literal."""
+    """Return the characters of a string literal."""
     text = _ESCAPE.sub(r"\1", literal[1:-1])
     if not (text.isascii() and text.isprintable()):
         raise error(

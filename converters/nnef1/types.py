@@ -57,7 +57,7 @@ EMPTY_ARRAY = ArrayType(None)
 
 
 def parts(type_: Type) -> Iterator[Primitive | TensorType]:
-    """The primitive and tensor types that a type is made of."""
+    """Yield the primitive and tensor types that a type is made of."""
     match type_:
         case Primitive() | TensorType():
             yield type_
@@ -89,7 +89,7 @@ def is_unbound(type_: Type) -> bool:
 
 
 def bound(type_: Type, generic: str) -> Type:
-    """A type with a primitive type instead of ``?``."""
+    """Return a type with a primitive type instead of ``?``."""
     match type_:
         case Primitive(name):
             return Primitive(generic) if name == GENERIC else type_

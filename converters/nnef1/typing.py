@@ -72,7 +72,7 @@ class Typing:
         self.problems.append(Diagnostic(message, span, hint, notes))
 
     def type_of(self, node: nodes.Expression, scope: Scope) -> Type | None:
-        """The type of an expression."""
+        """Return the type of an expression."""
         match node:
             case nodes.Literal():
                 return literal_type(node)
@@ -279,7 +279,7 @@ class Typing:
         return None
 
     def invocation(self, node: nodes.Invocation, scope: Scope) -> Type | None:
-        """The type of the results of an invocation, several of them as a tuple."""
+        """Return the type of the results of an invocation, several of them as a tuple."""
         types = [self.type_of(each.value, scope) for each in node.arguments]
         name = node.name.name
         signature = self.signatures.get(name)

@@ -215,7 +215,7 @@ def _check_codes(tensor: TensorFile, quantizer: Call, position: str) -> None:
 
 
 def _pattern(tensor: TensorFile, bits: int) -> Array:
-    """The lowest bits of signed items as unsigned numbers."""
+    """Return the lowest bits of signed items as unsigned numbers."""
     wide = tensor.array.astype(np.int64).view(np.uint64)
     return np.asarray(wide & np.uint64(2**bits - 1))
 

@@ -20,7 +20,7 @@ VENDORS: Mapping[str, Callable[[nodes.Document, Container | None], Extended]] = 
 
 
 def extended(document: nodes.Document, vendor: str | None, files: Container | None) -> Extended:
-    """A document in the terms of the specification; ``files`` hold its variables.
+    """Return a document in the terms of the specification; ``files`` hold its variables.
 
     Raises NnefError for an unknown vendor.
     """

@@ -88,12 +88,12 @@ class Operation:
         return self.op.results[0].type
 
     def dtype(self, number: int = 0) -> str:
-        """The dtype of a result."""
+        """Return the dtype of a result."""
         return dtype_of(self.op.results[number].type)
 
     @property
     def sizes(self) -> list[int | None]:
-        """Return the declared shape of the first result, None for each dynamic dimension."""
+        """The declared shape of the first result, None for each dynamic dimension."""
         return declared_shape(self.type)
 
     def static_shape(self, number: int = 0) -> tuple[int, ...]:
@@ -171,7 +171,7 @@ def declared_shape(type_: Any) -> list[int | None]:
 
 
 def elements(attribute: Any) -> Array:
-    """The elements of a constant."""
+    """Return the elements of a constant."""
     type_ = attribute.type
     dtype = np.dtype(ml_dtypes.bfloat16 if (name := dtype_of(type_)) == "bfloat16" else name)
     shape = tuple(type_.shape)

@@ -112,7 +112,7 @@ class Dim:
         return as_dim(other) + -self if _is_size(other) else NotImplemented
 
     def times(self, factor: int) -> Dim:
-        """The expression multiplied by a number."""
+        """Return the expression multiplied by a number."""
         return Dim({a: each * factor for a, each in self.terms.items()}, self.constant * factor)
 
     def __mul__(self, other: Any) -> Any:
@@ -216,13 +216,13 @@ def quotient(left: Dim, right: Dim) -> Dim:
 
 
 def ceil_quotient(left: Dim, divisor: int) -> Dim:
-    """The quotient by a positive number, rounded up."""
+    """Return the quotient by a positive number, rounded up."""
     result: Dim = quotient(left + (divisor - 1), Dim({}, divisor))
     return result
 
 
 def substitute(dim: Dim, replaced: Callable[[Symbol], Dim]) -> Dim:
-    """The expression with its symbols replaced."""
+    """Return the expression with its symbols replaced."""
     parts: list[Dim] = [Dim({}, dim.constant)]
     for atom, factor in dim.terms.items():
         match atom:
@@ -239,7 +239,7 @@ def substitute(dim: Dim, replaced: Callable[[Symbol], Dim]) -> Dim:
 
 
 def evaluate(dim: Dim, value: Callable[[Symbol], Size]) -> Size:
-    """The expression at given values."""
+    """Return the expression at given values."""
     result: Size = dim.constant
     for atom, factor in dim.terms.items():
         match atom:
@@ -259,7 +259,7 @@ def evaluate(dim: Dim, value: Callable[[Symbol], Size]) -> Size:
 
 
 def symbols(dim: Dim) -> list[Symbol]:
-    """The symbols of an expression."""
+    """Return the symbols of an expression."""
     found_symbols: dict[Symbol, None] = {}
     waiting = list(dim.terms)
     while waiting:

@@ -27,7 +27,7 @@ class Inequality:
     bound: Dim
 
     def factor(self, variable: Variable) -> int:
-        """The factor of a variable."""
+        """Return the factor of a variable."""
         return next((each for own, each in self.terms if own is variable), 0)
 
 
@@ -42,7 +42,7 @@ def inequality(terms: Mapping[Variable, int], bound: Dim) -> Inequality:
 
 
 def within(expression: IndexExpression, size: Dim) -> tuple[Inequality, Inequality]:
-    """``0 <= expression < size``"""
+    """Return ``0 <= expression < size``"""
     negated = {variable: -each for variable, each in expression.terms.items()}
     return (
         inequality(negated, expression.constant),

@@ -50,7 +50,7 @@ class _Names:
         return f"{operand.name}: {operand.kind}[{shape}];"
 
     def size(self, size: Dim) -> str:
-        """The text of a size."""
+        """Return the text of a size."""
         if size in self.sizes:
             return self.sizes[size]
         terms = [(factor, self._atom(atom)) for atom, factor in size.terms.items()]
@@ -71,7 +71,7 @@ class _Names:
         return f"({left} {sign} {right})"
 
     def index(self, expression: IndexExpression) -> str:
-        """The text of an index expression."""
+        """Return the text of an index expression."""
         terms = [(factor, self.indices[each]) for each, factor in expression.terms.items()]
         constant = expression.constant
         if constant in self.sizes:

@@ -54,7 +54,7 @@ def name_of(function: Any) -> str:
 
 
 def file_of(function: Any) -> str:
-    """The file that defines a function."""
+    """Return the file that defines a function."""
     return str(without_partial(function).__code__.co_filename)
 
 

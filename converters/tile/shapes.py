@@ -48,11 +48,11 @@ class Sizes:
         return Dim({symbol: 1})
 
     def value(self, dim: Dim) -> Size:
-        """The value of a resolved expression."""
+        """Return the value of a resolved expression."""
         return evaluate(dim, self.values.__getitem__)
 
     def shape(self, shape: Sequence[Dim]) -> tuple[Size, ...]:
-        """The values of resolved expressions."""
+        """Return the values of resolved expressions."""
         return tuple(map(self.value, shape))
 
     def number(self, dim: Dim) -> int:

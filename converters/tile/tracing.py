@@ -267,7 +267,7 @@ class Combination:
 
 
 def operation(function: str, *operands: object) -> Tensor:
-    """An element-wise operation."""
+    """Return an element-wise operation."""
     operands = tuple(each.item() if isinstance(each, np.generic) else each for each in operands)
     for each in operands:
         if not isinstance(each, (Tensor, Dim, int, float)):

@@ -21,7 +21,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 
 def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
-    """The kernel with stages for values computed twice; the first ``rank`` axes are rows."""
+    """Return the kernel with stages for values computed twice; the first ``rank`` axes are rows."""
     for stage in kernel.stages:
         for value in _functions(stage) if stage.reduced else ():
             shared = _shared(kernel, stage, value, rank)

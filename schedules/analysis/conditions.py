@@ -20,7 +20,7 @@ _NUMBER = "int8"
 
 
 def with_numbers(kernel: Kernel) -> Kernel:
-    """The kernel without reductions of conditions."""
+    """Return the kernel without reductions of conditions."""
     stages = tuple(each for stage in kernel.stages for each in _in_numbers(stage))
     return replace(kernel, stages=stages)
 

@@ -54,7 +54,7 @@ class Nest:
 
 
 def read_nests(function: PrimFunction) -> list[Nest] | None:
-    """The loop nests of a function; None if it has other statements."""
+    """Return the loop nests of a function; None if it has other statements."""
     block = opaque_block(function)
     if block is None:
         return None
@@ -81,7 +81,7 @@ def _nest(statement: tirx.Stmt) -> Nest | None:
 
 
 def _with_independent(nest: Nest, written: Sequence[Buffer]) -> Nest:
-    """The nest with its independent dimensions."""
+    """Return the nest with its independent dimensions."""
     bound = {each.var: each.value for each in nodes(nest.body, tirx.Bind)}
     names = {var: value for var, value in bound.items() if not loads(value)}
     accesses = [store.indices for store in nest.stores]

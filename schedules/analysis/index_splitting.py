@@ -47,7 +47,7 @@ def _order(a: sizes.Extent, b: sizes.Extent) -> int:
 
 
 def length(part: Part) -> sizes.Extent:
-    """The number of indices in a part."""
+    """Return the number of indices in a part."""
     return sizes.simplified(part[1] - part[0])
 
 

@@ -94,7 +94,7 @@ class Kernel:
     index_type: str
 
     def stage_of(self, buffer: tirx.Var) -> Stage | None:
-        """The stage that computes a buffer; None for an input."""
+        """Return the stage that computes a buffer; None for an input."""
         return next((s for s in self.stages if s.buffer.same_as(buffer)), None)
 
     @property
@@ -114,7 +114,7 @@ class Kernel:
 
 
 def extent_product(axes: Iterable[Axis]) -> int:
-    """The number of points of some axes, estimated for dynamic axes."""
+    """Return the number of points of some axes, estimated for dynamic axes."""
     return sizes.estimate(sizes.product(axis.extent for axis in axes))
 
 

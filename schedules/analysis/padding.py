@@ -107,7 +107,7 @@ def _in_terms_of(
 
 
 def read_padding(stage: Stage) -> Padding | None:
-    """The padding of a stage; None for another stage."""
+    """Return the padding of a stage; None for another stage."""
     value = stage.value
     if stage.reduced or not isinstance(value, Call) or not is_conditional(value):
         return None

@@ -79,17 +79,17 @@ def range_of(var: tirx.Var, first: Extent, last: Extent) -> Range:
 
 
 def symbols(size: Extent) -> list[tirx.Var]:
-    """The symbols in a size, in their order."""
+    """Return the symbols in a size, in their order."""
     return [] if is_known(size) else variables(size)
 
 
 def number(size: Extent, dtype: str) -> PrimExpression:
-    """A size as an expression."""
+    """Return a size as an expression."""
     return tirx.const(size, dtype) if isinstance(size, int) else size
 
 
 def product(sizes: Iterable[Extent]) -> Extent:
-    """The product of sizes."""
+    """Return the product of sizes."""
     static_product, symbolic = 1, None
     for size in sizes:
         if is_known(size):
@@ -106,17 +106,17 @@ def product(sizes: Iterable[Extent]) -> Extent:
 
 
 def elements(buffer: tirx.Var) -> Extent:
-    """The number of elements of a buffer."""
+    """Return the number of elements of a buffer."""
     return product(map(extent, buffer.shape))
 
 
 def simplified(size: Extent) -> Extent:
-    """A size in its simplest form."""
+    """Return a size in its simplest form."""
     return size if is_known(size) else simplification.simplified(size)
 
 
 def quotient(size: Extent, divisor: int) -> Extent:
-    """The quotient, rounded down."""
+    """Return the quotient, rounded down."""
     if is_known(size):
         return size // divisor
     divided = tirx.floordiv(size, tirx.const(divisor, dtype_of(size)))
@@ -124,7 +124,7 @@ def quotient(size: Extent, divisor: int) -> Extent:
 
 
 def quotient_above(size: Extent, divisor: int) -> Extent:
-    """The quotient, rounded up."""
+    """Return the quotient, rounded up."""
     if is_divisible(size, divisor):
         return quotient(size, divisor)
     return quotient(size + (divisor - 1), divisor)
@@ -144,7 +144,7 @@ def is_divisible(size: Extent, divisor: int) -> bool:
 
 
 def estimate(size: Extent) -> int:
-    """A size, estimated if it is dynamic."""
+    """Return a size, estimated if it is dynamic."""
     if is_known(size):
         return int(size)
 

@@ -13,7 +13,7 @@ from tvm_nnef.tvm_support.function_attributes import Sort
 
 
 def key_type_of(dtype: str) -> str:
-    """The dtype of the keys of elements of a dtype."""
+    """Return the dtype of the keys of elements of a dtype."""
     return "int64" if itemsize(dtype) == 8 else "int32"
 
 

@@ -37,7 +37,7 @@ Test: TypeAlias = "tuple[Buffer, PrimExpression]"
 
 
 def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunction:
-    """The function with an assertion for each element that is loaded or stored."""
+    """Return the function with an assertion for each element that is loaded or stored."""
     name = str((function.attrs or {}).get("global_symbol", "kernel")).removeprefix("__tvm_ffi_")
 
     def assertions(*expressions: PrimExpression) -> list[tirx.Stmt]:

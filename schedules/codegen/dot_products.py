@@ -54,7 +54,7 @@ class Dot:
         return _WORD // self.parts
 
     def term(self, elements: Sequence[PrimExpression], weight: PrimExpression) -> PrimExpression:
-        """The sum of the products of parts; it wraps around like any sum of int32."""
+        """Return the sum of the products of parts; it wraps around like any sum of int32."""
         if self.parts == 1:
             return elements[0] * weight
         data = elements[0] if self.loaded == 1 else self.word(elements)

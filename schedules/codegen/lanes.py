@@ -58,19 +58,19 @@ class Lanes:
         return tirx.Cast(typed(dtype, self.lanes), value)
 
     def bits(self, value: PrimExpression) -> PrimExpression:
-        """The bits of a real number, as int32."""
+        """Return the bits of a real number, as int32."""
         return tirx.call_intrin(typed("int32", self.lanes), "tirx.reinterpret", value)
 
     def of_bits(self, bits: PrimExpression) -> PrimExpression:
-        """The real number that has some bits."""
+        """Return the real number that has some bits."""
         return tirx.call_intrin(typed("float32", self.lanes), "tirx.reinterpret", bits)
 
     def square_root(self, value: PrimExpression) -> PrimExpression:
-        """The square root."""
+        """Return the square root."""
         return tirx.call_intrin(typed("float32", self.lanes), "tirx.sqrt", value)
 
     def polynomial(self, x: PrimExpression, coefficients: Sequence[float]) -> PrimExpression:
-        """The value of a polynomial, the highest coefficient first."""
+        """Return the value of a polynomial, the highest coefficient first."""
         value = self._all(coefficients[0])
         for coefficient in coefficients[1:]:
             value = value * x + coefficient

@@ -22,7 +22,7 @@ _MARK = "disable_lower_builtin"
 
 
 def on_stack(function: PrimFunction) -> PrimFunction:
-    """The function with its small local buffers on the stack."""
+    """Return the function with its small local buffers on the stack."""
     machine = model_for(function)
 
     def marked(allocation: tirx.AllocBuffer) -> tirx.Stmt:

@@ -31,7 +31,7 @@ NAME = "cpu.code_product"
 
 
 def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
-    """The plan of a product with codes; None for other kernels."""
+    """Return the plan of a product with codes; None for other kernels."""
     reduction = read_reduction(kernel)
     if reduction is None or reduction.code_bits is None or reduction.borders:
         return None
@@ -70,12 +70,12 @@ class CodeProductPlan(Plan):
         return self.tiles.cost
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of rows without tiles, and the tiles of the others."""
+        """Return the number of rows without tiles, and the tiles of the others."""
         direct = {} if self.direct is None else {"direct rows": self.direct.height}
         return {**direct, **self.tiles.decisions()}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with both loops."""
+        """Return the function with both loops."""
         loops = self.tiles.statement()
         if self.direct is not None:
             loops = self.direct.statement(loops)
@@ -84,7 +84,7 @@ class CodeProductPlan(Plan):
         return with_opaque_body(function, results, [], body)
 
     def alternatives(self) -> Iterator[CodeProductPlan]:
-        """Other tiles."""
+        """Yield other tiles."""
         for tiles in self.tiles.alternatives():
             yield replace(self, tiles=tiles)
 

@@ -53,7 +53,7 @@ class ElementwisePlan(Plan):
         return sum(stage.cycles for stage in self.stages)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The form of each kept stage."""
+        """Return the form of each kept stage."""
         pairs = zip(self.kept, self.stages, strict=True)
         return {str(stage.buffer.name): f"in {plan.describe()}" for stage, plan in pairs}
 

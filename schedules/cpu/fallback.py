@@ -25,7 +25,7 @@ from tvm_nnef.tvm_support.compat import PrimFunction
 
 
 def match(function: PrimFunction, machine: CpuModel) -> Plan:
-    """The plan for any function."""
+    """Return the plan for any function."""
     body = function.body
     has_root = isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root"
     if not has_root or any(nodes(block.body, tirx.For) for block in _innermost(function)):
@@ -49,7 +49,7 @@ class FallbackPlan(Plan):
         return "cpu.fallback" if self.parallel_work else "ordered"
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of elements from which a block runs in parallel."""
+        """Return the number of elements from which a block runs in parallel."""
         return {"parallel_work": self.parallel_work} if self.parallel_work else {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
@@ -86,7 +86,7 @@ class FallbackPlan(Plan):
 
 
 def _innermost(function: PrimFunction) -> list[s_tir.SBlock]:
-    """The blocks without blocks inside."""
+    """Return the blocks without blocks inside."""
     blocks = nodes(function.body, s_tir.SBlock)
     return [block for block in blocks if not nodes(block.body, s_tir.SBlock)]
 

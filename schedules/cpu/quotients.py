@@ -18,7 +18,7 @@ _ROUNDED_DOWN = (tirx.FloorDiv, tirx.FloorMod)
 
 
 def with_real_quotients(function: PrimFunction) -> PrimFunction:
-    """The function without int32 divisions by data."""
+    """Return the function without int32 divisions by data."""
     return with_mapped_body(function, ((*_QUOTIENTS, *_REMAINDERS), _replaced))
 
 

@@ -183,7 +183,7 @@ def with_joined_end(merged: Merged, dtype: str, machine: CpuModel) -> Merged:
 
 
 def _quotient(axis: Axis, count: int) -> Axis:
-    """The axis of the quotients of an axis."""
+    """Return the axis of the quotients of an axis."""
     return Axis(tirx.Var("quotient", dtype_of(axis.var)), sizes.quotient(axis.extent, count))
 
 

@@ -30,7 +30,7 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 def vectors_of(size: int, lanes: int) -> int:
-    """The number of vectors for a row, the last ones narrower."""
+    """Return the number of vectors for a row, the last ones narrower."""
     return size // lanes + (size % lanes).bit_count()
 
 
@@ -81,7 +81,7 @@ class Accumulation:
 
     @property
     def cycles(self) -> float:
-        """Return the estimated cycles of a row, for values that are as fast as loads."""
+        """The estimated cycles of a row, for values that are as fast as loads."""
         steps, rest = divmod(self.stage.reduced[-1].estimate, self.width)
         vectors = steps * (self.width // self.lanes) + vectors_of(rest, self.lanes)
         # Two halves of a vector are combined in about a cycle: those of several rows overlap.

@@ -135,7 +135,7 @@ class RowPlan(Plan):
         return tirx.any(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The rows, partial results and buffers."""
+        """Return the rows, partial results and buffers."""
         sums = [s.accumulation for s in self.stages if s.accumulation is not None]
         return {
             "rows": "x".join(str(axis.extent) for axis in self.rows) or 1,

@@ -69,7 +69,7 @@ class SamplingPlan(Plan):
         return work / self.lanes * self.vector_cycles
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The size and number of tables, the lanes and the threads."""
+        """Return the size and number of tables, the lanes and the threads."""
         parallel = {"binding": "parallel"} if self.parallel else {}
         tables = len(self.tables.made)
         return {"tables": tables, "piece": self.tables.piece, "lanes": self.lanes, **parallel}
@@ -81,7 +81,7 @@ class SamplingPlan(Plan):
         yield replace(self, parallel=not self.parallel)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops over pieces."""
+        """Return the function with the loops over pieces."""
         *others, columns = self.reduction.axes
         outer = [axis for axis in others if axis not in self.channels]
         piece, dtype = self.tables.piece, self.kernel.index_type
@@ -210,7 +210,7 @@ class _Tables:
 
     @property
     def position(self) -> PrimExpression:
-        """Return the index in a table of a step of the reduction and a lane of the piece."""
+        """The index in a table of a step of the reduction and a lane of the piece."""
         number = self._number(0)
         for axis in self.reduction.reduced:
             number = number * self._number(axis.extent) + axis.var

@@ -67,11 +67,11 @@ class SequentialPlan(Plan):
         return float(sum(group.work * group.machine.step_cycles for group in self.groups))
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The loops that each group of nests shares."""
+        """Return the loops that each group of nests shares."""
         return {f"group {number}": str(group) for number, group in enumerate(self.groups)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its independent loops in parallel and in lanes."""
+        """Return the function with its independent loops in parallel and in lanes."""
         body = emit.sequence([group.statement() for group in self.groups])
         nests = [nest for group in self.groups for nest in group.nests]
         written = {store.buffer for nest in nests for store in nest.stores}

@@ -41,7 +41,7 @@ _DIGIT = 8
 
 
 def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
-    """The plan for a function that is annotated as sorting; None for others."""
+    """Return the plan for a function that is annotated as sorting; None for others."""
     sort = read_sort(function.attrs)
     if sort is None:
         return None
@@ -81,11 +81,11 @@ class SortPlan(Plan):
         return work * self.machine.sort_cycles / self.lanes
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of keys, and whether rows are sorted in parallel."""
+        """Return the number of keys, and whether rows are sorted in parallel."""
         return {"keys": self.key_type, "kept": str(self.kept), "parallel": str(self.parallel)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with loops that sort each row."""
+        """Return the function with loops that sort each row."""
         data, indices = buffers_of(function)
 
         def row(at: Sequence[PrimExpression]) -> tirx.Stmt:

@@ -125,7 +125,7 @@ class StagePlan(ABC):
         return tirx.IfThenElse(condition, loops, otherwise.loops())
 
     def describe(self) -> str:
-        """The form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
+        """Return the form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
         parallel = ", parallel" if self.parallel else ""
         return f"{self.form} of {self.lanes} lanes{parallel}"
 
@@ -156,7 +156,7 @@ class RowsPlan(StagePlan):
         return "gathered rows" if self._gathers() and self.lanes > 1 else "rows"
 
     def _gathers(self) -> int:
-        """The number of loads that are not contiguous along the last axis."""
+        """Return the number of loads that are not contiguous along the last axis."""
         assignment = self.assignment
         if not assignment.axes:
             return 0
@@ -165,7 +165,7 @@ class RowsPlan(StagePlan):
 
     @property
     def cycles(self) -> float:
-        """Return the estimated cycles; a gathered element takes about a cycle."""
+        """The estimated cycles; a gathered element takes about a cycle."""
         work = extent_product(self.assignment.axes)
         return work / self.lanes * self.machine.element_cycles + work * self._gathers()
 

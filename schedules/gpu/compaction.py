@@ -50,12 +50,12 @@ class CompactionPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block, and whether there are chunks."""
+        """Return the threads of a block, and whether there are chunks."""
         scan = self._scan()
         return {"threads": scan.threads, "launches": str(scan)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to threads."""
+        """Return the function with its loops bound to threads."""
         scan, total = self._scan(), launch.size(self.axes)
         first = launch.elements((), 1, lambda _: self._counted(self.init), scan.index_type)
         is_empty = self.is_result and not (sizes.is_known(total) and total)
@@ -95,7 +95,7 @@ class CompactionPlan(Plan):
 
 
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
-    """The plan for a function that stores and counts under a condition; None for others."""
+    """Return the plan for a function that stores and counts under a condition; None for others."""
     body = function.body
     allocated: list[Buffer] = []
     while isinstance(body, s_tir.SBlockRealize):

@@ -55,7 +55,7 @@ class ElementwisePlan(GpuPlan):
         return {"threads": self.machine.usual_threads, "vector": self.lanes}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         axes, dtype, lanes = self.merged.axes, self.kernel.index_type, self.lanes
         value, stored = self.merged.expressions
         assert isinstance(stored, TensorLoad)

@@ -36,7 +36,7 @@ from tvm_nnef.tvm_support.function_attributes import POLLS_SIGNALS
 
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:
-    """The plan for any function."""
+    """Return the plan for any function."""
     if launch.bound_loops(function.body):
         return BoundPlan()
     function, threads = _without_polls(function), machine.usual_threads
@@ -88,12 +88,12 @@ class FallbackPlan(Plan):
         return "gpu.sequential" if self.is_ordered else "gpu.fallback"
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of dimensions along which the steps of each launch are threads."""
+        """Return the number of dimensions along which the steps of each launch are threads."""
         dimensions = "/".join(map(str, self.launches))
         return {"threads": self.threads, "parallel dimensions": dimensions}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         polls = [poll_signals()] if POLLS_SIGNALS in (function.attrs or {}) else []
         body = emit.sequence([*polls, *map(self._launched, self.launches)])
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}

@@ -43,12 +43,13 @@ Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
 
 
 def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """The body for each block."""
+    """Return the body for each block."""
     return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
 
 
 def without_empty_launches(function: PrimFunction) -> PrimFunction:
-    """The function in which nothing is launched without blocks or threads, static or dynamic.
+    """Return the function in which nothing is launched without blocks or threads, static or
+    dynamic.
 
     That is an error for a GPU. TVM's runtime launches a block in its place, which reads and writes
     elements that do not exist.
@@ -69,7 +70,7 @@ def without_empty_launches(function: PrimFunction) -> PrimFunction:
 
 
 def bound_loops(statement: tirx.Stmt) -> list[BoundLoop]:
-    """The loops over blocks and threads in a statement, in both of TVM's forms."""
+    """Return the loops over blocks and threads in a statement, in both of TVM's forms."""
     loops = [each for each in nodes(statement, tirx.For) if each.thread_binding is not None]
     others = nodes(statement, tirx.AttrStmt)
     return [*loops, *(each for each in others if str(each.attr_key) == "thread_extent")]
@@ -80,7 +81,7 @@ def _extent(loop: BoundLoop) -> PrimExpression:
 
 
 def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """A phase: the body for each thread of a block."""
+    """Return a phase: the body for each thread of a block."""
     return emit.loop(count, body, name="thread", dtype=dtype, thread=THREAD)
 
 
@@ -112,7 +113,7 @@ def numbered(axes: Sequence[Axis], count: int, body: emit.Body, dtype: str) -> t
 
 
 def size(axes: Sequence[Axis]) -> sizes.Extent:
-    """The number of points of some axes."""
+    """Return the number of points of some axes."""
     return sizes.product(axis.extent for axis in axes)
 
 
@@ -149,7 +150,7 @@ def within(indices: Sequence[Limit]) -> PrimExpression:
 
 
 def guarded(indices: Sequence[Limit], body: tirx.Stmt) -> tirx.Stmt:
-    """The body if each index is below its limit."""
+    """Return the body if each index is below its limit."""
     return tirx.IfThenElse(within(indices), body, None) if indices else body
 
 

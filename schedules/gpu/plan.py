@@ -25,7 +25,7 @@ class GpuPlan(Plan):
 
     @abstractmethod
     def statement(self) -> tirx.Stmt:
-        """The launches."""
+        """Return the launches."""
 
     @property
     def allocated(self) -> Sequence[Buffer]:
@@ -33,7 +33,7 @@ class GpuPlan(Plan):
         return ()
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         results = [stage.buffer for stage in self.kernel.results]
         return with_opaque_body(function, results, self.allocated, self.statement())
 

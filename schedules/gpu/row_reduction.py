@@ -50,11 +50,11 @@ class RowReductionPlan(GpuPlan):
         return machine.launch_cycles + moved * idle + waves * barriers
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The distribution of rows to threads and blocks."""
+        """Return the distribution of rows to threads and blocks."""
         return {"row threads": self.row_threads, "block rows": self.block_rows}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         count = sizes.quotient_above(launch.size(self.rows), self.block_rows)
         dtype = self.kernel.index_type
         return launch.blocks(count, lambda block: _Block(self, block).statement(), dtype)

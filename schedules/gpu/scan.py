@@ -58,7 +58,7 @@ class Scan:
         return [] if self.totals is None else [self.totals]
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the three launches."""
+        """Return the launch, or the three launches."""
         if self.totals is None:
             return launch.blocks(self.rows, lambda row: _Block(self, row).turns(), self.index_type)
         chunks, totals = sizes.extent(self.totals.shape[1]), self.totals

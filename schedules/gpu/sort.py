@@ -66,13 +66,13 @@ class SortPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The sizes of a block's part, and the number of its threads."""
+        """Return the sizes of a block's part, and the number of its threads."""
         merged = "no" if self.records is None else "yes"
         blocks = {"run": self.run, "block rows": self.block_rows}
         return {"threads": self.threads, **blocks, "merged": merged}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         body, records = [self._sorted_runs()], self.records
         if records is not None:
             # The number of merges is even, so that the last one is to the first side.
@@ -97,7 +97,7 @@ class SortPlan(Plan):
 
     @property
     def _kept(self) -> PrimExpression:
-        """Return the number of elements of a row that are wanted."""
+        """The number of elements of a row that are wanted."""
         return tirx.min(
             *(sizes.number(sizes.extent(each.shape[-1]), _DTYPE)
               for each in (self.result, self.data))
@@ -254,7 +254,7 @@ def _is_before(record: Sequence[PrimExpression], other: Sequence[PrimExpression]
 
 
 def match(function: PrimFunction, machine: GpuModel) -> SortPlan | None:
-    """The plan for a function that is annotated as sorting; None for others."""
+    """Return the plan for a function that is annotated as sorting; None for others."""
     sort = read_sort(function.attrs)
     if sort is None:
         return None

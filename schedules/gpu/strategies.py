@@ -72,5 +72,5 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
 
 
 def _whole(kernel: Kernel, machine: GpuModel) -> Choice | None:
-    """The plan of the lowest cost for a kernel as a whole."""
+    """Return the plan of the lowest cost for a kernel as a whole."""
     return cheapest(match(kernel, machine) for match in STRATEGIES)

@@ -51,11 +51,11 @@ class SuppressionPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of boxes of a launch."""
+        """Return the number of boxes of a launch."""
         return {"threads": self.threads}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         _, scores, _, chosen, counts = buffers_of(function)
         rows = [Axis(tirx.Var("row", _DTYPE), sizes.extent(size)) for size in counts.shape]
         nothing = tirx.const(0, str(counts.dtype))
@@ -187,6 +187,6 @@ def _set(buffer: Buffer, value: PrimExpression | int, offset: int = 0) -> None:
 
 
 def match(function: PrimFunction, machine: GpuModel) -> SuppressionPlan | None:
-    """The plan for a function that is annotated as choosing boxes; None for others."""
+    """Return the plan for a function that is annotated as choosing boxes; None for others."""
     suppression = read_suppression(function.attrs)
     return None if suppression is None else SuppressionPlan(suppression, machine.block_threads // 4)

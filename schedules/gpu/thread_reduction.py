@@ -73,7 +73,9 @@ class ThreadReductionPlan(GpuPlan):
         )
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block, and the number of threads and blocks that share an element."""
+        """Return the threads of a block, and the number of threads and blocks that share an
+        element.
+        """
         threads = self.machine.usual_threads
         return {"threads": threads, "element threads": self.sharing, "chunks": self.chunks}
 
@@ -83,7 +85,7 @@ class ThreadReductionPlan(GpuPlan):
         return [self.partials] if self.chunks > 1 else []
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the two launches."""
+        """Return the launch, or the two launches."""
         axes, dtype, threads = self.reduction.axes, self.kernel.index_type, self._block_elements
         statements = [*self.reduction.views]
         if self.sharing == self.chunks == 1:
@@ -237,7 +239,7 @@ def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
 
 
 def _best(kernel: Kernel, machine: GpuModel, reduction: Reduction) -> ThreadReductionPlan:
-    """The plan of the lowest cost."""
+    """Return the plan of the lowest cost."""
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
     total = launch.size(reduction.axes)

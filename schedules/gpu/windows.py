@@ -89,11 +89,11 @@ class WindowPlan(GpuPlan):
         return machine.launch_cycles + max(busy, waves * own)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block and the results of a thread."""
+        """Return the threads of a block and the results of a thread."""
         return {"threads": self.machine.usual_threads, "run": self.run}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         axis, found = self.window.axis, self.reduction
         runs = replace(axis, extent=sizes.quotient_above(axis.extent, self.run))
         axes = [runs if each is axis else each for each in found.axes]

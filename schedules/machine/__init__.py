@@ -46,12 +46,12 @@ def cpu_model(target: Target) -> CpuModel:
 
 
 def machine_model(target: Target) -> CpuModel | GpuModel:
-    """The model of the CPU or GPU that a target names."""
+    """Return the model of the CPU or GPU that a target names."""
     return cpu_model(target) if is_cpu(target) else gpu_model(target)
 
 
 def model_for(function: PrimFunction) -> CpuModel:
-    """The model of the CPU that a function is compiled for."""
+    """Return the model of the CPU that a function is compiled for."""
     target = (function.attrs or {}).get("target")
     return GENERIC if target is None else cpu_model(target)
 

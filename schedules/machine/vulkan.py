@@ -11,7 +11,7 @@ _SHARED_BYTES = 16 * KIB
 
 
 def model_of(target: Target) -> GpuModel:
-    """The model of the GPU that a target describes by options that TVM knows."""
+    """Return the model of the GPU that a target describes by options that TVM knows."""
     attributes = target.attrs
 
     def option(name: str, default: int) -> int:

@@ -37,7 +37,7 @@ class PartsPlan(Plan):
         return sum(part.plan.cost for part in self.parts)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The plan of each part."""
+        """Return the plan of each part."""
         return {str(number): f"[{part.plan}]" for number, part in enumerate(self.parts, 1)}
 
     def alternatives(self) -> Iterator[Plan]:
@@ -49,7 +49,7 @@ class PartsPlan(Plan):
                 yield replace(self, parts=parts)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops of one part after the other."""
+        """Return the function with the loops of one part after the other."""
         results = self.kernel.results
         allocated = [stage.buffer for stage in self.kept if stage not in results]
         statements = []

@@ -93,7 +93,7 @@ class Row:
         return Diagnostic(message, span, self._hint(), tuple(notes))
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain data; numbers that JSON has not are strings, as in "inf"."""
+        """Return the row as plain data; numbers that JSON has not are strings, as in "inf"."""
         measured, location = self.difference, self.diagnostic()
         return {
             "tensor": self.tensor.name,
@@ -203,14 +203,14 @@ class Report:
         return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
-        """The first difference as an error with its location; None if the routes agree."""
+        """Return the first difference as an error with its location; None if the routes agree."""
         row = self.first_difference
         if row is None:
             return None
         return row.diagnostic(body_agrees=bool(self.rows) and self.rows[-1].depth > row.depth)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain data that ``json.dumps`` takes."""
+        """Return the report as plain data that ``json.dumps`` takes."""
         return {
             "graph": self.graph,
             "routes": list(self.routes),
@@ -222,7 +222,7 @@ class Report:
         }
 
     def summary(self) -> str:
-        """The outcome in a line."""
+        """Return the outcome in a line."""
         routes = f"{self.routes[0]} and {self.routes[1]}"
         how = "each route on its own tensors" if self.chained else f"operands of {self.lead}"
         compared = sum(row.depth == 0 for row in self.rows)
@@ -237,7 +237,7 @@ class Report:
         return f"{routes} differ: tensor {compared} of {self.count} in graph '{self.graph}' ({how})"
 
     def table(self) -> Table:
-        """The rows as a table for rich."""
+        """Return the rows as a table for rich."""
         from rich import box
         from rich.table import Table
         from rich.text import Text

@@ -15,7 +15,7 @@ from tvm_nnef.syntax import nodes
 
 
 def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
-    """The names that an expression uses and that have no value yet, each once, in order."""
+    """Return the names that an expression uses and that have no value yet, each once, in order."""
     used = (identifier.name for identifier in used_names(node))
     return list(dict.fromkeys(name for name in used if name not in known))
 
@@ -23,7 +23,9 @@ def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
 def for_attributes(
     shape: Sequence[nodes.Extent], attributes: Container[str], names: Mapping[str, Value]
 ) -> str:
-    """The attributes that a shape has in lengths, with their values, for messages; or nothing."""
+    """Return the attributes that a shape has in lengths, with their values, for messages; or
+    nothing.
+    """
     lengths = [each.pack.length for each in shape if each.pack and each.pack.length]
     used = dict.fromkeys(name for length in lengths for name in unknown_names(length, ()))
     values = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]

@@ -59,7 +59,7 @@ MAX_TEXT = 1 << 20
 
 
 def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -> Value:
-    """A function of items applied over packs. Raises NnefError if packs differ in length."""
+    """Return a function of items applied over packs. Raises NnefError if packs differ in length."""
     if any(value is None for value in values):
         return None
     lengths = {len(value) for value in values if isinstance(value, tuple)}
@@ -84,7 +84,7 @@ def strict(apply: Callable[..., Item | None]) -> Callable[..., Item | None]:
 
 
 def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment) -> Value:
-    """A binary operator of the language, on any values.
+    """Return a binary operator of the language, on any values.
 
     Raises NnefError for packs of different lengths and for operands of different types.
     """
@@ -152,7 +152,9 @@ def promoted(left: Item, right: Item) -> tuple[Item, Item]:
 
 
 def _comparable(left: Item, right: Item) -> tuple[Item, Item]:
-    """Operands of one type: math.eq and others compare int with real, math.eq bool with both."""
+    """Return operands of one type: math.eq and others compare int with real, math.eq bool with
+    both.
+    """
     kinds = type_of(left), type_of(right)
     if kinds[0] == kinds[1] or not (is_scalar(left) or is_scalar(right)):
         return left, right
@@ -211,7 +213,9 @@ _ZERO = "test the divisor first, as in 'd == 0 ? 0 : n / d'"
 
 
 def limited(item: Item, span: Span) -> Item:
-    """An item; undefined if it does not fit into 64 bits, or is a giant text or expression."""
+    """Return an item; undefined if it does not fit into 64 bits, or is a giant text or
+    expression.
+    """
     if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
         hint = "compute with smaller numbers, or with reals, as in 'real(n)'"
         return Undefined("the integer does not fit into 64 bits", span, hint)
@@ -308,7 +312,7 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
 
 
 def builtin(name: str, value: Value, span: Span) -> Value:
-    """A built-in function (section 2.4, built-in functions), on any value."""
+    """Return a built-in function (section 2.4, built-in functions), on any value."""
 
     def apply(item: Item) -> Item:
         if is_scalar(item):

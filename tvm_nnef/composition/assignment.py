@@ -20,7 +20,7 @@ from tvm_nnef.syntax import nodes
 
 
 def target_names(target: nodes.Target) -> Sequence[str]:
-    """The names that a left-hand side declares."""
+    """Return the names that a left-hand side declares."""
     match target:
         case nodes.NameTarget(name):
             return (name.name,)

@@ -150,7 +150,7 @@ def _hint(check: nodes.Assertion, env: Environment) -> str:
 
 
 def _value(name: str, value: Value) -> str:
-    """A value under its name; empty if it is not known yet, or too long."""
+    """Return a value under its name; empty if it is not known yet, or too long."""
     if isinstance(value, Tensor):
         name, value = f"{name}.shape", value.shape
     if not _is_attribute(value):
@@ -160,7 +160,9 @@ def _value(name: str, value: Value) -> str:
 
 
 def _with_helpers(definition: CheckedDefinition, env: Environment) -> Environment:
-    """An environment with the values of ``@using`` that are not evaluated yet, and can be."""
+    """Return an environment with the values of ``@using`` that are not evaluated yet, and can
+    be.
+    """
     env = env.extended({})
     for using in definition.usings:
         if not set(target_names(using.target)) <= env.names.keys():

@@ -152,7 +152,7 @@ def _front(
     frame: Frame,
     unique: Callable[[str], str],
 ) -> Operand:
-    """The front part of a buffer; the buffer itself if nothing needs cutting."""
+    """Return the front part of a buffer; the buffer itself if nothing needs cutting."""
     axes = tuple(axis for axis, size in enumerate(shape) if size is length)
     assert isinstance(buffer, Tensor) and not isinstance(shape, list)
     if not axes:

@@ -310,7 +310,7 @@ class Composer(Invoker):
 
 
 def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition) -> NnefError:
-    """The error with a note of the invocation, unless the error points at it already.
+    """Return the error with a note of the invocation, unless the error points at it already.
 
     An error in the text of a standard operator is moved to the invocation by the model.
     """
@@ -323,7 +323,7 @@ def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition)
 
 
 def _moved(diagnostic: Diagnostic, span: Span, name: str) -> Diagnostic:
-    """A diagnostic at an invocation instead of the text of an operator."""
+    """Return a diagnostic at an invocation instead of the text of an operator."""
     note = Note(f"in the standard operator '{name}'", diagnostic.span)
     return replace(diagnostic, span=span, notes=(note, *diagnostic.notes))
 

@@ -32,7 +32,9 @@ MAX_CONSTANT = 1 << 20
 
 
 def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
-    """The type of a tensor parameter with its generic replaced. Raises NnefError for ``str``."""
+    """Return the type of a tensor parameter with its generic replaced. Raises NnefError for
+    ``str``.
+    """
     name = parameter.type.name.name
     type_name = env.types.get(name, name)
     if type_name not in _SCALAR_TYPES:
@@ -45,7 +47,7 @@ _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool":
 
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
-    """The shape itself. Raises NnefError if it is known only at run time."""
+    """Return the shape itself. Raises NnefError if it is known only at run time."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span, hint=value_hints.sized(shape))
@@ -75,7 +77,7 @@ def _static_shapes(parameter: nodes.Parameter, what: str, env: Environment) -> l
 
 
 def constants(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
-    """The tensors of a ``@constant`` declaration (section 2.7)."""
+    """Return the tensors of a ``@constant`` declaration (section 2.7)."""
     type_, shapes = concrete_type(parameter, env), _static_shapes(parameter, "constant", env)
     base = parameter.name.name
     assert parameter.default is not None
@@ -122,7 +124,7 @@ def _constant_value(
 def _elements(
     parameter: nodes.Parameter, type_: ScalarType, shape: Shape, env: Environment
 ) -> Iterator[bool | int | float]:
-    """The elements in row-major order: the last index symbol runs fastest."""
+    """Yield the elements in row-major order: the last index symbol runs fastest."""
     ranges: list[range] = []
     names: list[tuple[str, int]] = []
     for bound in parameter.bounds:

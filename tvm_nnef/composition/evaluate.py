@@ -214,7 +214,7 @@ def _list_item(item: nodes.ListItem, env: Environment) -> tuple[Item, ...] | Non
 def expanded(
     value: Value, count: nodes.Expression | None, span: Span, env: Environment
 ) -> tuple[Item, ...] | None:
-    """``value..`` or ``value ..(count)``: a pack as it is, a single item repeated."""
+    """Return ``value..`` or ``value ..(count)``: a pack as it is, a single item repeated."""
     if value is None:
         return None
     length = None
@@ -297,7 +297,7 @@ def subscripts(node: nodes.Subscript, env: Environment, target: Value) -> tuple[
 
 
 def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment) -> Value:
-    """The positions of a range in a dimension of a tensor."""
+    """Return the positions of a range in a dimension of a tensor."""
     tensor = target[0] if isinstance(target, tuple) else target
     if not isinstance(tensor, Tensor) or dimension >= tensor.rank:
         hint = "index a tensor"
@@ -310,7 +310,7 @@ def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment)
 
 
 def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:
-    """The index of a pack or string; a range becomes the positions that it covers."""
+    """Return the index of a pack or string; a range becomes the positions that it covers."""
     if len(node.items) != 1 or node.trailing_comma:
         raise error("a pack or string has one index", node.span, hint=hints.ONE_INDEX)
     (item,) = node.items

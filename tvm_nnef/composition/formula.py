@@ -284,7 +284,7 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
 
 
 def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
-    """The stores of a statement: one, or one for each tensor of a packed assignment."""
+    """Return the stores of a statement: one, or one for each tensor of a packed assignment."""
     target = as_operand(known(lowering.target.target, env), lowering.target.span)
     accessed, indices = _accessed(target, lowering.target, env)
     values = value if isinstance(value, tuple) else (value,) * len(accessed)

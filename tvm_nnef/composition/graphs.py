@@ -331,7 +331,9 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
 
 
 def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Dimension | None:
-    """The length of a pack if it is known only at run time, as in ``..(n|4)`` (section 2.6)."""
+    """Return the length of a pack if it is known only at run time, as in ``..(n|4)`` (section
+    2.6).
+    """
     pack = parameter.type.pack
     if pack is None or pack.length is None:
         return None

@@ -58,7 +58,7 @@ class Invoker(ABC):
 
     @staticmethod
     def label(targets: Sequence[nodes.Target]) -> str | None:
-        """The name of the single result, if there is just one (section 2.10, labelling)."""
+        """Return the name of the single result, if there is just one (section 2.10, labelling)."""
         return plain_name(targets[0]) if len(targets) == 1 else None
 
     def as_tensors(
@@ -126,4 +126,6 @@ class Invoker(ABC):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Operand, ...]:
-        """The results of an invocation whose attributes and operands are evaluated already."""
+        """Return the results of an invocation whose attributes and operands are evaluated
+        already.
+        """

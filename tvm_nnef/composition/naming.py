@@ -23,7 +23,7 @@ def plain_name(target: nodes.Target) -> str | None:
 def scope_of(
     definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
 ) -> str | None:
-    """The scope of an invocation (section 2.10, labelling); None if nothing names it."""
+    """Return the scope of an invocation (section 2.10, labelling); None if nothing names it."""
     if call.label is not None:
         return frame.labelled(call.label.name)
     if definition.is_graph:

@@ -31,7 +31,7 @@ class Entry:
 
 
 def entries(definition: CheckedDefinition, scope: str, env: Environment) -> dict[str, Entry]:
-    """The quantizations of a definition by the full names of their tensors.
+    """Return the quantizations of a definition by the full names of their tensors.
 
     A name is written from the definition on (``conv1.filter``), or in full
     (``main.Net.conv1.filter``). Raises NnefError for a tensor that has two of them.

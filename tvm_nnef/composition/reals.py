@@ -14,7 +14,7 @@ from tvm_nnef.symbolic.functions import FUNCTIONS, ceiling
 
 
 def function(name: str, value: float) -> float:
-    """A built-in function of one real (section 2.4, built-in functions)."""
+    """Return a built-in function of one real (section 2.4, built-in functions)."""
     try:
         return FUNCTIONS[name].compute(value)
     except OverflowError:

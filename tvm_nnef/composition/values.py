@@ -64,7 +64,7 @@ class Environment:
     budget: Budget = field(default_factory=Budget)
 
     def extended(self, names: Mapping[str, Value]) -> Environment:
-        """A new environment with further names, which shadow those of this one."""
+        """Return a new environment with further names, which shadow those of this one."""
         return replace(self, names={**self.names, **names})
 
 
@@ -185,7 +185,7 @@ def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
 
 
 def show_real(value: float) -> str:
-    """A real with six significant digits, always recognisable as a real."""
+    """Return a real with six significant digits, always recognisable as a real."""
     if math.isinf(value) or math.isnan(value):
         return str(value)
     text = f"{value:g}"
@@ -193,7 +193,7 @@ def show_real(value: float) -> str:
 
 
 def describe(value: Value) -> str:
-    """A value in the words of an error message."""
+    """Return a value in the words of an error message."""
     match value:
         case None:
             return "null"

@@ -121,7 +121,7 @@ def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _remainder_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The remainder of :func:`_quotient_again`."""
+    """Return the remainder of :func:`_quotient_again`."""
     if not _is_small_quotient(x, y):
         return floor_remainder(x, y)
     return tirx.Select(x < tirx.const(0, dtype_of(x)), x + y, x)

@@ -46,7 +46,7 @@ def opaque(operation: Any) -> PrimExpression:
 
 
 def with_plain_arithmetic(function: PrimFunction) -> PrimFunction:
-    """The function without the calls of :func:`opaque`, as strategies read it."""
+    """Return the function without the calls of :func:`opaque`, as strategies read it."""
 
     def plain(call: Call) -> PrimExpression:
         return _arithmetic(call) if _name(call) in _NODES else call

@@ -59,12 +59,14 @@ _UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
 
 
 def with_opaque_elements(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic on elements in calls that TVM leaves alone."""
+    """Return the function with arithmetic on elements in calls that TVM leaves alone."""
     return _with_elements(function, _called)
 
 
 def opaque_elements(value: PrimExpression) -> PrimExpression:
-    """A value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves alone."""
+    """Return a value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves
+    alone.
+    """
     return _changed(value, set(), _called)
 
 

@@ -99,12 +99,16 @@ class Format:
         return frozenset(each.name for each in parameters if each.kind == each.KEYWORD_ONLY)
 
     def load(self, module: str, work: str = "reading") -> ModuleType:
-        """A module of the format; raises NnefError if a package that it needs is not installed."""
+        """Return a module of the format; raise NnefError if a package that it needs is not
+        installed.
+        """
         with needed_for(f"{work} {self.title} models"):
             return importlib.import_module(module)
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:
-        """The converted model. Raises NnefError for options that the format does not have."""
+        """Return the converted model. Raises NnefError for options that the format does not
+        have.
+        """
         options_of_format = self.options
         for name in (each for each in options if each not in options_of_format):
             hint = (
@@ -232,7 +236,7 @@ def open_source(
 
 
 def format_named(name: str, formats: Sequence[Format] = FORMATS) -> Format:
-    """The format of a name. Raises NnefError if there is none."""
+    """Return the format of a name. Raises NnefError if there is none."""
     for each in formats:
         if each.name == name:
             return each

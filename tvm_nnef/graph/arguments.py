@@ -24,7 +24,7 @@ class Arguments(Generic[Value]):
     operands: tuple[Value | tuple[Value, ...] | None, ...]
 
     def value(self, number: int) -> Value:
-        """An operand that is one tensor."""
+        """Return an operand that is one tensor."""
         operand = self.optional(number)
         assert operand is not None
         return operand
@@ -42,33 +42,33 @@ class Arguments(Generic[Value]):
         return operand
 
     def attribute(self, name: str) -> Attribute:
-        """A resolved attribute; None for null."""
+        """Return a resolved attribute; None for null."""
         return self.operation.attributes[name]
 
     def number(self, name: str) -> int:
-        """An integer attribute."""
+        """Return an integer attribute."""
         value = self.operation.attributes[name]
         assert isinstance(value, int)
         return value
 
     def real(self, name: str) -> float | None:
-        """A real attribute, or None for null."""
+        """Return a real attribute, or None for null."""
         value = self.operation.attributes[name]
         return float(value) if isinstance(value, (int, float)) else None
 
     def numbers(self, name: str) -> list[int]:
-        """A pack of integers."""
+        """Return a pack of integers."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)
         return [int(item) for item in value]
 
     def axes(self, name: str = "axes") -> list[int]:
-        """A pack of axes of the first operand, counted from the front."""
+        """Return a pack of axes of the first operand, counted from the front."""
         rank = self.tensor(0).rank
         return [axis % rank for axis in self.numbers(name)]
 
     def axis(self, name: str = "axis") -> int:
-        """An axis of the first operand, counted from the front."""
+        """Return an axis of the first operand, counted from the front."""
         return self.number(name) % self.tensor(0).rank
 
     def order(self, name: str) -> list[int]:
@@ -89,13 +89,13 @@ class Arguments(Generic[Value]):
         return value
 
     def tensor(self, operand: int) -> Tensor:
-        """The Graph's tensor of an operand that is one tensor."""
+        """Return the Graph's tensor of an operand that is one tensor."""
         tensor = self.operation.operands[operand]
         assert isinstance(tensor, Tensor)
         return tensor
 
     def shape(self, operand: int) -> tuple[Dimension, ...]:
-        """The shape of an operand."""
+        """Return the shape of an operand."""
         return self.tensor(operand).shape
 
     @property

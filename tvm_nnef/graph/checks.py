@@ -20,7 +20,7 @@ CheckData: TypeAlias = "Mapping[str, Any]"
 
 
 def to_json(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
+    """Return a check as plain data."""
     message = [
         part if isinstance(part, str) else {"extent": trees.tree(part)} for part in check.message
     ]

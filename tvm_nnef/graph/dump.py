@@ -67,7 +67,9 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 
 def dot(graph: Graph) -> str:
-    """The outer level of a graph in the language of Graphviz, without variables and constants."""
+    """Return the outer level of a graph in the language of Graphviz, without variables and
+    constants.
+    """
     rows = [f"digraph {_quoted(graph.name)} {{", "  node [shape=box];"]
     source: dict[Tensor, str] = {}
     for port in graph.inputs:

@@ -212,7 +212,7 @@ class Formula:
 
 
 def children(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The scalars directly inside a scalar, subscripts and their replacements included."""
+    """Return the scalars directly inside a scalar, subscripts and their replacements included."""
     match scalar:
         case Unary(_, operand) | Cast(_, operand):
             return (operand,)
@@ -235,7 +235,7 @@ def parts(subscript: Subscript) -> tuple[Scalar, ...]:
 
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
-    """A scalar and everything inside it, outside first."""
+    """Yield a scalar and everything inside it, outside first."""
     waiting = [scalar]
     while waiting:
         current = waiting.pop()
@@ -244,7 +244,9 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 
 def scalars(statement: Statement) -> Iterator[Scalar]:
-    """The outermost scalars of a statement: dimensions, locals, condition, indices and values."""
+    """Yield the outermost scalars of a statement: dimensions, locals, condition, indices and
+    values.
+    """
     for loop in statement.loops:
         yield loop.extent
     for local in statement.locals:
@@ -258,7 +260,7 @@ def scalars(statement: Statement) -> Iterator[Scalar]:
 
 
 def loads(statement: Statement) -> Iterator[Load]:
-    """Every load of a statement, at any depth."""
+    """Yield every load of a statement, at any depth."""
     for scalar in scalars(statement):
         for inner in walk(scalar):
             if isinstance(inner, Load):
@@ -284,7 +286,7 @@ def counter(statement: Statement) -> Tensor | None:
 
 
 def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
-    """Every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
+    """Yield every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
     accesses: list[tuple[Tensor, tuple[Subscript, ...]]] = [
         (load.tensor, load.subscripts) for load in loads(statement)
     ]

@@ -40,7 +40,7 @@ _INFIX: Mapping[str, tuple[str, int]] = {
 
 
 def lines(formula: Formula) -> Iterator[str]:
-    """The lines of a formula, indented by two blanks inside a loop nest."""
+    """Yield the lines of a formula, indented by two blanks inside a loop nest."""
     for fill in formula.fills:
         yield f"{fill.tensor.name}[..] = {scalar(fill.value)}"
     for statement in formula.statements:

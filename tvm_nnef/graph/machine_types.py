@@ -189,7 +189,7 @@ def _wrong_names(
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first names, in words."""
+    """Return the first names, in words."""
     first = list(islice(names, _LISTED + 1))
     more = ", …" if len(first) > _LISTED else ""
     return f"tensors are {', '.join(first[:_LISTED])}{more}"

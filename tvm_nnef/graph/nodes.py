@@ -295,7 +295,7 @@ def mapped(operand: Operand, change: Callable[[Tensor], Tensor]) -> Operand:
 
 
 def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
-    """The tensors of several operands, in order."""
+    """Return the tensors of several operands, in order."""
     return tuple(tensor for operand in operands for tensor in tensors(operand))
 
 
@@ -357,7 +357,7 @@ def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
 
 
 def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:
-    """The variables that graphs update, or graphs inside of them, each once."""
+    """Return the variables that graphs update, or graphs inside of them, each once."""
     inner = (body for graph in graphs for node in operations(graph) for body in bodies(node))
     variables = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
     return tuple(dict.fromkeys(variables))
@@ -368,7 +368,7 @@ def _port_tensors(*graphs: Graph) -> tuple[Tensor, ...]:
 
 
 def every_tensor(graph: Graph) -> Iterator[Tensor]:
-    """Every tensor of a graph and of the bodies in it, each once, in a fixed order."""
+    """Yield every tensor of a graph and of the bodies in it, each once, in a fixed order."""
     seen: dict[Tensor, None] = {}
     _collect(graph, seen)
     yield from seen

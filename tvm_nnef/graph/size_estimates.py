@@ -70,11 +70,13 @@ def fitting_sizes(graph: Graph) -> dict[str, int]:
 
 
 def estimate(name: str) -> int:
-    """The size that a name suggests."""
+    """Return the size that a name suggests."""
     return OTHER if (word := word_of(name)) is None else _BY_WORD[word]
 
 
 def word_of(name: str) -> str | None:
-    """The first word of a dimension's name that suggests a size: ``Batch`` of ``x.BatchSize``."""
+    """Return the first word of a dimension's name that suggests a size: ``Batch`` of
+    ``x.BatchSize``.
+    """
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
     return next((word.lower() for word in words if word.lower() in _BY_WORD), None)

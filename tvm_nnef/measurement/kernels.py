@@ -84,7 +84,7 @@ def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
 
 
 def calls_of(mod: Module) -> Counter[str]:
-    """The number of calls of each PrimFunc in the Relax functions, by its name."""
+    """Return the number of calls of each PrimFunc in the Relax functions, by its name."""
     counts: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:

@@ -88,7 +88,7 @@ def work_of(function: PrimFunction, sizes: Mapping[str, int]) -> Work | None:
 
 
 def _sorting(function: PrimFunction, sizes: Mapping[str, int]) -> Work:
-    """The work of sorting ``(data, indices)``."""
+    """Return the work of sorting ``(data, indices)``."""
     data, indices = function.params
     *rows, length = (_number(size, sizes) for size in data.shape)
     wanted = min(length, _number(indices.shape[-1], sizes))

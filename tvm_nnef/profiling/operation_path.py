@@ -31,7 +31,7 @@ OperationPath: TypeAlias = "tuple[OperationName, ...]"
 
 
 def path_text(path: Sequence[OperationName]) -> str:
-    """A path as text."""
+    """Return a path as text."""
     return json.dumps([[each.name, each.operator, each.place, each.source] for each in path])
 
 

@@ -18,6 +18,6 @@ def with_span(expression: RelaxExpression, text: str) -> RelaxExpression:
 
 
 def span_text(expression: RelaxExpression) -> str:
-    """The text in the span of an expression; empty if it has none."""
+    """Return the text in the span of an expression; empty if it has none."""
     span = getattr(expression, "span", None)
     return "" if span is None else str(span.source_name.name)

@@ -60,13 +60,13 @@ class WorkEstimate:
 
 
 def kernel_of(value: Any) -> str:
-    """The name of the PrimFunc that an expression calls; empty if it calls none."""
+    """Return the name of the PrimFunc that an expression calls; empty if it calls none."""
     name = str(getattr(getattr(value, "op", None), "name", ""))
     return str(value.args[0].name_hint) if name.startswith("relax.call_tir") else ""
 
 
 def _filter(call: Call) -> list[Any]:
-    """The dimensions of the filters of a convolution without that of the results."""
+    """Return the dimensions of the filters of a convolution without that of the results."""
     weights = call.args[1]
     return list(weights.ty.shape)[1:] if compat.is_tensor(weights) else []
 

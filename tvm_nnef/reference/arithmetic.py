@@ -34,7 +34,7 @@ def constant(value: float, dtype: np.dtype[Any]) -> Array:
 
 
 def constant_array(value: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
-    """The array of a constant tensor: of one number, or of a tuple of all elements."""
+    """Return the array of a constant tensor: of one number, or of a tuple of all elements."""
     if isinstance(value, tuple):
         return np.array([constant(item, dtype) for item in value], dtype).reshape(shape)
     assert isinstance(value, bool | int | float)
@@ -73,7 +73,9 @@ def _divide(left: Array, right: Array, upward: Array | bool) -> Array:
 
 
 def _power(left: Array, right: Array) -> Array:
-    """A power; of ints exact (modulo wrapping), truncated toward zero for negative exponents."""
+    """Return a power; of ints exact (modulo wrapping), truncated toward zero for negative
+    exponents.
+    """
     if left.dtype.kind == "f":
         # To one exponent for all NumPy takes a square root, which is another power of -inf.
         exponents = np.array(np.broadcast_to(right, np.broadcast_shapes(left.shape, right.shape)))

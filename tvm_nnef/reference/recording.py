@@ -41,5 +41,5 @@ class Recorder:
 
     @property
     def arrays(self) -> list[Array | None]:
-        """Return the arrays in the order of the names; None for tensors that were not computed."""
+        """The arrays in the order of the names; None for tensors that were not computed."""
         return [self._found.get(name) for name in self._full]

@@ -64,7 +64,7 @@ class Block:
 
 
 def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
-    """The values of a scalar; raises OutOfBounds (see the module)."""
+    """Return the values of a scalar; raise OutOfBounds (see the module)."""
     match scalar:
         case Constant(type, value):
             is_extent = type == "int" and dimensions.is_symbolic(value)

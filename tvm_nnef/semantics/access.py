@@ -22,7 +22,7 @@ _INDEX = frozenset({"int", "bool"})
 
 
 def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
-    """The type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
+    """Return the type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
     target = context.infer(expression.target)
     if target.poison:
         for item in expression.items:
@@ -82,13 +82,13 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
 
 
 def accessed_symbol(expression: nodes.Subscript, context: Context) -> Symbol | None:
-    """The tensor, or the pack of tensors, whose elements an access reads or writes."""
+    """Return the tensor, or the pack of tensors, whose elements an access reads or writes."""
     name = accessed_name(expression)
     return None if name is None else context.names.find(name)
 
 
 def accessed_name(expression: nodes.Subscript) -> str | None:
-    """The name of the tensor, or of the pack of tensors, that an access reads or writes."""
+    """Return the name of the tensor, or of the pack of tensors, that an access reads or writes."""
     match expression.target:
         case nodes.Identifier(name=name) | nodes.Subscript(target=nodes.Identifier(name=name)):
             return name
@@ -281,7 +281,7 @@ def _check_literal_index(
 
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
-    """The type of ``|i|`` and ``|i <> a : b|``."""
+    """Return the type of ``|i|`` and ``|i <> a : b|``."""
     if context.block != "lower":
         context.report.error(
             "an index between bars is only allowed in '@lower'",
@@ -302,7 +302,7 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
 
 
 def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
-    """The type of ``a[i] <- b``: that of ``a``."""
+    """Return the type of ``a[i] <- b``: that of ``a``."""
     target = context.infer(expression.target.target)
     value = context.infer(expression.value)
     replaced = (

@@ -70,7 +70,7 @@ def declared_symbol(
 def unknown_names(
     expression: nodes.Expression | nodes.Omitted | None, known: set[str]
 ) -> list[nodes.Identifier]:
-    """The names in an expression that are not known."""
+    """Return the names in an expression that are not known."""
     return [name for name in used_names(expression) if name.name not in known]
 
 

@@ -35,7 +35,7 @@ class Assignments:
 
 
 def target_names(targets: Sequence[object]) -> Iterator[nodes.Identifier]:
-    """The names that targets assign, in the order of the text."""
+    """Yield the names that targets assign, in the order of the text."""
     for target in targets:
         match target:
             case nodes.NameTarget(name=name):

@@ -42,7 +42,7 @@ class Binding:
 
 
 def deferred_attributes(attributes: Sequence[nodes.Parameter]) -> frozenset[str]:
-    """Names of the attributes whose default is not a constant expression (2.5)."""
+    """Return names of the attributes whose default is not a constant expression (2.5)."""
     return frozenset(
         attribute.name.name
         for attribute in attributes

@@ -18,7 +18,7 @@ class Rules(Protocol):
     """The interface of the type inference of any expression."""
 
     def __call__(self, expression: nodes.Expression, context: Context) -> Type:
-        """The type of an expression."""
+        """Return the type of an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Context:
     tools: bool = False
 
     def infer(self, expression: nodes.Expression) -> Type:
-        """The type of an expression in this context."""
+        """Return the type of an expression in this context."""
         return self.rules(expression, self)
 
     def at(self, block: BlockRole) -> Context:

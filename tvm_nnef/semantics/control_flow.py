@@ -45,7 +45,7 @@ def check_components(
 def value_types(
     value: nodes.Body | nodes.Branch | nodes.Loop, caller: Caller
 ) -> Sequence[Type] | None:
-    """The types of the results of the right side of a component."""
+    """Return the types of the results of the right side of a component."""
     match value:
         case nodes.Branch():
             return _branch(value, caller)
@@ -56,7 +56,7 @@ def value_types(
 
 
 def body_types(body: nodes.Body, caller: Caller, *, subgraph: bool = True) -> Sequence[Type] | None:
-    """The types of the results of an invocation, a block, or an expression of tensors."""
+    """Return the types of the results of an invocation, a block, or an expression of tensors."""
     context = caller.context
     match body:
         case nodes.Scope():

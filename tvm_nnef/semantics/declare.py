@@ -53,7 +53,7 @@ def _article(noun: str) -> str:
 
 
 def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Report) -> Generics:
-    """The generic types of ``@dtype`` (2.13)."""
+    """Return the generic types of ``@dtype`` (2.13)."""
     bases: dict[str, str] = {}
     for definition in definitions:
         name, base, default = definition.name.name, definition.base.name, definition.default
@@ -103,7 +103,7 @@ def base_type(name: nodes.TypeName, context: Context) -> str:
 
 
 def parameter_type(parameter: nodes.Parameter, context: Context, tensor: bool) -> Type:
-    """The type of a declared parameter."""
+    """Return the type of a declared parameter."""
     kind = parameter.type
     declared_type = Type(
         base_type(kind.name, context),

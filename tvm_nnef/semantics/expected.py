@@ -45,7 +45,9 @@ def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
 def expect(
     expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
 ) -> Type:
-    """The type of a value whose base must be one of ``allowed``; ``what`` begins the message."""
+    """Return the type of a value whose base must be one of ``allowed``; ``what`` begins the
+    message.
+    """
     actual = scalar(expression, context)
     if actual.poison or context.generics.may_be(actual.base, allowed):
         return actual
@@ -95,7 +97,7 @@ def _one_of(allowed: frozenset[str]) -> str:
 
 
 def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
-    """The names that are certainly not null if a condition holds (or does not hold)."""
+    """Return the names that are certainly not null if a condition holds (or does not hold)."""
     match condition:
         case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
             return [name]
@@ -109,5 +111,5 @@ def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
 
 
 def condition(expression: nodes.Expression, context: Context, what: str) -> Type:
-    """The type of a condition, which must be bool."""
+    """Return the type of a condition, which must be bool."""
     return expect(expression, context, frozenset({"bool"}), what)

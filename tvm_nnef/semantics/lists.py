@@ -13,7 +13,9 @@ _COUNT = frozenset({"int", "bool"})
 
 
 def infer_list(expression: nodes.ListExpression, context: Context) -> Type:
-    """The type of ``[a, b.., 0:n, (c, d)..]``: a pack whose items are all of one base type."""
+    """Return the type of ``[a, b.., 0:n, (c, d)..]``: a pack whose items are all of one base
+    type.
+    """
     joined = Type(ANY, packed=True, length=0)
     for item in expression.items:
         item_type = infer_item(item, context)
@@ -63,7 +65,7 @@ def infer_item(item: nodes.ListItem, context: Context) -> Type:
 
 
 def infer_range(item: nodes.Range, context: Context) -> Type:
-    """The type of ``b:e:s``."""
+    """Return the type of ``b:e:s``."""
     optional = False
     for name, part in (("begin", item.begin), ("end", item.end), ("stride", item.stride)):
         if part is not None:
@@ -93,7 +95,7 @@ def steps(first: int, end: int, stride: int) -> int:
 
 
 def infer_expand(item: nodes.Expand, context: Context) -> Type:
-    """The type of ``x..`` and ``x ..(n)``."""
+    """Return the type of ``x..`` and ``x ..(n)``."""
     item_type = context.infer(item.item)
     count = infer_length(item.count, context)
     if item_type.poison:
@@ -118,7 +120,7 @@ def infer_expand(item: nodes.Expand, context: Context) -> Type:
 
 
 def infer_length(length: nodes.Expression | None, context: Context) -> Type:
-    """The type of a pack length, which is int, or bool for none or one item."""
+    """Return the type of a pack length, which is int, or bool for none or one item."""
     if length is None:
         return INT
     if (literal(length) or 0) < 0:

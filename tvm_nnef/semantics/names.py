@@ -115,7 +115,8 @@ class Report:
 
 
 def used_names(tree: object) -> Iterator[nodes.Identifier]:
-    """The names that an expression reads, in the order of the text, properties' tensors included.
+    """Yield the names that an expression reads, in the order of the text, properties' tensors
+    included.
 
     Names of attributes, labels, built-in functions and types are not reads.
     """

@@ -31,7 +31,7 @@ _FOLDED_TO_BOOL = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 def infer_unary(expression: nodes.Unary, context: Context) -> Type:
-    """The type of ``-x``, ``!x``, ``?x``; a null test is never null."""
+    """Return the type of ``-x``, ``!x``, ``?x``; a null test is never null."""
     operator = expression.operator
     if operator == "?":
         tested = context.infer(expression.operand)
@@ -187,7 +187,7 @@ def _check_lengths(expression: nodes.Expression, left: Type, right: Type, contex
 
 
 def infer_select(expression: nodes.Select, context: Context) -> Type:
-    """The type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
+    """Return the type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
     test = expected.condition(expression.condition, context, "the condition of '?:'")
     promoted = context.promote(expected.promoted(expression.condition))
     yes = promoted.infer(expression.consequent)
@@ -231,7 +231,7 @@ def _int_side(expression: nodes.Select, yes: Type) -> nodes.Expression:
 
 
 def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
-    """The type of ``a ?? b``."""
+    """Return the type of ``a ?? b``."""
     value = context.infer(expression.value)
     fallback = context.infer(expression.fallback)
     if value.poison or fallback.poison:
@@ -275,7 +275,7 @@ def _is_min_or_max(expression: nodes.Expression) -> bool:
 
 
 def infer_fold(expression: nodes.Fold, context: Context) -> Type:
-    """The type of ``x + ..`` and ``x + ...``."""
+    """Return the type of ``x + ..`` and ``x + ...``."""
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     dots = "..." if expression.cumulative else ".."

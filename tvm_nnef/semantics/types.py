@@ -85,7 +85,7 @@ class Type:
         return replace(self, optional=False)
 
     def pack(self, length: int | None = None) -> Type:
-        """A pack of items of this type."""
+        """Return a pack of items of this type."""
         return replace(self, packed=True, length=length)
 
 
@@ -147,6 +147,6 @@ def join_base(one: str, other: str) -> str:
 
 
 def join_length(one: Type, other: Type) -> int | None:
-    """The length of an element-wise result of two types."""
+    """Return the length of an element-wise result of two types."""
     lengths = [t.length for t in (one, other) if t.packed and t.length is not None]
     return lengths[0] if lengths else None

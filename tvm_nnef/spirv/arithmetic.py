@@ -86,19 +86,21 @@ def binary(code: Assembler, name: str, dtype: str, a: Id, b: Id) -> Id:
 
 
 def _remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """The remainder of a division that rounds towards zero, with the sign of the dividend."""
+    """Return the remainder of a division that rounds towards zero, with the sign of the
+    dividend.
+    """
     quotient = binary(code, "Div", dtype, a, b)
     return binary(code, "Sub", dtype, a, binary(code, "Mul", dtype, quotient, b))
 
 
 def _floor_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """The remainder of a division that rounds down, with the sign of the divisor."""
+    """Return the remainder of a division that rounds down, with the sign of the divisor."""
     rest = _remainder(code, dtype, a, b)
     return binary(code, "Add", dtype, rest, _if_rounded_up(code, dtype, rest, b, b))
 
 
 def _floor_division(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """A quotient of integers rounded down."""
+    """Return a quotient of integers rounded down."""
     rest, one = _remainder(code, dtype, a, b), code.constant(dtype, 1)
     quotient = binary(code, "Div", dtype, a, b)
     return binary(code, "Sub", dtype, quotient, _if_rounded_up(code, dtype, rest, b, one))
@@ -114,7 +116,7 @@ def _if_rounded_up(code: Assembler, dtype: str, rest: Id, divisor: Id, value: Id
 
 
 def _floor_quotient(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """A quotient of reals rounded down."""
+    """Return a quotient of reals rounded down."""
     return glsl(code, Glsl.Floor, dtype, binary(code, "Div", dtype, a, b))
 
 
@@ -183,7 +185,7 @@ _COMPOSED: Mapping[tuple[str, str], Callable[[Assembler, str, Id, Id], Id]] = {
 
 
 def glsl(code: Assembler, function: Glsl, dtype: str, *operands: Id) -> Id:
-    """The result of a function of ``GLSL.std.450``."""
+    """Return the result of a function of ``GLSL.std.450``."""
     return code.result(Op.ExtInst, code.scalar(dtype), code.glsl, function, *operands)
 
 
@@ -259,7 +261,7 @@ _CONVERSIONS: Mapping[tuple[str, str], _Conversion] = {
 
 
 def reinterpreted(code: Assembler, value: Id, source: str, target: str) -> Id:
-    """The bits of a value as another dtype of the same width."""
+    """Return the bits of a value as another dtype of the same width."""
     if source == target:
         return value
     if "bool" in (source, target):

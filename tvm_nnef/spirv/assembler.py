@@ -87,7 +87,7 @@ class Assembler:
     # Types and constants
 
     def scalar(self, dtype: str) -> Id:
-        """The type of a number or boolean."""
+        """Return the type of a number or boolean."""
         if dtype == "bool":
             return self._global(Op.TypeBool)
         width = dtype.removeprefix("u")
@@ -109,15 +109,15 @@ class Assembler:
             self._modes += mode
 
     def pointer(self, storage: StorageClass, pointee: Id) -> Id:
-        """The type of pointers to a type."""
+        """Return the type of pointers to a type."""
         return self._global(Op.TypePointer, storage, pointee)
 
     def array(self, element: Id, count: int) -> Id:
-        """The type of an array inside of a kernel."""
+        """Return the type of an array inside of a kernel."""
         return self._global(Op.TypeArray, element, self.constant("uint32", count))
 
     def constant(self, dtype: str, value: float) -> Id:
-        """A constant."""
+        """Return a constant."""
         kind = self.scalar(dtype)
         if dtype == "bool":
             return self._global(Op.ConstantTrue if value else Op.ConstantFalse, type_id=kind)
@@ -134,7 +134,9 @@ class Assembler:
     # Variables
 
     def storage_buffer(self, dtype: str, binding: int) -> Id:
-        """The variable of a buffer in device memory: a structure of an array without a length."""
+        """Return the variable of a buffer in device memory: a structure of an array without a
+        length.
+        """
         bits = bits_of(dtype)
         if bits == 8:
             self.require(Capability.StorageBuffer8BitAccess)
@@ -195,7 +197,7 @@ class Assembler:
         return made
 
     def built_in(self, which: BuiltIn, component: int) -> Id:
-        """A component of a variable of three numbers that the device sets."""
+        """Return a component of a variable of three numbers that the device sets."""
         uint = self.scalar("uint32")
         if which not in self._inputs:
             vector = self._global(Op.TypeVector, uint, 3)
@@ -227,7 +229,7 @@ class Assembler:
         self.block = label
 
     def words(self, name: str, local_size: Sequence[int]) -> list[int]:
-        """The module, whose entry point has a name and workgroups of a size."""
+        """Return the module, whose entry point has a name and workgroups of a size."""
         void = self._global(Op.TypeVoid)
         kind = self._global(Op.TypeFunction, void)
         function = self._function
@@ -272,7 +274,7 @@ def _text_words(text: str) -> list[int]:
 
 
 def _constant_words(dtype: str, value: float) -> list[int]:
-    """A number as words; narrow integers are extended by their sign."""
+    """Return a number as words; narrow integers are extended by their sign."""
     if dtype.startswith("float"):
         with np.errstate(over="ignore"):
             encoded = np.asarray(value, dtype).tobytes()

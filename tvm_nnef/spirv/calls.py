@@ -88,7 +88,7 @@ def barrier(code: Assembler, scope: str) -> None:
 
 
 def result(code: Assembler, name: str, source: str, dtype: str, operands: Sequence[Id]) -> Id:
-    """The result of a function, of a dtype, for operands of the dtype ``source``."""
+    """Return the result of a function, of a dtype, for operands of the dtype ``source``."""
     if name in _OPERATORS:
         return binary(code, _OPERATORS[name], source, *operands)
     if name in _SPECIAL:
@@ -132,7 +132,7 @@ def _reinterpret(code: Assembler, source: str, dtype: str, a: Id) -> Id:
 
 
 def _copysign(code: Assembler, source: str, dtype: str, magnitude: Id, sign: Id) -> Id:
-    """The bits of a magnitude with the sign bit of another number."""
+    """Return the bits of a magnitude with the sign bit of another number."""
     integer = f"uint{bits_of(dtype)}"
     top = 1 << (bits_of(dtype) - 1)
     bits, other = (reinterpreted(code, each, dtype, integer) for each in (magnitude, sign))

@@ -54,18 +54,18 @@ class Scope:
         self.memories: dict[Buffer, Memory] = {}
 
     def value(self, node: Any) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
         write = _NODES.get(type(node))
         if write is None:
             raise Unsupported(f"an expression of the class {type(node).__name__}")
         return write(self, node)
 
     def scalar(self, node: Any) -> Id:
-        """The id of the value of an expression that is not a vector."""
+        """Return the id of the value of an expression that is not a vector."""
         return self.value(node).scalar
 
     def constant(self, dtype: str, value: float) -> Value:
-        """A scalar constant."""
+        """Return a scalar constant."""
         return Value(dtype, (self.code.constant(dtype, value),))
 
     def each(self, dtype: str, write: Callable[..., Id], *values: Value) -> Value:
@@ -77,7 +77,7 @@ class Scope:
         return Value(dtype, tuple(write(*each) for each in zip(*lanes, strict=True)))
 
     def as_dtype(self, value: Value, dtype: str) -> Value:
-        """A value converted to another dtype."""
+        """Return a value converted to another dtype."""
 
         def write(lane: Id) -> Id:
             return arithmetic.converted(self.code, lane, value.dtype, dtype)

@@ -18,7 +18,7 @@ MOST_BLOCKS = 65535
 
 
 def split_large_grids(function: PrimFunction) -> PrimFunction:
-    """The function with at most ``MOST_BLOCKS`` blocks in a launch."""
+    """Return the function with at most ``MOST_BLOCKS`` blocks in a launch."""
     return with_mapped_body(function, (tirx.For, _split))
 
 

@@ -18,7 +18,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with its calls replaced by arithmetic."""
+    """Return the function with its calls replaced by arithmetic."""
     return math_functions.expand(function, _FUNCTIONS)
 
 

@@ -75,7 +75,7 @@ def is_tar(head: bytes) -> bool:
 
 
 def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
-    """The unpacked content of a gzip stream of ``packed_size`` bytes.
+    """Return the unpacked content of a gzip stream of ``packed_size`` bytes.
 
     Raises :class:`NnefError` for damaged data, and as soon as it grows beyond what
     ``MAX_UNPACKED`` and ``MAX_RATIO`` allow.
@@ -98,7 +98,7 @@ def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
 
 
 def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
-    """The regular files of a tar archive of ``size`` bytes, by their plain names, in order.
+    """Return the regular files of a tar archive of ``size`` bytes, by their plain names, in order.
 
     Folders are left out. Raises :class:`NnefError`, naming the member, for names that point
     outside, links, devices, sparse files, names given twice, too many members, and members or an

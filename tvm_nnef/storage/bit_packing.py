@@ -24,7 +24,9 @@ def packed_size(count: int, bits: int) -> int:
 
 
 def unpack_bits(data: memoryview, count: int, bits: int) -> NDArray[np.uint64]:
-    """The first ``count`` items of ``bits`` (1 to 64) bits, as uint64 of shape ``(count,)``."""
+    """Return the first ``count`` items of ``bits`` (1 to 64) bits, as uint64 of shape
+    ``(count,)``.
+    """
     items = np.empty(count, np.uint64)
     for start in range(0, count, _CHUNK):
         part = min(_CHUNK, count - start)
@@ -35,7 +37,7 @@ def unpack_bits(data: memoryview, count: int, bits: int) -> NDArray[np.uint64]:
 
 
 def pack_bits(items: NDArray[np.uint64], bits: int) -> bytes:
-    """The low ``bits`` (1 to 64) bits of each item of a flat array, zero bits at the end."""
+    """Return the low ``bits`` (1 to 64) bits of each item of a flat array, zero bits at the end."""
     chunks = (items[start : start + _CHUNK] for start in range(0, items.size, _CHUNK))
     return b"".join(_pack_chunk(chunk, bits) for chunk in chunks)
 

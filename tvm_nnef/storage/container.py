@@ -51,7 +51,7 @@ class Container(ABC):
 
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The names of all files, sorted."""
+        """Return the names of all files, sorted."""
 
     def near_names(self) -> tuple[str, ...]:
         """Return the names of some files, for hints: not those deep in a large folder."""
@@ -63,18 +63,18 @@ class Container(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """The size of a file in bytes; raises :class:`NnefError` if it is missing."""
+        """Return the size of a file in bytes; raise :class:`NnefError` if it is missing."""
 
     @abstractmethod
     def _read(self, name: str, count: int) -> bytes:
         """Return the first ``count`` bytes of an existing file, or all if it has fewer."""
 
     def location(self, name: str) -> str:
-        """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
+        """Return the name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
         return f"{self.path}/{name}"
 
     def read(self, name: str, count: int | None = None) -> bytes:
-        """A file's bytes, or the first ``count`` of them.
+        """Return a file's bytes, or the first ``count`` of them.
 
         Raises :class:`NnefError` for a missing or unreadable file, with the nearest name as hint.
         """
@@ -82,14 +82,15 @@ class Container(ABC):
         return self._read(name, size if count is None else min(count, size))
 
     def read_source(self, name: str) -> Source:
-        """A text file as a :class:`Source`, read as UTF-8, with or without a byte order mark.
+        """Return a text file as a :class:`Source`, read as UTF-8, with or without a byte order
+        mark.
 
         Raises :class:`NnefError` like :meth:`read_text`, and for other encodings.
         """
         return decode_source(self.read_text(name), self.location(name))
 
     def read_text(self, name: str) -> bytes:
-        """The bytes of a text file.
+        """Return the bytes of a text file.
 
         Raises :class:`NnefError` for a missing file, and for one of more than ``MAX_TEXT_SIZE``.
         """
@@ -252,7 +253,7 @@ def open_files(model: ModelPath) -> Container:
 
 
 def decode_source(data: bytes, file: str) -> Source:
-    """A :class:`Source` of the bytes of a UTF-8 text; a byte order mark is dropped.
+    """Return a :class:`Source` of the bytes of a UTF-8 text; a byte order mark is dropped.
 
     Raises :class:`NnefError`, at the offending byte, for any other encoding.
     """
@@ -374,7 +375,7 @@ def is_text(model: str) -> bool:
 
 
 def _near(path: Path) -> str:
-    """A hint for a path that is not there: the nearest name beside it."""
+    """Return a hint for a path that is not there: the nearest name beside it."""
     parent = path.parent
     try:
         near = did_you_mean(path.name, (entry.name for entry in parent.iterdir()))
@@ -384,7 +385,9 @@ def _near(path: Path) -> str:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Names of the regular files below a folder, except for hidden folders and the manifest."""
+    """Yield names of the regular files below a folder, except for hidden folders and the
+    manifest.
+    """
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in files:

@@ -75,7 +75,7 @@ def _sizes(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, in
 
 
 def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
-    """Pixels from 0 to 255, shape ``(height, width, channels)``."""
+    """Return pixels from 0 to 255, shape ``(height, width, channels)``."""
     with needed_for("reading an image", file):
         from PIL import Image, ImageOps, UnidentifiedImageError
     size = (extents["W"], extents["H"])

@@ -18,12 +18,12 @@ _PIECE = 1 << 20
 
 
 def make_manifest(digests: Mapping[str, str]) -> bytes:
-    """The manifest of files, given their digests by name."""
+    """Return the manifest of files, given their digests by name."""
     return json.dumps({_KEY: dict(sorted(digests.items()))}, indent=1).encode()
 
 
 def read_manifest(data: bytes) -> dict[str, str] | None:
-    """The digests by name that a manifest holds, None if it is not a manifest."""
+    """Return the digests by name that a manifest holds, None if it is not a manifest."""
     try:
         digests = json.loads(data)[_KEY]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -34,12 +34,12 @@ def read_manifest(data: bytes) -> dict[str, str] | None:
 
 
 def digest(data: bytes) -> str:
-    """The digest of the content of a file."""
+    """Return the digest of the content of a file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_digest(path: Path, size: int | None = None) -> str:
-    """The digest of a file, or of its first ``size`` bytes."""
+    """Return the digest of a file, or of its first ``size`` bytes."""
     hasher = hashlib.sha256()
     left = path.stat().st_size if size is None else size
     with path.open("rb") as stream:

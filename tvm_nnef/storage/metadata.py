@@ -335,7 +335,7 @@ def _doubled(source: Source, key: str) -> NnefError:
 
 
 def _word(source: Source, word: str) -> Span | None:
-    """The last position of a word in the text, if it is written so."""
+    """Return the last position of a word in the text, if it is written so."""
     at = source.text.rfind(word)
     return Span(source, at, at + len(word)) if at >= 0 else None
 
@@ -344,7 +344,9 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def _locate(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
-    """Start and end of the value that a path leads to, in a text that is known to be JSON."""
+    """Return start and end of the value that a path leads to, in a text that is known to be
+    JSON.
+    """
     decoder = JSONDecoder()
 
     def after(offset: int) -> int:

@@ -26,7 +26,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 def variable_file_name(full_name: str) -> str:
-    """The file of a variable: ``main.Net.w`` is stored in ``main.Net.w.dat``.
+    """Return the file of a variable: ``main.Net.w`` is stored in ``main.Net.w.dat``.
 
     Items of a pack keep their number: ``main.Net.p:1`` is in ``main.Net.p:1.dat``.
     """
@@ -34,7 +34,8 @@ def variable_file_name(full_name: str) -> str:
 
 
 def member_name(name: str, file: str) -> str:
-    """The plain form of a name inside a container: relative, with ``/``, without ``.`` parts.
+    """Return the plain form of a name inside a container: relative, with ``/``, without ``.``
+    parts.
 
     The container itself has the empty name. Raises :class:`NnefError`, placed at ``file``, for a
     name that is absolute or leads outside.

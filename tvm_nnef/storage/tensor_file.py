@@ -278,7 +278,7 @@ def _check_length(header: TensorHeader, file: str) -> None:
 
 
 def _read_items(data: memoryview, header: TensorHeader) -> Array:
-    """The items as a flat array; ``data`` has the length that the header asks for."""
+    """Return the items as a flat array; ``data`` has the length that the header asks for."""
     count, bits, dtype = math.prod(header.shape), header.bits, header.dtype
     if count == 0:
         return np.empty(0, dtype)

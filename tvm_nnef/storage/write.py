@@ -144,7 +144,7 @@ def _manifest(folder: Path) -> dict[str, str] | None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The names of all files and links in a folder, in order, except for its manifest."""
+    """Yield the names of all files and links in a folder, in order, except for its manifest."""
     names = [
         (Path(root) / name).relative_to(folder).as_posix()
         for root, folders, files in os.walk(folder)

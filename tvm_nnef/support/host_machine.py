@@ -69,13 +69,15 @@ _FEATURES: Mapping[str, Mapping[str, str]] = {
 
 
 def architecture_of(triple: str) -> str:
-    """The architecture that a target triple names; an unknown name as it is."""
+    """Return the architecture that a target triple names; an unknown name as it is."""
     name = triple.split("-")[0].lower()
     return next((known for known, names in _ARCHITECTURES.items() if name in names), name)
 
 
 def system_of(triple: str) -> str:
-    """The operating system that a target triple names; empty if it names none that is known."""
+    """Return the operating system that a target triple names; empty if it names none that is
+    known.
+    """
     text = triple.lower()
     for known, words in _SYSTEMS.items():
         if any(word in text for word in words):
@@ -91,7 +93,7 @@ def architecture() -> str:
 
 
 def system() -> str:
-    """The operating system of this machine."""
+    """Return the operating system of this machine."""
     return system_of({"cygwin": "windows"}.get(sys.platform, sys.platform))
 
 
@@ -104,7 +106,7 @@ def checkable_features(architecture: str, features: Iterable[str]) -> list[str]:
 
 @functools.cache
 def present_features() -> frozenset[str] | None:
-    """The CPU features of this machine; None if the operating system does not list them."""
+    """Return the CPU features of this machine; None if the operating system does not list them."""
     try:
         text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -114,7 +116,7 @@ def present_features() -> frozenset[str] | None:
 
 @functools.cache
 def cpu_names() -> tuple[str, ...]:
-    """The lines of ``/proc/cpuinfo`` that name the model of the CPU, each once."""
+    """Return the lines of ``/proc/cpuinfo`` that name the model of the CPU, each once."""
     try:
         text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -20,7 +20,9 @@ def html_table(
     marked: Sequence[int] = (),
     numbers: Sequence[int] = (),
 ) -> str:
-    """A table with a caption; rows in ``marked`` are bold, columns in ``numbers`` are aligned."""
+    """Return a table with a caption; rows in ``marked`` are bold, columns in ``numbers`` are
+    aligned.
+    """
     head = _row("th", heads, numbers)
     lines = [
         _row("td", cells, numbers, "background:#fee2e2;font-weight:bold" if n in marked else "")

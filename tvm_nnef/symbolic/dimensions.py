@@ -272,7 +272,7 @@ def limits(
 
 
 def plain(expression: PrimExpr) -> Dimension:
-    """A TVM integer expression as a dimension: an ``int`` if it is a number."""
+    """Return a TVM integer expression as a dimension: an ``int`` if it is a number."""
     value = getattr(expression, "value", None)
     return value if isinstance(value, int) else expression
 
@@ -308,7 +308,7 @@ def with_mapped_choices(
 
 
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
-    """The names of the symbols in a dimension or condition, each once, in order."""
+    """Return the names of the symbols in a dimension or condition, each once, in order."""
     if not is_symbolic(expression):
         return ()
     names = (variable.name for variable in _tirx().analysis.undefined_vars(expression))

@@ -61,7 +61,7 @@ def analyzer(
     bounds: Mapping[str, int] | None = None,
     least: Mapping[str, int] | None = None,
 ) -> Any:
-    """TVM's analyzer, which knows the range of every symbol of the expressions."""
+    """Return TVM's analyzer, which knows the range of every symbol of the expressions."""
     from tvm import tirx
     from tvm.ir import Range
     from tvm.sym import Analyzer

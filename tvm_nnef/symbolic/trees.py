@@ -33,7 +33,7 @@ def size(expression: Dimension | Condition, most: int) -> int:
 
 
 def tree(expression: Dimension | Condition) -> Tree:
-    """A dimension or condition as JSON, which :func:`evaluate` reads without TVM."""
+    """Return a dimension or condition as JSON, which :func:`evaluate` reads without TVM."""
     if not is_symbolic(expression):
         return expression
     node: Any = expression
@@ -54,7 +54,7 @@ def tree(expression: Dimension | Condition) -> Tree:
 
 
 def names(tree: Tree) -> set[str]:
-    """The names of the symbols in a tree."""
+    """Return the names of the symbols in a tree."""
     match tree:
         case str():
             return {tree}
@@ -64,7 +64,7 @@ def names(tree: Tree) -> set[str]:
 
 
 def text(expression: Dimension | Condition | Tree) -> str:
-    """A dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
+    """Return a dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
     return _text(tree(expression) if is_symbolic(expression) else expression, 0)
 
 

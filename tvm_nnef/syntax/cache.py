@@ -39,14 +39,14 @@ def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nod
 
 
 def encode(module: nodes.Module) -> bytes:
-    """A module as bytes, without its source."""
+    """Return a module as bytes, without its source."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(module)
     return buffer.getvalue()
 
 
 def decode(data: bytes, source: Source) -> nodes.Module | None:
-    """The module of some bytes, its spans in ``source``; None if the bytes are damaged."""
+    """Return the module of some bytes, its spans in ``source``; None if the bytes are damaged."""
     try:
         module = _Unpickler(data, source).load()
     except _DAMAGE:

@@ -91,7 +91,7 @@ def detect(
 
 
 def _without_strings(text: str) -> str:
-    """The text with blanks for its comments and strings; every offset stays the same."""
+    """Return the text with blanks for its comments and strings; every offset stays the same."""
     return _SKIPPED.sub(lambda match: " " * len(match[0]), text)
 
 

@@ -94,12 +94,12 @@ class _Failure:
         return self.span.start == self.span.end
 
     def following(self, length: int) -> str:
-        """Some characters from the location of the failure."""
+        """Return some characters from the location of the failure."""
         return self.span.source.text[self.span.start : self.span.start + length]
 
     @property
     def read(self) -> Span:
-        """Return the text before the failure."""
+        """The text before the failure."""
         return Span(self.chunk.source, self.chunk.start, self.span.start)
 
     @property
@@ -110,7 +110,7 @@ class _Failure:
 def explain(
     exception: lark.UnexpectedInput, tables: lark.Lark, spelling: Spelling, chunk: Span, kind: str
 ) -> Diagnostic:
-    """The diagnostic of a failure to parse the part of a source that ``chunk`` covers.
+    """Return the diagnostic of a failure to parse the part of a source that ``chunk`` covers.
 
     ``kind`` is what was to be parsed, a start symbol of the grammar.
     """
@@ -268,7 +268,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
 
 
 def _unclosed(failure: _Failure) -> tuple[Note, ...]:
-    """The bracket that is open where a block or the text ends before it should."""
+    """Return the bracket that is open where a block or the text ends before it should."""
     if not failure.at_end and failure.text not in BLOCKS + _DEFINITIONS:
         return ()
     opened = open_brackets(failure.read)

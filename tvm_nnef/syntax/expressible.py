@@ -30,7 +30,7 @@ def check_expressible_in_tools(tree: nodes.Node) -> None:
 
 
 def _bodies(node: nodes.Node) -> tuple[object, ...]:
-    """The parts of a node that may be invocations."""
+    """Return the parts of a node that may be invocations."""
     match node:
         case nodes.Component(_, value):
             return (value,)

@@ -91,7 +91,7 @@ class _Layout:
     """Whether the next line break becomes a blank line."""
 
     def text(self) -> str:
-        """The text of all lines."""
+        """Return the text of all lines."""
         previous: Word | None = None
         for index, word in enumerate(self.words):
             breaks = self._breaks(previous, word)
@@ -121,7 +121,7 @@ class _Layout:
         return self.last is None or self.last.opens or _ends(self.last)
 
     def _breaks(self, previous: Word | None, word: Word) -> int:
-        """The number of line breaks before a word."""
+        """Return the number of line breaks before a word."""
         if previous is None:
             return 0
         breaks = min(word.breaks, 2 if self._is_between else 1)

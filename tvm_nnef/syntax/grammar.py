@@ -23,7 +23,7 @@ STARTS = ("module", "expression")
 
 
 def grammar_text(dialect: str) -> str:
-    """The grammar of a dialect; an :class:`NnefError` if the dialect is unknown."""
+    """Return the grammar of a dialect; raise :class:`NnefError` if the dialect is unknown."""
     reserved = "|".join(sorted(spelling_of(dialect).reserved))
     folder = resources.files(__package__)
     files = (folder.joinpath(name) for name in ("grammar.lark", f"{dialect}.lark"))
@@ -50,12 +50,12 @@ def _build(text: str, starts: tuple[str, ...], *, strict: bool = False) -> lark.
 
 @functools.cache
 def load(dialect: str) -> lark.Lark:
-    """The tables of a dialect."""
+    """Return the tables of a dialect."""
     return load_tables(grammar_text(dialect), STARTS)
 
 
 def load_tables(text: str, starts: tuple[str, ...]) -> lark.Lark:
-    """The tables of a grammar, from the user's cache folder if they are kept there."""
+    """Return the tables of a grammar, from the user's cache folder if they are kept there."""
     key = user_cache.key_of(text, *starts, lark.__version__, platform.python_version())
     name = f"tables-{key}.bin"
     data = user_cache.read(name)

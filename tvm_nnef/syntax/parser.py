@@ -105,7 +105,7 @@ def _position(problem: Diagnostic) -> int:
 
 
 def _located_in(source: Source, problem: Diagnostic) -> Diagnostic:
-    """The same diagnostic, its locations in another source of the same length."""
+    """Return the same diagnostic, its locations in another source of the same length."""
 
     def located(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
@@ -145,7 +145,7 @@ class _Parser:
             return ()
 
     def parse_part(self, source: Source, start: int, end: int) -> tuple[nodes.Expression, int]:
-        """An expression, alone or inside of a string, with the depth of its tree."""
+        """Return an expression, alone or inside of a string, with the depth of its tree."""
         try:
             built = self.parse(start, end, "expression")
         except lark.UnexpectedInput as failure:
@@ -155,7 +155,7 @@ class _Parser:
         return cast(nodes.Expression, built.value), built.depth
 
     def explain(self, failure: lark.UnexpectedInput, start: int, end: int, kind: str) -> Diagnostic:
-        """The failure in the words of a diagnostic."""
+        """Return the failure in the words of a diagnostic."""
         chunk = Span(self.source, start, end)
         return explain(failure, self.tables, self.spelling, chunk, kind)
 

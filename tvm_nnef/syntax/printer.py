@@ -60,7 +60,7 @@ class _Printer:
     expressions: ExpressionPrinter
 
     def definition(self, definition: nodes.Definition) -> Iterator[str]:
-        """The lines of a definition."""
+        """Yield the lines of a definition."""
         public = "public " if definition.public else ""
         yield f"{public}{definition.kind} {definition.name.name} {{"
         for block in definition.blocks:
@@ -138,7 +138,7 @@ class _Printer:
         )
 
     def _word(self, word: str, said: bool) -> str:
-        """A word that only the tools dialect has."""
+        """Return a word that only the tools dialect has."""
         return f"{word} " if said and self.spelling.is_tools else ""
 
     def _packed(self, text: str, pack: nodes.Pack | None) -> str:

@@ -65,7 +65,7 @@ def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 def braces(text: str, start: int, position: int) -> list[Brace]:
-    """The braces that are open at a location, from the outermost to the innermost."""
+    """Return the braces that are open at a location, from the outermost to the innermost."""
     opened: list[Brace] = []
     for sign, location in _tokens(text, start, position):
         if sign == "{":
@@ -80,7 +80,7 @@ def braces(text: str, start: int, position: int) -> list[Brace]:
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """The location after what ends a statement, or before the end of the block around it.
+    """Return the location after what ends a statement, or before the end of the block around it.
 
     ``depth`` braces are open at the position within what ends, by ``last``.
     """

@@ -69,7 +69,7 @@ SPELLINGS = MappingProxyType({"draft": DRAFT, "tools": TOOLS})
 
 
 def spelling_of(dialect: str) -> Spelling:
-    """The spelling of a dialect; an :class:`NnefError` if the dialect is unknown."""
+    """Return the spelling of a dialect; raise :class:`NnefError` if the dialect is unknown."""
     if dialect not in SPELLINGS:
         dialects = " or ".join(f"'{name}'" for name in SPELLINGS)
         raise error(f"no dialect is called '{dialect}'", hint=f"use {dialects}")

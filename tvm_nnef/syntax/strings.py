@@ -63,7 +63,7 @@ def build_text(
 
 
 def escape(plain: str, quotes: str) -> str:
-    """Plain characters as they are written in a string; ``quotes`` are to be escaped."""
+    """Return plain characters as they are written in a string; ``quotes`` are to be escaped."""
     special = {*quotes, "{", "}", "\\"}
     return "".join("\\" + character if character in special else character for character in plain)
 
@@ -71,7 +71,7 @@ def escape(plain: str, quotes: str) -> str:
 def literals(
     text: nodes.Text, enclosing: str
 ) -> Iterator[tuple[str, list[str | nodes.Expression]]]:
-    """The literals that make up a text in the tools dialect, each its quote and its parts.
+    """Yield the literals that make up a text in the tools dialect, each its quote and its parts.
 
     No quote can be escaped there, so one is written between quotes of the other kind; in the braces
     of another string (``enclosing`` is its quote) it is not allowed. Raises :class:`NnefError`
@@ -97,7 +97,7 @@ def literals(
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
-    """Characters as they are meant, and the spans of the expressions between braces."""
+    """Yield characters as they are meant, and the spans of the expressions between braces."""
     text, position = source.text, start
     while position < end:
         character = text[position]
@@ -120,7 +120,7 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
 
 
 def _protected_pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
-    """The same in the tools dialect."""
+    """Yield the same in the tools dialect."""
     text, position = source.text, start
     while position < end:
         length = 2 if text[position] == "\\" else 1
@@ -134,7 +134,7 @@ def _protected_pieces(source: Source, start: int, end: int) -> Iterator[str | Sp
 
 
 def _closing_brace(source: Source, opening: int, end: int) -> int:
-    """The offset of the brace that closes an expression in a string."""
+    """Return the offset of the brace that closes an expression in a string."""
     depth = 0
     for match in _NESTED.finditer(source.text, opening, end):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

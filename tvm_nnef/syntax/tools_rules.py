@@ -136,7 +136,9 @@ def _module(children: Children, span: Span) -> nodes.Module:
 
 
 def own_builtins(module: nodes.Module) -> frozenset[str]:
-    """The names of built-ins that mean a definition of the module where invocations are allowed."""
+    """Return the names of built-ins that mean a definition of the module where invocations are
+    allowed.
+    """
     return BUILTIN_FUNCTIONS & {definition.name.name for definition in module.definitions}
 
 

@@ -48,7 +48,7 @@ class Vocabulary:
 
 @functools.cache
 def vocabulary_of(dialect: str) -> Vocabulary:
-    """The words of a dialect; raises :class:`NnefError` if there is no such dialect."""
+    """Return the words of a dialect; raise :class:`NnefError` if there is no such dialect."""
     words_by_group: dict[str, list[str]] = {}
     signs = set[str]()
     for terminal in grammar.load(dialect).terminals:
@@ -81,7 +81,7 @@ def _group(name: str, at: str) -> str:
 
 
 def merged_vocabulary() -> Vocabulary:
-    """The words of all dialects."""
+    """Return the words of all dialects."""
     every = [vocabulary_of(dialect) for dialect in SPELLINGS]
     groups = {
         name: tuple(sorted({word for each in every for word in getattr(each, name)}))

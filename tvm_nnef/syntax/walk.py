@@ -24,7 +24,7 @@ def parts(node: nodes.Node) -> Iterable[object]:
 def walk(
     tree: object, inside: Callable[[nodes.Node], Iterable[object]] = parts
 ) -> Iterator[nodes.Node]:
-    """A tree's nodes in the order of the text, each before the nodes inside of it.
+    """Yield a tree's nodes in the order of the text, each before the nodes inside of it.
 
     ``tree`` is a node or a tuple of them; ``inside`` gives the parts of a node to go into.
     """
@@ -39,5 +39,5 @@ def walk(
 
 
 def nodes_of(kind: type[Kind], tree: object) -> Iterator[Kind]:
-    """The nodes of one class in a tree, in the order of the text."""
+    """Yield the nodes of one class in a tree, in the order of the text."""
     return (node for node in walk(tree) if isinstance(node, kind))

@@ -27,7 +27,7 @@ def corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]
 
 
 def area(box: Sequence[PrimExpression]) -> PrimExpression:
-    """The area of a box, given by its corners."""
+    """Return the area of a box, given by its corners."""
     return (box[1] - box[0]) * (box[3] - box[2])
 
 

@@ -43,12 +43,12 @@ def loads(expression: Tree, buffer: tirx.Var | None = None) -> list[TensorLoad]:
 
 
 def variables(expression: Tree) -> list[tirx.Var]:
-    """The variables in an expression or statement, each as often as it is used."""
+    """Return the variables in an expression or statement, each as often as it is used."""
     return nodes(expression, tirx.Var)
 
 
 def size(expression: Tree) -> int:
-    """The number of nodes of an expression or statement."""
+    """Return the number of nodes of an expression or statement."""
     return len(nodes(expression, Expr))
 
 
@@ -59,7 +59,7 @@ def mentions(expression: Tree, wanted: Iterable[tirx.Var]) -> bool:
 
 
 def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> PrimExpression:
-    """The expression with the indices of its loads simplified by an analyzer."""
+    """Return the expression with the indices of its loads simplified by an analyzer."""
 
     def simple(load: TensorLoad) -> TensorLoad:
         return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
@@ -70,7 +70,7 @@ def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> P
 def with_loads(
     expression: AnyTree, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
 ) -> AnyTree:
-    """The expression or statement with the loads of a buffer replaced."""
+    """Return the expression or statement with the loads of a buffer replaced."""
 
     def replaced(load: TensorLoad) -> PrimExpression:
         return value(load) if load.source.same_as(buffer) else load

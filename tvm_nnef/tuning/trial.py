@@ -65,7 +65,7 @@ class Verdict:
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
-    """The machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
+    """Return the machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
     return _compiled(function, target, None)
 
 

@@ -63,7 +63,8 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
         return cuda.fat_binary(self.gpu_source, self.code_forms)
 
     def unused(self) -> relax.VMExecutable:
-        """The same library, which no virtual machine has run; kernels and constants are shared.
+        """Return the same library, which no virtual machine has run; kernels and constants are
+        shared.
 
         A virtual machine of TVM 0.27 adds a memory scope for each constant to the library that it
         runs. If such a library is written, TVM prints a warning for each when it is loaded.
@@ -79,7 +80,7 @@ class Instructions:
         self._functions = tvm.IRModule()
 
     def write(self, mod: Module) -> Module:
-        """The PrimFuncs of a module, whose Relax functions become instructions."""
+        """Return the PrimFuncs of a module, whose Relax functions become instructions."""
         self._functions = _functions_of(mod, relax.Function)
         return _functions_of(relax.vm_build._vmcodegen(self._builder, mod), tirx.PrimFunc)
 
@@ -90,7 +91,7 @@ class Instructions:
         metadata: str | None = None,
         parameters: Array | None = None,
     ) -> CompiledLibrary:
-        """The library of the instructions and of lowered kernels."""
+        """Return the library of the instructions and of lowered kernels."""
         code = _machine_code(kernels, target)
 
         def copy() -> Any:
@@ -114,7 +115,7 @@ def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
-    """The machine code for the host, which holds that for the device if there is one."""
+    """Return the machine code for the host, which holds that for the device if there is one."""
     if is_cpu(target):
         return _generated(kernels, target)
     host, devices = split_host_device_mods(kernels)
@@ -132,24 +133,24 @@ def _generated(functions: Module, target: Target) -> Any:
 
 
 def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:
-    """The machine code of one lowered PrimFunc of a module."""
+    """Return the machine code of one lowered PrimFunc of a module."""
     compiled: Callable[..., object] = _machine_code(kernels, target)[name]
     return compiled
 
 
 def module_of(function: PrimFunction, name: str) -> Module:
-    """A module of one PrimFunc, which code can be generated from under a name."""
+    """Return a module of one PrimFunc, which code can be generated from under a name."""
     return tvm.IRModule({name: function.with_attr("global_symbol", name)})
 
 
 def module_like(mod: Module, functions: Mapping[str, Any]) -> Module:
-    """A module of some functions of another one."""
+    """Return a module of some functions of another one."""
     chosen = {mod.get_global_var(name): function for name, function in functions.items()}
     return tvm.IRModule(chosen, attrs=mod.attrs)
 
 
 def host_cpu() -> tuple[str, str]:
-    """LLVM's name of the host CPU, and its target triple."""
+    """Return LLVM's name of the host CPU, and its target triple."""
     return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
 
 
@@ -185,25 +186,25 @@ def llvm_complaint(description: str) -> str:
 
 
 def llvm_architectures() -> list[str]:
-    """The names of architectures that LLVM generates code for."""
+    """Return the names of architectures that LLVM generates code for."""
     return [str(name) for name in codegen.llvm_get_targets()]
 
 
 def llvm_cpus(description: str) -> list[str]:
-    """The names of CPUs of the architecture of a target, given as JSON."""
+    """Return the names of CPUs of the architecture of a target, given as JSON."""
     target = tvm.target.Target(json.loads(description))
     return [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
 
 
 def host_of(target: Target) -> Target:
-    """The CPU of a target: itself, or that which controls the device that it is."""
+    """Return the CPU of a target: itself, or that which controls the device that it is."""
     if is_cpu(target):
         return target
     return target.host or tvm.target.Target("llvm")
 
 
 def triple_of(target: Target) -> str:
-    """The target triple of the CPU of a target, for which a library is linked."""
+    """Return the target triple of the CPU of a target, for which a library is linked."""
     return target_features(host_of(target))[0]
 
 
@@ -223,7 +224,7 @@ def runs_here(target: Target) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
-    """The triple of a CPU target, and LLVM's names of the features that it has."""
+    """Return the triple of a CPU target, and LLVM's names of the features that it has."""
     if not is_cpu(target):
         return "", frozenset()
     attributes = target.attrs
@@ -232,7 +233,9 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 
 def cuda_arch() -> str | None:
-    """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
+    """Return the architecture of the GPU of this machine (``sm_80``); None if it has none for
+    CUDA.
+    """
     device = runtime.present_device("cuda")
     return None if device is None else runtime.architecture_of(device)
 

@@ -36,7 +36,7 @@ _ARCHITECTURE = re.compile(r"sm_(\d{2,3})[af]?")
 
 
 def find_compiler() -> Path:
-    """The nvcc of ``$NVCC``, this Python environment, the ``PATH``, or ``$CUDA_HOME``.
+    """Return the nvcc of ``$NVCC``, this Python environment, the ``PATH``, or ``$CUDA_HOME``.
 
     Raises NnefError if there is none.
     """
@@ -108,7 +108,7 @@ def chosen_forms(names: Sequence[str], arch: str) -> tuple[str, ...]:
 
 
 def compiled(source: str, names: Sequence[str]) -> bytes:
-    """The fat binary for some architectures; without fast-math.
+    """Return the fat binary for some architectures; without fast-math.
 
     Raises NnefError if there is no compiler or it fails.
     """
@@ -117,13 +117,17 @@ def compiled(source: str, names: Sequence[str]) -> bytes:
 
 
 def fat_binary(source: str, forms: Sequence[str]) -> bytes:
-    """The fat binary of some code forms. Raises NnefError if there is no compiler or it fails."""
+    """Return the fat binary of some code forms. Raises NnefError if there is no compiler or it
+    fails.
+    """
     return _fat_binary(find_compiler(), source, tuple(forms))
 
 
 @functools.lru_cache(maxsize=2)
 def _fat_binary(compiler: Path, source: str, forms: tuple[str, ...]) -> bytes:
-    """The fat binary; a model that is built with and without CUDA graphs has the same kernels."""
+    """Return the fat binary; a model that is built with and without CUDA graphs has the same
+    kernels.
+    """
     options = [_generated(form) for form in forms]
     with tempfile.TemporaryDirectory() as folder:
         # The fat binary contains the name of the source file.
@@ -143,7 +147,7 @@ _OPTIONS = (
 
 
 def source_of(library: Any) -> str | None:
-    """The CUDA source in a library of TVM; None if it has no code for a GPU."""
+    """Return the CUDA source in a library of TVM; None if it has no code for a GPU."""
     sources = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
     return str(sources[0]) if sources else None
 
@@ -183,7 +187,9 @@ def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
 
 
 def _module_of(module: bytes, binary: bytes) -> bytes:
-    """A serialized module for CUDA with other code: its format, a table of functions, the code."""
+    """Return a serialized module for CUDA with other code: its format, a table of functions, the
+    code.
+    """
     reader = Reader(module)
     reader.text()
     start = reader.offset
@@ -246,7 +252,7 @@ def _check_architecture(compiler: Path, name: str) -> None:
 
 
 def _generated(form: str) -> str:
-    """The option for code of a form."""
+    """Return the option for code of a form."""
     return f"-gencode=arch={form.replace('sm_', 'compute_')},code={form}"
 
 

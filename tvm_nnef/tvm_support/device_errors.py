@@ -54,7 +54,7 @@ reported = Reported()
 
 
 def driver_error(problem: RuntimeError) -> NnefError | None:
-    """The error for an exception of TVM that a driver has reported; None for another one."""
+    """Return the error for an exception of TVM that a driver has reported; None for another one."""
     text = (str(problem).splitlines() or [""])[0]
     if not any(part in text for part in _OF_DRIVER):
         return None

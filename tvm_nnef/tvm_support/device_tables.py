@@ -36,7 +36,7 @@ _KEPT: list[Any] = []
 
 
 def cpu_device() -> int:
-    """The address of TVM's object for the memory of the CPU.
+    """Return the address of TVM's object for the memory of the CPU.
 
     Raises OSError if this version of TVM has another table of functions than the known one.
     """
@@ -56,17 +56,19 @@ def cpu_device() -> int:
 
 
 def device_object(kind: str) -> int:
-    """The address of TVM's object for the memory of a kind of device."""
+    """Return the address of TVM's object for the memory of a kind of device."""
     return int(tvm_ffi.get_global_func(f"device_api.{kind}")().value)
 
 
 def function_of(device: int, slot: int) -> int:
-    """The address of a function in the table of a device's object."""
+    """Return the address of a function in the table of a device's object."""
     return int((ctypes.c_void_p * _FUNCTIONS).from_address(_table_of(device))[slot] or 0)
 
 
 def changed_table(device: int, replaced: Mapping[int, Any]) -> int:
-    """The address of a copy of the table of a device's object, with other functions by number."""
+    """Return the address of a copy of the table of a device's object, with other functions by
+    number.
+    """
     table = (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_buffer_copy(
         (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_address(_table_of(device) - 8 * _BEFORE)
     )
@@ -77,7 +79,7 @@ def changed_table(device: int, replaced: Mapping[int, Any]) -> int:
 
 
 def new_object(table: int) -> int:
-    """The address of a new object for the memory of a device, which has only a table."""
+    """Return the address of a new object for the memory of a device, which has only a table."""
     instance = (ctypes.c_void_p * 1)(table)
     _KEPT.append(instance)
     return ctypes.addressof(instance)

@@ -26,7 +26,9 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def flattened(mod: Module) -> Module:
-    """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
+    """Return the module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives
+    it.
+    """
     names: dict[Any, Any] = {}
     renamed = {name: _renamed(function, names) for name, function in prim_functions(mod).items()}
     changed = {n for n, function in prim_functions(mod).items() if not function.same_as(renamed[n])}

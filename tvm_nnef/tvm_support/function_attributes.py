@@ -130,7 +130,7 @@ class Sort:
 
 
 def sort_attributes(sort: Sort) -> dict[str, str | int]:
-    """The attributes of a PrimFunc that sorts; it is fused with nothing."""
+    """Return the attributes of a PrimFunc that sorts; it is fused with nothing."""
     return {SORT: json.dumps(asdict(sort)), OP_PATTERN: int(FusionPattern.OPAQUE)}
 
 
@@ -162,7 +162,7 @@ class Suppression:
 
 
 def suppression_attributes(suppression: Suppression) -> dict[str, str | int]:
-    """The attributes of a PrimFunc that chooses boxes; it is fused with nothing."""
+    """Return the attributes of a PrimFunc that chooses boxes; it is fused with nothing."""
     return {SUPPRESSION: json.dumps(asdict(suppression)), OP_PATTERN: int(FusionPattern.OPAQUE)}
 
 

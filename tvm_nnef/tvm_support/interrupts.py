@@ -39,7 +39,9 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def deferring(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A pass of Relax that ends before interrupts are handled: TVM warns of blocks left open."""
+    """Return a pass of Relax that ends before interrupts are handled: TVM warns of blocks left
+    open.
+    """
 
     def whole(mod: Any) -> Any:
         with interrupts_deferred():

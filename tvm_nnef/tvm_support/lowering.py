@@ -128,7 +128,8 @@ def _of_bits(vector: tirx.Broadcast) -> PrimExpression:
 
 
 def keeping_buffers(function: PrimFunction) -> PrimFunction:
-    """The function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong there.
+    """Return the function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong
+    there.
 
     A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
     loop reads it where it writes. TVM does not see what goes through views of the two buffers, and
@@ -246,7 +247,7 @@ def is_host_function(function: PrimFunction) -> bool:
 
 
 def device_functions(mod: Module) -> dict[str, PrimFunction]:
-    """The functions of a module that run on a device that a CPU controls, by name."""
+    """Return the functions of a module that run on a device that a CPU controls, by name."""
     return {n: f for n, f in prim_functions(mod).items() if not is_host_function(f)}
 
 
@@ -261,7 +262,7 @@ def with_all_registers(function: PrimFunction) -> PrimFunction:
 
 
 def with_written_infinities(function: PrimFunction) -> PrimFunction:
-    """The function with infinite and NaN constants of bfloat16 as conversions from float32.
+    """Return the function with infinite and NaN constants of bfloat16 as conversions from float32.
 
     TVM 0.27 writes such a constant as ``inff``, which is not CUDA.
     """
@@ -292,7 +293,9 @@ def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
 
 
 def _to_bfloat16(value: PrimExpression) -> PrimExpression:
-    """The nearest number with the 16 upper bits of a float32, ties to even; NaN stays NaN."""
+    """Return the nearest number with the 16 upper bits of a float32, ties to even; NaN stays
+    NaN.
+    """
 
     def number(bits: int) -> PrimExpression:
         return tirx.const(bits, "uint32")
@@ -304,7 +307,7 @@ def _to_bfloat16(value: PrimExpression) -> PrimExpression:
 
 
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
-    """A pass over the functions that run on a CPU."""
+    """Return a pass over the functions that run on a CPU."""
 
     def run(mod: Module) -> Module:
         chosen = {n: f for n, f in prim_functions(mod).items() if is_host_function(f)}

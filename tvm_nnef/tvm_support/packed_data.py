@@ -21,29 +21,29 @@ class Reader:
         self._data, self.offset = data, 0
 
     def read(self, layout: str) -> tuple[Any, ...]:
-        """The numbers of a layout of ``struct``."""
+        """Return the numbers of a layout of ``struct``."""
         values = struct.unpack_from(layout, self._data, self.offset)
         self.offset += struct.calcsize(layout)
         return values
 
     def number(self) -> int:
-        """The next number."""
+        """Return the next number."""
         return int(self.read("<Q")[0])
 
     def text(self) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         length = self.number()
         self.offset += length
         return self._data[self.offset - length : self.offset]
 
 
 def number(value: int) -> bytes:
-    """A number as :meth:`Reader.number` reads it."""
+    """Return a number as :meth:`Reader.number` reads it."""
     return struct.pack("<Q", value)
 
 
 def text(value: bytes) -> bytes:
-    """Bytes as :meth:`Reader.text` reads them."""
+    """Return bytes as :meth:`Reader.text` reads them."""
     return number(len(value)) + value
 
 

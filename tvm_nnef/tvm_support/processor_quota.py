@@ -28,7 +28,7 @@ def processor_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> i
 
 
 def _folders(membership: Path, groups: Path) -> Iterator[Path]:
-    """The folders of the groups; in a container the outermost one is the container's own."""
+    """Yield the folders of the groups; in a container the outermost one is the container's own."""
     for line in _text(membership).splitlines():
         _, kinds, name = (*line.split(":", 2), "", "")[:3]
         if kinds and "cpu" not in kinds.split(","):
@@ -40,7 +40,7 @@ def _folders(membership: Path, groups: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Processors' time in each second; None if a group has no limit."""
+    """Return processors' time in each second; None if a group has no limit."""
     limit = _text(folder / "cpu.max").split()
     if not limit:
         limit = [_text(folder / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]

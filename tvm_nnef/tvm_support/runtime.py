@@ -36,20 +36,20 @@ tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 
 def version() -> str:
-    """The version of TVM."""
+    """Return the version of TVM."""
     if "tvm" in sys.modules:
         return str(sys.modules["tvm"].__version__)
     return str(runpy.run_path(str(_package() / "_version.py"))["version"])
 
 
 def ffi_version() -> str:
-    """The version of the library TVM FFI, whose functions compiled code calls."""
+    """Return the version of the library TVM FFI, whose functions compiled code calls."""
     return str(tvm_ffi.__version__)
 
 
 @functools.lru_cache(maxsize=64)
 def runtime_function(name: str) -> Callable[..., Any]:
-    """A global function of TVM's runtime."""
+    """Return a global function of TVM's runtime."""
     _load_runtime("tvm_runtime")
     function: Callable[..., Any] = tvm_ffi.get_global_func(name)
     return function
@@ -77,7 +77,7 @@ def _load_cuda() -> None:
 
 
 def _package() -> Path:
-    """The folder of the package ``tvm``, which is not imported."""
+    """Return the folder of the package ``tvm``, which is not imported."""
     package = importlib.util.find_spec("tvm")
     if package is None or not package.submodule_search_locations:
         raise ImportError("TVM is not installed: pip install apache-tvm", name="tvm")
@@ -103,12 +103,14 @@ def release_memory() -> None:
 
 
 def executable_module(library: Any) -> Any:
-    """The module of what was built or loaded; machine code is generated for what was built."""
+    """Return the module of what was built or loaded; machine code is generated for what was
+    built.
+    """
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
 
 
 def present_device(kind: str) -> Any:
-    """The device of a kind, such as ``cuda``; None if this machine has none."""
+    """Return the device of a kind, such as ``cuda``; None if this machine has none."""
     device = tvm_ffi.device(kind, 0)
     attribute = runtime_function("runtime.GetDeviceAttr")
     exists = attribute(device.dlpack_device_type(), device.index, _EXISTS)
@@ -116,7 +118,7 @@ def present_device(kind: str) -> Any:
 
 
 def architecture_of(device: Any) -> str:
-    """The architecture of a GPU, such as ``sm_80``."""
+    """Return the architecture of a GPU, such as ``sm_80``."""
     attribute = runtime_function("runtime.GetDeviceAttr")
     with reported:
         version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
@@ -131,7 +133,7 @@ _COMPUTE_VERSION = 4
 
 
 def cpu() -> Any:
-    """The device of the CPU."""
+    """Return the device of the CPU."""
     return tvm_ffi.device("cpu", 0)
 
 
@@ -147,7 +149,7 @@ _ALIGNMENT = 64
 
 
 def runtime_tensors(arrays: Iterable[Array], device: Any) -> list[Any]:
-    """Tensors that hold copies of the arrays, on the CPU or another device."""
+    """Return tensors that hold copies of the arrays, on the CPU or another device."""
     tensors: list[Any] = []
     with reported:
         for array in arrays:
@@ -156,7 +158,7 @@ def runtime_tensors(arrays: Iterable[Array], device: Any) -> list[Any]:
 
 
 def runtime_tensor(array: Array, device: Any = None) -> Any:
-    """A tensor that holds a copy of the array, on the CPU or another device.
+    """Return a tensor that holds a copy of the array, on the CPU or another device.
 
     It lies in memory of NumPy, which for a large one has large pages: reading it takes up to a
     third less time. Of a dtype of few bits it has the bytes.
@@ -177,18 +179,18 @@ def is_native(dtype: np.dtype[Any]) -> bool:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype of NumPy."""
+    """Return the name of a dtype of NumPy."""
     return _NATIVE.get(dtype) or str(dtype.name)
 
 
 def items(array: Any) -> list[Any]:
-    """The items of an array of TVM; iterating over it takes several times as long."""
+    """Return the items of an array of TVM; iterating over it takes several times as long."""
     item = runtime_function("ffi.ArrayGetItem")
     return [item(array, number) for number in range(len(array))]
 
 
 def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any) -> Any:
-    """The array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
+    """Return the array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
 
     On the CPU they share its memory, which begins where a tensor may.
     """
@@ -201,28 +203,28 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 
 
 def aligned_bytes(size: int) -> Array:
-    """An array of so many bytes that begins where a tensor of TVM may."""
+    """Return an array of so many bytes that begins where a tensor of TVM may."""
     memory = np.empty(size + _ALIGNMENT, "uint8")
     first = -memory.__array_interface__["data"][0] % _ALIGNMENT
     return memory[first : first + size]
 
 
 def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:
-    """The tensor of a shape and dtype over the first bytes of an array."""
+    """Return the tensor of a shape and dtype over the first bytes of an array."""
     whole = tvm_ffi.from_dlpack(data, require_alignment=_ALIGNMENT, require_contiguous=True)
     view = runtime_function("runtime.TVMTensorCreateView")
     return view(whole, tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), 0)
 
 
 def from_dlpack(value: Any) -> Any:
-    """The tensor of another library as one of TVM, in the same memory of a device."""
+    """Return the tensor of another library as one of TVM, in the same memory of a device."""
     for kind in ("cuda", "vulkan"):
         missing_library(kind)
     return tvm_ffi.from_dlpack(value, require_contiguous=True)
 
 
 def _on(device: Any, tensor: Any) -> Any:
-    """A tensor of the CPU, or a copy of it in the memory of another device."""
+    """Return a tensor of the CPU, or a copy of it in the memory of another device."""
     if device is None or device == cpu():
         return tensor
     allocate = runtime_function("runtime.TVMTensorAllocWithScope")
@@ -232,7 +234,7 @@ def _on(device: Any, tensor: Any) -> Any:
 
 
 def array_of(tensor: Any, dtype: str | None = None) -> Array:
-    """A copy of a tensor of any device, as a NumPy array.
+    """Return a copy of a tensor of any device, as a NumPy array.
 
     Its elements are of ``dtype`` if the tensor has the bytes of one of few bits.
     """
@@ -262,12 +264,14 @@ def copy_to(array: Array, tensor: Any) -> Array:
 
 
 def numpy_view(value: Any) -> Any:
-    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
+    """Return a NumPy view of a tensor of another library; a copy of one in the memory of a
+    device.
+    """
     return foreign_tensors.numpy_view(value, read_tensor)
 
 
 def read_tensor(value: Any) -> Array:
-    """A tensor of another library whose memory, or elements, NumPy does not take from it."""
+    """Return a tensor of another library whose memory, or elements, NumPy does not take from it."""
     if not _is_on_cpu(value):
         return array_of(from_dlpack(value))
     tensor = from_dlpack(value)

@@ -39,12 +39,12 @@ def default_threads() -> int:
 
 
 def available_cores() -> int:
-    """The number of cores that the current thread may run on, the most that kernels use."""
+    """Return the number of cores that the current thread may run on, the most that kernels use."""
     return len(_cores())
 
 
 def checked_threads(count: object) -> int:
-    """The number of threads that a user gave, or the default for None; NnefError below 1."""
+    """Return the number of threads that a user gave, or the default for None; NnefError below 1."""
     if count is None:
         return default_threads()
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -120,6 +120,6 @@ def _configure_threads(count: int) -> None:
 
 
 def _cores() -> list[int]:
-    """The numbers of the cores that the current thread may run on."""
+    """Return the numbers of the cores that the current thread may run on."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))

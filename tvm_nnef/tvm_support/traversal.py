@@ -30,7 +30,7 @@ def walk(root: Any, entries: Entry | Sequence[Entry], *, order: str = "post") ->
 
 
 def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post") -> Root:
-    """The root with each node replaced by what the first fitting callback returns."""
+    """Return the root with each node replaced by what the first fitting callback returns."""
     result: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
     return result
 

@@ -124,7 +124,7 @@ class Device:
         return kinds.index(properties.deviceType)
 
     def _features(self) -> frozenset[str]:
-        """Vulkan's names of the features in ``_FEATURES`` that the device has."""
+        """Return Vulkan's names of the features in ``_FEATURES`` that the device has."""
         vk = self._vk
         parts = [
             vk.VkPhysicalDeviceVulkan12Features(),
@@ -377,7 +377,7 @@ _FEATURE_GROUPS = (
 
 
 def features_of(shader: Shader) -> set[str]:
-    """Vulkan's names of the features that a shader needs, by its first instructions."""
+    """Return Vulkan's names of the features that a shader needs, by its first instructions."""
     words = shader.words[_FIRST_INSTRUCTION:]
     capabilities = set()
     for number in range(0, len(words), 2):

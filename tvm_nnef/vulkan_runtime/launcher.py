@@ -54,7 +54,7 @@ def kernels_of(module: Any) -> tuple[Any, bytes] | None:
 
 
 def needed_features(module: Any) -> list[str]:
-    """Vulkan's names of the features that a device must have for the kernels of a module."""
+    """Return Vulkan's names of the features that a device must have for the kernels of a module."""
     _, packed = kernels_of(module) or (None, pack(()))
     return sorted({name for shader in unpack(packed) for name in features_of(shader)})
 
@@ -74,7 +74,7 @@ def _loaded(packed: Any) -> Any:
 
 
 def make_module(shaders: Sequence[Shader]) -> Any:
-    """A module of TVM whose functions run kernels."""
+    """Return a module of TVM whose functions run kernels."""
     packed = pack(shaders)
     key = hashlib.sha256(packed).hexdigest()
     if key not in _MODULES:

@@ -23,7 +23,7 @@ _KINDS = ("int", "uint", "float", HANDLE)
 
 
 def pack(shaders: Sequence[Shader]) -> bytes:
-    """The packed form of kernels."""
+    """Return the packed form of kernels."""
     parts = [_text(_FORMAT), number(len(shaders))]
     for each in shaders:
         parts += [_text(each.name), _text(each.name)]

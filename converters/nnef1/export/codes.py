@@ -103,7 +103,7 @@ def _limit(dtype: str) -> int:
 
 
 def _bound(tensor: Tensor, context: Context) -> int:
-    """The largest magnitude of the elements."""
+    """Return the largest magnitude of the elements."""
     if tensor.type != "int":
         return 0
     if tensor in context.codes:

@@ -102,7 +102,7 @@ class _Names(UniqueNames):
         return super().name(_identifier(wanted))
 
     def port(self, tensor: Tensor, name: str) -> str:
-        """The identifier of an input or output."""
+        """Return the identifier of an input or output."""
         return self.name(self.original(tensor, name))
 
     def original(self, tensor: Tensor, name: str) -> str:
@@ -148,7 +148,7 @@ def _readers(graph: Graph) -> Counter[Tensor]:
 
 
 def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
-    """The statements of the inputs."""
+    """Return the statements of the inputs."""
     lines: list[str] = []
     for port in graph.inputs:
         for tensor, name in _named(port):
@@ -165,7 +165,7 @@ def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
 
 
 def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
-    """The values of the outputs, with their names; a copy if a value has another name."""
+    """Return the values of the outputs, with their names; a copy if a value has another name."""
     values: list[Value] = []
     emitter = context.emitter
     computed = {value for each in emitter.body for value in _results(each)}

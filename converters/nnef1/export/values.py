@@ -50,7 +50,7 @@ class Statement:
     results: Results
 
     def written(self) -> str:
-        """The statement as text, when all values have names."""
+        """Return the statement as text, when all values have names."""
         targets = ", ".join(written(each) for each in self.results)
         generic = f"<{self.item_type}>" if self.item_type else ""
         arguments = [written(each) for each in self.positional]
@@ -59,7 +59,7 @@ class Statement:
 
 
 def written(argument: Argument) -> str:
-    """An argument as text. Raises Inexpressible for numbers without a literal."""
+    """Return an argument as text. Raises Inexpressible for numbers without a literal."""
     match argument:
         case Value(literal=None):
             return argument.name

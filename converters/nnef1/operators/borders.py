@@ -74,7 +74,7 @@ def _check_reflection(size: Size, most: Size, axis: int, border: str) -> None:
 
 
 def _cropped(x: Tensor, first: Sequence[Size], last: Sequence[Size], builder: Builder) -> Tensor:
-    """The tensor without some elements at both ends of each dimension."""
+    """Return the tensor without some elements at both ends of each dimension."""
     axes = [axis for axis in range(x.rank) if first[axis] != 0 or last[axis] != 0]
     if not axes:
         return x

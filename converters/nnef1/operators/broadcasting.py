@@ -25,7 +25,9 @@ def broadcast_shape(*operands: Tensor) -> Shape:
 
 
 def alignment(operand: Tensor, rank: int) -> int | None:
-    """SkriptND's attribute that aligns an operand from the left; None if it is not needed."""
+    """Return SkriptND's attribute that aligns an operand from the left; None if it is not
+    needed.
+    """
     aligned_either_way = operand.rank == rank or all(size == 1 for size in operand.shape)
     return None if aligned_either_way else 0
 
@@ -42,7 +44,7 @@ def binary(
 
 
 def select(condition: Tensor, x: Tensor, y: Tensor, builder: Builder) -> Tensor:
-    """``x`` where the condition holds, else ``y``."""
+    """Return ``x`` where the condition holds, else ``y``."""
     shape = broadcast_shape(condition, x, y)
     return builder.call(
         "math.select", condition, x, y, as_type=x.dtype, as_shape=shape,

@@ -58,7 +58,7 @@ def clamp(operation: Operation, builder: Builder) -> Tensor:
 
 
 def clamped(x: Tensor, low: Tensor, high: Tensor, builder: Builder) -> Tensor:
-    """``max(min(x, high), low)``."""
+    """Return ``max(min(x, high), low)``."""
     capped = broadcasting.binary("math.min", x, high, builder)
     return broadcasting.binary("math.max", capped, low, builder)
 

@@ -96,7 +96,7 @@ class Operation:
         return pairs
 
     def axes(self, rank: int, name: str = "axes") -> list[int]:
-        """Distinct dimensions of a tensor of a rank, in the order given."""
+        """Return distinct dimensions of a tensor of a rank, in the order given."""
         axes = self.integers(name)
         for axis in axes:
             in_range(name, axis, rank)
@@ -116,7 +116,7 @@ class Operation:
             raise Unconvertible(reason, f"name {count} results", mismatch=True)
 
     def axis(self, rank: int) -> int:
-        """A dimension of a tensor of a rank."""
+        """Return a dimension of a tensor of a rank."""
         return in_range("axis", self.integer("axis"), rank)
 
     def _tensor(self, value: Value) -> Tensor:

@@ -49,13 +49,13 @@ def operation(name: str) -> Callable[[OperatorFunction], Converter]:
 
 
 def table_of(functions: Mapping[str, OperatorFunction]) -> tuple[Converter, ...]:
-    """Converters of several operations."""
+    """Return converters of several operations."""
     return tuple(Converter(name, function) for name, function in functions.items())
 
 
 @functools.cache
 def standard() -> Table:
-    """The functions of the standard operations, by name."""
+    """Return the functions of the standard operations, by name."""
     functions: dict[str, OperatorFunction] = {}
     for _, item in module_values(operators):
         for entry in item if isinstance(item, tuple) else (item,):

@@ -47,14 +47,14 @@ class Window(Geometry):
         return [prod(self.size[axis + 1 :]) for axis in range(len(self.size))]
 
     def shape(self, x: Tensor) -> Shape:
-        """The shape of the result for an input."""
+        """Return the shape of the result for an input."""
         sizes = list(x.shape)
         for axis, size in zip(self.axes, self.out, strict=True):
             sizes[axis] = size
         return tuple(sizes)
 
     def geometry(self) -> dict[str, Attribute | None]:
-        """The attributes of SkriptND, without the axes."""
+        """Return the attributes of SkriptND, without the axes."""
         return {
             "size": list(self.size),
             "stride": without_default(self.stride, 1),
@@ -87,7 +87,7 @@ def without_default(values: Sequence[int], default: int) -> list[int] | None:
 
 
 def window_size(operation: Operation, rank: int) -> list[int]:
-    """The attribute ``size``, which must have an item for each dimension."""
+    """Return the attribute ``size``, which must have an item for each dimension."""
     size = operation.integers("size")
     if not rank:
         raise Unconvertible(
@@ -100,7 +100,7 @@ def window_size(operation: Operation, rank: int) -> list[int]:
 
 
 def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
-    """The window over the dimensions of an input from ``first`` on."""
+    """Return the window over the dimensions of an input from ``first`` on."""
     inside = x.shape[first:]
     stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
     pairs = _paddings(operation, len(inside))
@@ -198,7 +198,7 @@ def _steps(operation: Operation, name: str, rank: int) -> tuple[int, ...]:
 
 
 def _paddings(operation: Operation, rank: int) -> list[tuple[int, int]] | None:
-    """The paddings of an operation; None if they are automatic."""
+    """Return the paddings of an operation; None if they are automatic."""
     pairs = operation.pairs("padding")
     if not pairs:
         return None

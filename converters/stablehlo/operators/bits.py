@@ -41,7 +41,7 @@ def _width(dtype: str) -> int:
 
 
 def _as_integers(x: Tensor, builder: Builder) -> Tensor:
-    """The bits as unsigned integers."""
+    """Return the bits as unsigned integers."""
     bits = _width(x.dtype)
     if x.dtype == "bfloat16":
         upper = shifted(

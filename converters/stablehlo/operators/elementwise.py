@@ -152,7 +152,7 @@ def logic(each: Operation, builder: Builder) -> Tensor:
 
 
 def bitwise(kind: str, left: Tensor, right: Tensor, builder: Builder) -> Tensor:
-    """``and``, ``or`` or ``xor``, bit by bit."""
+    """Return ``and``, ``or`` or ``xor``, bit by bit."""
     bits = _width(left)
     # Formulas compute in 32 or 64 signed bits: there the topmost one is the sign.
     top = bits if left.dtype in ("uint8", "uint16", "uint32") else bits - 1

@@ -212,7 +212,7 @@ def iota(each: Operation, builder: Builder) -> Tensor:
 
 @operation("get_dimension_size")
 def dimension_size(each: Operation, builder: Builder) -> Tensor:
-    """The size of a dimension."""
+    """Return the size of a dimension."""
     return builder.cast(
         builder.dimension(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
     )

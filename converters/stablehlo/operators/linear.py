@@ -32,7 +32,7 @@ def dot_general(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dot")
 def dot(each: Operation, builder: Builder) -> Tensor:
-    """A product of matrices or vectors."""
+    """Return a product of matrices or vectors."""
     left, right = each.inputs
     return contracted(left, right, ([], []), ([left.rank - 1], [0]), each.dtype(), builder)
 

@@ -50,7 +50,7 @@ class Expressions:
         """Call a function of the text; return its result."""
 
     def value(self, tree: Tree) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         self.count(tree)
         match tree.data:
             case "comparison" if tree.children[1] is None:
@@ -90,7 +90,7 @@ class Expressions:
         return value
 
     def binary(self, sign: str, left: Any, right: Any, tree: Tree) -> Any:
-        """The result of an operator."""
+        """Return the result of an operator."""
         if not (isinstance(left, VALUES) and isinstance(right, VALUES)):
             raise self._untyped(sign, tree, left, right)
         span = span_of(self.source, tree)
@@ -182,7 +182,7 @@ class Expressions:
         return value[self.position(value, trailer)]
 
     def position(self, vector: Any, trailer: Tree) -> int:
-        """The position of an item of a vector."""
+        """Return the position of an item of a vector."""
         position = self.value(trees(trailer)[0])
         span = span_of(self.source, trailer)
         if not isinstance(vector, list) or not isinstance(position, int):

@@ -179,7 +179,7 @@ class Interpreter(Expressions):
         self.variables = {name: self.variables[name] for name in outer}
 
     def truth(self, condition: Tree) -> bool:
-        """The value of a condition on numbers."""
+        """Return the value of a condition on numbers."""
         value = self.value(condition)
         if not isinstance(value, (bool, int)):
             raise error(

@@ -44,7 +44,7 @@ _WORDS = {
 
 
 def parse(source: Source) -> lark.Tree[lark.Token]:
-    """The functions of a text. Raises NnefError for the syntax errors of its statements."""
+    """Return the functions of a text. Raises NnefError for the syntax errors of its statements."""
     _check_depth(source)
     problems, text = Problems(), source.text
     while True:

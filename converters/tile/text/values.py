@@ -81,7 +81,7 @@ def type_of(tree: Tree) -> str:
 
 
 def trees(tree: Tree) -> list[Tree]:
-    """The inner nodes of a node."""
+    """Return the inner nodes of a node."""
     return [each for each in tree.children if isinstance(each, lark.Tree)]
 
 
@@ -91,7 +91,7 @@ def is_token(value: object, kind: str) -> bool:
 
 
 def span_of(source: Source, tree: object) -> Span:
-    """The position of a node or a token."""
+    """Return the position of a node or a token."""
     if isinstance(tree, lark.Token):
         return Span(source, tree.start_pos or 0, tree.end_pos or 0)
     assert isinstance(tree, lark.Tree)
@@ -99,7 +99,7 @@ def span_of(source: Source, tree: object) -> Span:
 
 
 def parameters_of(function: Tree) -> list[Tree]:
-    """The parameters of a function."""
+    """Return the parameters of a function."""
     return [each for each in trees(function) if each.data == "parameter"]
 
 

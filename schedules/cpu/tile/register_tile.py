@@ -114,7 +114,7 @@ class RegisterTilePlan(Plan):
         return self.tiling.cycles(self.reduction) * extent_product(self.planes) + self.moving
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile, the order of loops and the tails, and the size of staged buffers."""
+        """Return the tile, the order of loops and the tails, and the size of staged buffers."""
         shapes = ["x".join(map(str, copy.buffer.shape)) for copy in self.reduction.copies]
         return self.tiling.decisions() | ({"staged": " ".join(shapes)} if shapes else {})
 

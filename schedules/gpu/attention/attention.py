@@ -45,7 +45,7 @@ class AttentionPlan(GpuPlan):
         return cost(self.tile, self.attention, self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile of a block, and that of a thread."""
+        """Return the tile of a block, and that of a thread."""
         tile = self.tile
         return {
             "block tile": f"{tile.rows} rows x {tile.keys} keys",
@@ -56,7 +56,7 @@ class AttentionPlan(GpuPlan):
         }
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         attention, dtype = self.attention, self.kernel.index_type
         counts = [
             launch.size(attention.batches),
@@ -74,7 +74,9 @@ class AttentionPlan(GpuPlan):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
-    """A plan for attention whose depth and columns are static and fit; None for other kernels."""
+    """Return a plan for attention whose depth and columns are static and fit; None for other
+    kernels.
+    """
     attention = read_attention(kernel)
     if attention is None:
         return None

@@ -97,7 +97,7 @@ class Block(ABC):
 
     @property
     def _buffers(self) -> list[Buffer]:
-        """Return the buffers of the block, except the registers for staging."""
+        """The buffers of the block, except the registers for staging."""
         return [*dict.fromkeys(side.buffer for side in self._sides), self._accumulators]
 
     @abstractmethod

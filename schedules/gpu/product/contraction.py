@@ -87,7 +87,7 @@ class _CoreBlock(Block):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
-    """A plan for a kernel with one sum of products; None for others."""
+    """Return a plan for a kernel with one sum of products; None for others."""
     product = product_of(kernel, machine)
     if product is None:
         return None
@@ -96,6 +96,6 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 
 
 def product_of(kernel: Kernel, machine: GpuModel) -> tuple[Reduction, MatrixProduct] | None:
-    """The sum of products of a kernel; None for other kernels."""
+    """Return the sum of products of a kernel; None for other kernels."""
     reduction = inlined_reduction(kernel, machine)
     return None if reduction is None else read_product(reduction)

@@ -39,7 +39,7 @@ class ProductPlan(GpuPlan):
         return tiles.cost(self.tile, tiles.sizes_of(self.reduction, self.product), self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile of a block, and that of a thread."""
+        """Return the tile of a block, and that of a thread."""
         tile = self.tile
         return {
             "block tile": f"{tile.rows}x{tile.columns}x{tile.steps}",
@@ -54,7 +54,7 @@ class ProductPlan(GpuPlan):
         return [self.partials] if self.tile.chunks > 1 else []
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the two launches."""
+        """Return the launch, or the two launches."""
         product, tile, dtype = self.product, self.tile, self.kernel.index_type
         counts = [
             tile.chunks,

@@ -351,7 +351,7 @@ def phase(tile: Tile | AttentionTile, body: OnThread, dtype: str) -> tirx.Stmt:
 
 
 def unrolled(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """An unrolled loop."""
+    """Return an unrolled loop."""
     return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=dtype)
 
 

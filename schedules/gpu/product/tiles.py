@@ -61,7 +61,9 @@ class Tile:
         return self.row_threads * self.column_threads
 
     def shared_bytes(self, sizes: Sizes, machine: GpuModel) -> int:
-        """The bytes in shared memory: both matrices, and a guard for each element of the right."""
+        """Return the bytes in shared memory: both matrices, and a guard for each element of the
+        right.
+        """
         padding = machine.lanes(32)
         guards = self.steps * (self.columns + padding) if sizes.is_guarded else 0
         elements = self.steps * (self.rows + self.columns + 2 * padding)
@@ -104,7 +106,7 @@ class Sizes:
 
 
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
-    """All tiles that fit a GPU."""
+    """Yield all tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
     staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((1, *block), block):
@@ -117,7 +119,7 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
 
 
 def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
-    """All tiles for tensor cores that fit a GPU."""
+    """Yield all tiles for tensor cores that fit a GPU."""
     staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
         for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
@@ -205,7 +207,7 @@ def best(sizes: Sizes, machine: GpuModel) -> Tile:
 
 
 def best_on_tensor_cores(sizes: Sizes, machine: GpuModel) -> Tile:
-    """The tile of the lowest cost for tensor cores."""
+    """Return the tile of the lowest cost for tensor cores."""
     return _best(tensor_tiles(machine, sizes), sizes, machine)
 
 
@@ -228,7 +230,7 @@ def _best(found: Iterable[Tile], sizes: Sizes, machine: GpuModel) -> Tile:
 
 
 def sizes_of(reduction: Reduction, product: MatrixProduct) -> Sizes:
-    """The sizes of a product of matrices."""
+    """Return the sizes of a product of matrices."""
     groups = (product.batches, product.rows, product.columns, product.steps)
     dynamic = not all(axis.is_known for group in groups for axis in group)
     batches, rows, columns, steps = map(extent_product, groups)

@@ -32,7 +32,7 @@ def _shape(left: Value, right: Value) -> list[int]:
 
 
 def binary(operation: str, left: Value, right: Value, emitter: Emitter) -> Value:
-    """An operation of two values that are aligned from the left."""
+    """Return an operation of two values that are aligned from the left."""
     return emitter.call(operation, left, right, shape=_shape(left, right))
 
 

@@ -28,7 +28,7 @@ class Window:
     out: list[int]
 
     def attributes(self) -> dict[str, Argument]:
-        """The attributes that all operations with windows have."""
+        """Return the attributes that all operations with windows have."""
         return {"padding": self.padding, "stride": self.stride, "dilation": self.dilation}
 
 
@@ -92,7 +92,7 @@ def _filtered(operation: str, invocation: Invocation) -> Exported:
 
 
 def _row(bias: Value, emitter: Emitter) -> Value:
-    """A vector as a matrix of one row."""
+    """Return a vector as a matrix of one row."""
     return bias if not bias.rank else emitter.reshape(bias, [1, *bias.shape])
 
 
