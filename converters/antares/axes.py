@@ -141,8 +141,9 @@ def _check_index(access: Access, index: Scalar, length: int, lengths: Mapping[st
 
 
 def exceeds(index: Scalar, length: int, lengths: Mapping[str, int]) -> tuple[int, int] | None:
-    """Return the range of an index that is certainly out of bounds in some step; None for
-    others.
+    """Return the range of an index that is certainly out of bounds in some step.
+
+    It is None for others.
     """
     names = [each.name for each in nodes.walk(index) if isinstance(each, Axis)]
     limits = bounds(index, lengths) if len(names) == len(set(names)) else None

@@ -40,8 +40,9 @@ def check_length(text: Text) -> None:
 
 
 def parse(text: Text, grammar: str, start: str, words: Mapping[str, str]) -> lark.Tree[Any]:
-    """Return the tree of a text; ``words`` are names of terminals. Raises NnefError for an
-    error.
+    """Return the tree of a text; ``words`` are names of terminals.
+
+    Raises NnefError for an error.
     """
     check_length(text)
     tables = _tables(grammar)

@@ -55,8 +55,9 @@ class Boundaries:
         return min(usable, key=lambda each: each[2], default=None)
 
     def _sum(self, repeat: Repeat, position: int) -> Cost | None:
-        """Return the cost of a cut at a position of a repeat; None if fewer than two starts allow
-        one.
+        """Return the cost of a cut at a position of a repeat.
+
+        It is None if fewer than two starts allow one.
         """
         every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
         allowed = [each for each in every if each is not None]
@@ -79,8 +80,9 @@ def _added(left: Cost, right: Cost) -> Cost:
 
 
 def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> Boundaries:
-    """Return the costs of all cuts; ``readers`` has the last unit that reads a tensor, by
-    identity.
+    """Return the costs of all cuts.
+
+    ``readers`` has the last unit that reads a tensor, by identity.
     """
     crossing = _crossing(units, readers)
     names = _names_in_common([_name(unit) for unit in units])

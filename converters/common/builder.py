@@ -55,8 +55,9 @@ class Builder:
         more: Attributes | None = None,
         **attributes: Attribute | None,
     ) -> Tensor:
-        """Call an operator; return its single result, by default of the first tensor's dtype and
-        shape.
+        """Call an operator.
+
+        Return its single result, by default of the first tensor's dtype and shape.
 
         ``generics`` are the types to write explicitly. Attributes that are None are omitted, also
         those of ``more``.
@@ -156,8 +157,9 @@ class Builder:
         ], shape
 
     def broadcast(self, *shapes: Sequence[Size]) -> Shape:
-        """Return the shape to which shapes broadcast, aligned from the right; raise ValueError if
-        none.
+        """Return the shape to which shapes broadcast, aligned from the right.
+
+        Raises ValueError if none.
         """
         return broadcast(*shapes, stretched=self._stretches)
 

@@ -94,8 +94,9 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         return tuple(sizes)
 
     def _row(self, shape: tuple[PartialSize, ...], length: int) -> tuple[int | str, ...]:
-        """Return a shape with a number of elements: all of them in the last dynamic dimension; None
-        if impossible.
+        """Return a shape with a number of elements: all of them in the last dynamic dimension.
+
+        It is None if impossible.
         """
         dynamic = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
         fixed = math.prod(size for size in shape if isinstance(size, int))

@@ -30,8 +30,9 @@ class Dimensions:
     _taken: set[str] = field(default_factory=set)
 
     def of_input(self, group: Sequence[Tensor]) -> Declared:
-        """Return the shape of an input; a dimension that differs between invocations gets a
-        name.
+        """Return the shape of an input.
+
+        A dimension that differs between invocations gets a name.
         """
         shape: list[int | Symbol] = []
         for key, sizes in _keyed(group):

@@ -144,8 +144,9 @@ def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) ->
 
 
 def _inputs(inputs: Sequence[Tensor]) -> Iterator[nodes.Parameter]:
-    """Yield the inputs of a graph; the first dimension that has a symbol is followed by its
-    bound.
+    """Yield the inputs of a graph.
+
+    The first dimension that has a symbol is followed by its bound.
     """
     bounded: set[Symbol] = set()
     for tensor in inputs:

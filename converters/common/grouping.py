@@ -41,8 +41,9 @@ Groups = Mapping[int, Sequence[Group]]
 
 
 def grouped(graph: ConvertedGraph, groups: Groups) -> ConvertedGraph:
-    """Return the graph with an operator for the steps of each group; steps of a group are
-    adjacent.
+    """Return the graph with an operator for the steps of each group.
+
+    Steps of a group are adjacent.
     """
     steps: list[Step] = list(graph.steps)
     for level in range(max(map(len, groups.values()), default=0) - 1, -1, -1):

@@ -61,8 +61,9 @@ def input_tensors(
 def _wrong_rank(
     name: str, shape: PartialShape, given: Sequence[int | str] | None, path: str
 ) -> Diagnostic | None:
-    """Return the error in the rank of an input, from the source or the user; None if there is
-    none.
+    """Return the error in the rank of an input, from the source or the user.
+
+    It is None if there is none.
     """
     if given is not None and shape is not None and len(given) != len(shape):
         shown = ", ".join(map(str, given))

@@ -24,8 +24,9 @@ from tvm_nnef.syntax import nodes, parse_cached
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The file ``name.sknd`` in a package; ``title`` is a comment above the operators taken from
-    it.
+    """The file ``name.sknd`` in a package.
+
+    ``title`` is a comment above the operators taken from it.
     """
 
     name: str

@@ -343,8 +343,9 @@ def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
 
 
 def _known(function: str, left: Size, right: Size) -> bool | None:
-    """Return whether a comparison holds for all values of the symbols; None if it depends on
-    them.
+    """Return whether a comparison holds for all values of the symbols.
+
+    It is None if it depends on them.
     """
     condition = dimensions.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):

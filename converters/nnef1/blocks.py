@@ -41,8 +41,9 @@ class Blocks:
     item_type: int
 
     def read(self, data: bytes | memoryview, place: str) -> Array:
-        """Return the numbers as float32. Raises NnefError for a file that does not fit its
-        header.
+        """Return the numbers as float32.
+
+        Raises NnefError for a file that does not fit its header.
         """
         count = math.prod(self.shape)
         size = HEADER_SIZE + count // _ITEMS * _BLOCK.itemsize

@@ -62,8 +62,9 @@ def check(document: nodes.Document, extended: Extended | None = None) -> Checked
 
 
 def examine(document: nodes.Document, extended: Extended | None = None) -> Checked:
-    """Check a document; ``extended`` has the declarations that the extensions of a vendor add to
-    it.
+    """Check a document.
+
+    ``extended`` has the declarations that the extensions of a vendor add to it.
 
     Raises NnefError if an input is wrong, so that nothing can be expanded.
     """

@@ -108,8 +108,9 @@ def _scalar(sign: str, left: float, right: float) -> float:
 
 
 def cast(wanted: str, value: Value) -> Value:
-    """Return a value of a primitive type cast to another one; raise Undefined if that is
-    impossible.
+    """Return a value of a primitive type cast to another one.
+
+    Raises Undefined if that is impossible.
     """
     if isinstance(value, Symbolic):
         if wanted == "integer":

@@ -265,8 +265,9 @@ class _State:
 
 
 def _operator_on(tensor: Tensor, steps: Sequence[object]) -> Step | None:
-    """Return the operator that quantizes a tensor by itself; None if there are other steps or
-    operands.
+    """Return the operator that quantizes a tensor by itself.
+
+    It is None if there are other steps or operands.
     """
     match steps:
         case [Step(arguments=(operand,)) as step] if operand is tensor:

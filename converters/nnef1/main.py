@@ -101,8 +101,9 @@ def convert(
 
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
-    """Return the functions of operations: a user's converters first; none for fragments with a
-    body.
+    """Return the functions of operations: a user's converters first.
+
+    It is None for fragments with a body.
     """
     if not isinstance(converters, Mapping):
         hint = "give a function for each operation: {'relu': function}"

@@ -59,8 +59,9 @@ class Scans:
     declarations: list[nodes.Fragment] = field(default_factory=list)
 
     def rewrite(self, body: Sequence[nodes.Assignment]) -> tuple[nodes.Assignment, ...]:
-        """Return the statements with scans as invocations of declarations. Raises NnefError for
-        wrong scans.
+        """Return the statements with scans as invocations of declarations.
+
+        Raises NnefError for wrong scans.
         """
         return tuple(
             replace(each, value=self._invocation(each.value))
@@ -194,8 +195,9 @@ def rewritten(document: nodes.Document, problems: list[Diagnostic]) -> tuple[nod
 
 
 def steps_of(sizes: Sequence[tuple[int, int]], span: Span) -> int:
-    """Return the number of steps for dimensions and their paces. Raises NnefError if they
-    differ.
+    """Return the number of steps for dimensions and their paces.
+
+    Raises NnefError if they differ.
     """
     hint = "paces are -1 or positive, and divide dimensions into equal numbers of parts"
     for size, pace in sizes:

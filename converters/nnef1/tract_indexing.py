@@ -1,5 +1,6 @@
-"""Operations of tract that select or change elements by indices; negative indices count from the
-end.
+"""Operations of tract that select or change elements by indices.
+
+Negative indices count from the end.
 """
 
 from __future__ import annotations

@@ -355,8 +355,9 @@ class Typing:
         given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
         scope: Scope,
     ) -> str | None:
-        """Return the type instead of ``?``; None if the fragment has none or it cannot be
-        inferred.
+        """Return the type instead of ``?``.
+
+        It is None if the fragment has none or it cannot be inferred.
         """
         name = signature.name
         if node.generic is not None:

@@ -48,8 +48,9 @@ with ir.Context() as context:
 
 
 def unreadable(data: bytes) -> str | None:
-    """Return the reason why reading bytecode would end or stall the process; None if it would
-    not.
+    """Return the reason why reading bytecode would end or stall the process.
+
+    It is None if it would not.
     """
     command = [sys.executable, "-c", _PROGRAM, str(_MEMORY + _COPIES * len(data))]
     try:

@@ -69,8 +69,9 @@ def convert_module(
     bounds: Bounds,
     custom: Mapping[str, OperatorFunction],
 ) -> ConvertedGraph:
-    """Convert the function ``main``. Raises NnefError, which lists everything that cannot be
-    converted.
+    """Convert the function ``main``.
+
+    Raises NnefError, which lists everything that cannot be converted.
     """
     main = module.main
     inputs = _inputs(module, shapes, dtypes, bounds)

@@ -196,8 +196,9 @@ def _narrow_elements(attribute: Any, dtype: str) -> Array:
 
 
 def sizes_of(tensor: Tensor) -> list[Size]:
-    """Return the elements of a tensor of dimensions; reject a tensor that is computed at run
-    time.
+    """Return the elements of a tensor of dimensions.
+
+    Reject a tensor that is computed at run time.
     """
     if tensor.sizes is not None:
         return list(tensor.sizes.reshape(-1))

@@ -107,8 +107,9 @@ def write(
     combination: str,
     output: Operand,
 ) -> Written:
-    """Return the operator of a contraction. ``read`` names the operand of each element that is
-    read.
+    """Return the operator of a contraction.
+
+    ``read`` names the operand of each element that is read.
     """
     names = _names(name, nest, operands, output)
     inputs = [names.declare(each) for each in operands]

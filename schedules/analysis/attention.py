@@ -193,8 +193,9 @@ class _Reader:
         return bool(structural_equal(own, _without_casts(term)))
 
     def _factors(self, score: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:
-        """Return the factors of the product that a score reads; the second one depends on the
-        key.
+        """Return the factors of the product that a score reads.
+
+        The second one depends on the key.
         """
         product_loads = loads(score, self._products.buffer)
         if not product_loads or not all(

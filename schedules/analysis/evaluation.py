@@ -57,8 +57,9 @@ class _Unknown(Exception):
 def evaluated(
     expression: PrimExpression, values: Mapping[Var, Array], arrays: Mapping[Buffer, Array]
 ) -> Array | None:
-    """Return the values of an expression for those of its variables; None if it cannot be
-    computed.
+    """Return the values of an expression for those of its variables.
+
+    It is None if it cannot be computed.
     """
     try:
         with np.errstate(all="ignore"):

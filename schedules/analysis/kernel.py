@@ -335,8 +335,9 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
 
 
 def _in_order(store: tirx.BufferStore, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
-    """Return the axes in the order of the dimensions of a buffer that they fill; None for other
-    stores.
+    """Return the axes in the order of the dimensions of a buffer that they fill.
+
+    It is None for other stores.
     """
     by_var = {axis.var: axis for axis in axes}
     indices = [index for index in store.indices if isinstance(index, tirx.Var)]

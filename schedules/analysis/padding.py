@@ -41,8 +41,9 @@ class Guard:
 
 
 def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None]) -> Guard | None:
-    """Return the guard of a product; None for other values and for guards that are not of a
-    padding.
+    """Return the guard of a product.
+
+    It is None for other values and for guards that are not of a padding.
 
     ``copy_of`` returns the stage that fills a buffer.
     """
@@ -74,8 +75,9 @@ def is_zero(value: PrimExpression) -> bool:
 def _ranges(
     condition: PrimExpression, load: TensorLoad, copy: Stage
 ) -> list[tuple[int, sizes.Extent]] | None:
-    """Return the ranges of the indices of a load under a condition; None for another kind of
-    condition.
+    """Return the ranges of the indices of a load under a condition.
+
+    It is None for another kind of condition.
     """
     ranges = {axis.var: (0, axis.extent) for axis in copy.axes}
     indices = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
@@ -93,8 +95,9 @@ def _ranges(
 def _in_terms_of(
     test: tirx.BinaryOpExpr, index: PrimExpression, var: tirx.Var, moving: Sequence[tirx.Var]
 ) -> tirx.BinaryOpExpr | None:
-    """Return a test of an index as one of a variable; None if the rest of it has moving
-    variables.
+    """Return a test of an index as one of a variable.
+
+    It is None if the rest of it has moving variables.
     """
     if not variables(index):
         return None

@@ -64,8 +64,9 @@ def read_combined(value: PrimExpression) -> Combined | None:
 
 
 def read_max_min(value: PrimExpression) -> Combined | None:
-    """Return the reducer and operands of a max or min that keeps NaN; None for other
-    expressions.
+    """Return the reducer and operands of a max or min that keeps NaN.
+
+    It is None for other expressions.
     """
     if not isinstance(value, tirx.Select):
         return None
@@ -83,8 +84,9 @@ def read_max_min(value: PrimExpression) -> Combined | None:
 def _compared(
     test: PrimExpression, first: PrimExpression, second: PrimExpression
 ) -> Combined | None:
-    """Return the reducer whose result is ``first`` if a comparison holds; TVM may swap its
-    sides.
+    """Return the reducer whose result is ``first`` if a comparison holds.
+
+    TVM may swap its sides.
     """
     if not isinstance(test, (tirx.LT, tirx.GT)):
         return None

@@ -24,8 +24,9 @@ elements.
 
 
 def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:
-    """Return a kernel with reductions in the form whose stages share rows, and these; None for
-    others.
+    """Return a kernel with reductions in the form whose stages share rows, and these.
+
+    It is None for others.
     """
     if not any(stage.reduced for stage in kernel.stages):
         return None

@@ -85,8 +85,9 @@ class Dot:
         return lowered & _number((1 << self.bits) - 1)
 
     def of_part(self, value: PrimExpression, number: int, *, signed: bool) -> PrimExpression | None:
-        """Return the word, or vector of words, of which a value is a part; None for other
-        values.
+        """Return the word, or vector of words, of which a value is a part.
+
+        It is None for other values.
         """
         if isinstance(value, tirx.Broadcast):
             word = self.of_part(value.value, number, signed=signed)
@@ -187,8 +188,9 @@ def _read(
 def _pairs(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """Return the sum of a total and the products of pairs, by an instruction; None if there is
-    none.
+    """Return the sum of a total and the products of pairs, by an instruction.
+
+    It is None if there is none.
     """
     width = lanes_of(total.ty)
     name = machine.intrinsic(Special.DOT_INT16, width)
@@ -201,8 +203,9 @@ def _pairs(
 def _bytes(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """Return the sum of a total and the products of bytes, by instructions; None if there are
-    none.
+    """Return the sum of a total and the products of bytes, by instructions.
+
+    It is None if there are none.
     """
     width = lanes_of(total.ty)
     parts = [_as_parts(each, "int8", 4 * width) for each in (data, weight)]

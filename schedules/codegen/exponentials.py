@@ -65,8 +65,9 @@ _SHIFT = 23
 
 
 def log(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """Return the exponent times ln(2), plus a polynomial of the mantissa; subnormals are scaled
-    first.
+    """Return the exponent times ln(2), plus a polynomial of the mantissa.
+
+    Subnormals are scaled first.
     """
     x = number.once(x)
     tiny = x < _NORMAL

@@ -48,8 +48,9 @@ class Lanes:
         value: PrimExpression | float,
         other: PrimExpression | float,
     ) -> PrimExpression:
-        """Return one of two values in each lane; a number is one in float32, or int32 if it is an
-        int.
+        """Return one of two values in each lane.
+
+        A number is one in float32, or int32 if it is an int.
         """
         return tirx.Select(condition, self._all(value), self._all(other))
 

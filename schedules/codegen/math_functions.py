@@ -37,8 +37,9 @@ _NONE: Mapping[str, Expansion] = {}
 
 
 def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> PrimFunction:
-    """Return the function with its calls replaced by arithmetic; ``more`` has that of other
-    functions.
+    """Return the function with its calls replaced by arithmetic.
+
+    ``more`` has that of other functions.
     """
     functions = {**_FUNCTIONS, **more}
     machine = model_for(function)
@@ -80,8 +81,9 @@ _ONLY_SCALAR = frozenset((
 def simple_power(
     number: Lanes, x: PrimExpression, exponent: PrimExpression
 ) -> PrimExpression | None:
-    """Return powers that are products of square roots, and integer powers of two; None for
-    others.
+    """Return powers that are products of square roots, and integer powers of two.
+
+    It is None for others.
     """
     base, power = (_scalar(each) for each in (x, exponent))
     if isinstance(base, tirx.FloatImm) and float(base.value) == 2.0:

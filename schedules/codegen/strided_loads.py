@@ -120,8 +120,9 @@ def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[ti
 
 
 def _distance(a: TensorLoad, b: TensorLoad, analyzer: sym.Analyzer) -> int | None:
-    """Return the distance in elements from one load to another; None if it varies, or they
-    differ.
+    """Return the distance in elements from one load to another.
+
+    It is None if it varies, or they differ.
     """
     one, other = a.indices[0], b.indices[0]
     assert isinstance(one, tirx.Ramp) and isinstance(other, tirx.Ramp)

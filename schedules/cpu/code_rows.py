@@ -216,8 +216,9 @@ class CodeRows:
         )
 
     def _factor(self, code: PrimExpression) -> PrimExpression:
-        """Return the power of two by which data are scaled for a code; the last code is shifted
-        instead.
+        """Return the power of two by which data are scaled for a code.
+
+        The last code is shifted instead.
         """
         exponent = tirx.const(127, _WORD) - tirx.Cast(_WORD, code) * tirx.const(
             self.term.bits, _WORD

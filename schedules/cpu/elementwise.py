@@ -164,8 +164,9 @@ def _merged(
     *,
     regroup: bool,
 ) -> Merged:
-    """Return the axes with adjacent ones merged; axes that indices divide are split if that
-    helps.
+    """Return the axes with adjacent ones merged.
+
+    Axes that indices divide are split if that helps.
     """
     merged = merge_axes(axes, (value, target), dtype, keep=list(divided))
     if divided or not regroup:

@@ -118,8 +118,9 @@ class ReplicatedPlan(StagePlan):
 def replication(
     value: PrimExpression, axes: Sequence[Axis], dtype: str, machine: CpuModel
 ) -> int | None:
-    """Return the number of neighbours on the last axis that share an element; None if lanes do not
-    fit.
+    """Return the number of neighbours on the last axis that share an element.
+
+    It is None if lanes do not fit.
     """
     if not axes or dtype == "bool":
         return None

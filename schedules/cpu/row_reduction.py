@@ -274,8 +274,9 @@ class RowPlan(Plan):
     def _tasks(
         self, axes: Sequence[Axis], body: Callable[[Sequence[Axis], PrimExpression], tirx.Stmt]
     ) -> tirx.Stmt:
-        """Return the body in parallel for parts of the longest axis; it gets the axes and the
-        start.
+        """Return the body in parallel for parts of the longest axis.
+
+        It gets the axes and the start.
         """
         longest, size = self._pieces(axes)
 

@@ -217,8 +217,9 @@ class _Tables:
         return number * self._number(self.piece) + self.lane
 
     def read(self, value: PrimExpression) -> PrimExpression:
-        """Return a value that reads tables, by step and lane; raise ``_Unsafe`` if that is not
-        safe.
+        """Return a value that reads tables, by step and lane.
+
+        Raises ``_Unsafe`` if that is not safe.
         """
         varies = _mentions(value, self.channels)
         gathers = any(map(_is_gather, loads(value)))

@@ -58,8 +58,9 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """A plan for the first ``kept`` of ``length`` elements of a row; ``width`` keys are counted at
-    once.
+    """A plan for the first ``kept`` of ``length`` elements of a row.
+
+    ``width`` keys are counted at once.
     """
 
     machine: CpuModel
@@ -295,8 +296,9 @@ class _Records:
                 IR.buffer_store(side, 1 - side[0], [0])
 
     def _digit(self, key: PrimExpression, digit: PrimExpression) -> PrimExpression:
-        """Return a digit of a key, numbered from the least significant one; negative keys are
-        first.
+        """Return a digit of a key, numbered from the least significant one.
+
+        Negative keys are first.
         """
         unsigned = tirx.bitwise_xor(key, tirx.min_value(self.key_type))
         shifted = tirx.shift_right(unsigned, tirx.Cast(self.key_type, digit * _DIGIT))

@@ -28,8 +28,9 @@ Values = Mapping[Var, PrimExpression]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The assignment ``buffer[indices] = value`` for all values of some axes; ``views`` declare
-    buffers.
+    """The assignment ``buffer[indices] = value`` for all values of some axes.
+
+    ``views`` declare buffers.
     """
 
     axes: tuple[Axis, ...]

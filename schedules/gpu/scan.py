@@ -35,8 +35,9 @@ Store: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """Scans of ``rows`` of some ``length``; ``totals`` are the results of chunks, if there are
-    chunks.
+    """Scans of ``rows`` of some ``length``.
+
+    ``totals`` are the results of chunks, if there are chunks.
     """
 
     rows: sizes.Extent
@@ -218,8 +219,9 @@ def scan_of(
 
 
 def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
-    """Return the scan of rows by blocks; None if separate threads are faster, or results would
-    differ.
+    """Return the scan of rows by blocks.
+
+    It is None if separate threads are faster, or results would differ.
     """
     element, length, rows = scan.element, scan.step.extent, launch.size(scan.rows)
     dtype = str(element.source.dtype)

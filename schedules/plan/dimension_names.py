@@ -53,8 +53,9 @@ def with_named_dimensions(function: PrimFunction) -> PrimFunction:
 def _name(
     expression: PrimExpression, names: list[tuple[PrimExpression, tirx.Var]]
 ) -> PrimExpression | None:
-    """Return the symbol of a dimension, and the rest of an expression that contains it; None for
-    others.
+    """Return the symbol of a dimension, and the rest of an expression that contains it.
+
+    It is None for others.
     """
     for size, var in names:
         if tvm_ffi.structural_equal(expression, size):

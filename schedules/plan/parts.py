@@ -17,8 +17,9 @@ from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartsPlan(Plan):
-    """A plan for each part of a kernel, in order; ``kept`` stages are stored in memory between
-    parts.
+    """A plan for each part of a kernel, in order.
+
+    ``kept`` stages are stored in memory between parts.
     """
 
     name: str

@@ -69,8 +69,9 @@ class Choice:
 
 
 def cheapest(plans: Iterable[Plan | None]) -> Choice | None:
-    """Return the plan with the lowest estimated cost, the first of equal ones; None if there is
-    none.
+    """Return the plan with the lowest estimated cost, the first of equal ones.
+
+    It is None if there is none.
     """
     candidates = [plan for plan in plans if plan is not None]
     if not candidates:

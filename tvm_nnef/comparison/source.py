@@ -106,8 +106,9 @@ def source_locations(model: Model, opened: OpenedSource | None = None) -> Mappin
 
 
 def source_names(model: Model) -> Mapping[str, str]:
-    """Return the names in the source by our names. Raises NnefError for a model that was not
-    converted.
+    """Return the names in the source by our names.
+
+    Raises NnefError for a model that was not converted.
     """
     if model.metadata.source_names:
         return model.metadata.source_names

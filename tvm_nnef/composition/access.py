@@ -56,8 +56,9 @@ def _load(target: Value, indices: tuple[Value, ...], span: Span) -> Item:
 def tensor_subscripts(
     target: Tensor, indices: tuple[Value, ...], span: Span
 ) -> tuple[formula.Subscript, ...]:
-    """Return indices as subscripts, one for each dimension. Raises NnefError if that does not
-    hold.
+    """Return indices as subscripts, one for each dimension.
+
+    Raises NnefError if that does not hold.
     """
     if len(indices) != target.rank:
         count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"

@@ -334,8 +334,9 @@ _INTEGER_BUILTINS: Mapping[str, Callable[[dimensions.Dimension], dimensions.Dime
 
 
 def cast(type: str, value: Value, span: Span) -> Value:
-    """Convert between int, real and bool; an infinite int becomes the largest or smallest at run
-    time.
+    """Convert between int, real and bool.
+
+    An infinite int becomes the largest or smallest at run time.
     """
 
     def apply(item: Item) -> Item:

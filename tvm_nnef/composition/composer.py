@@ -290,8 +290,9 @@ class Composer(Invoker):
         operands: tuple[Operand, ...],
         location: Span,
     ) -> Graph:
-        """Return the graph of a frame whose components have been composed; its outputs are
-        checked.
+        """Return the graph of a frame whose components have been composed.
+
+        Its outputs are checked.
         """
         changes = updates(self, definition, frame)
         outputs: list[Operand] = []

@@ -32,8 +32,9 @@ MAX_CONSTANT = 1 << 20
 
 
 def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
-    """Return the type of a tensor parameter with its generic replaced. Raises NnefError for
-    ``str``.
+    """Return the type of a tensor parameter with its generic replaced.
+
+    Raises NnefError for ``str``.
     """
     name = parameter.type.name.name
     type_name = env.types.get(name, name)

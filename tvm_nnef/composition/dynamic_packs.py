@@ -33,8 +33,9 @@ def joined(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...] | None:
-    """Return the result of an operator that stacks or concatenates such a pack; None for other
-    packs.
+    """Return the result of an operator that stacks or concatenates such a pack.
+
+    It is None for other packs.
 
     Raises NnefError if another operator is given such a pack.
     """

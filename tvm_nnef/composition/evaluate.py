@@ -97,8 +97,9 @@ def _value(node: nodes.Expression, env: Environment) -> Value:
 
 
 def known(node: nodes.Expression, env: Environment) -> Value:
-    """Return the value of an expression that must have one; raise the NnefError of an undefined
-    value.
+    """Return the value of an expression that must have one.
+
+    Raises the NnefError of an undefined value.
     """
     return defined(evaluate(node, env))
 
@@ -337,8 +338,9 @@ def _ends(
     parts: tuple[nodes.Expression | None, nodes.Expression | None, nodes.Expression | None],
     env: Environment,
 ) -> tuple[Value, Value, Value] | None:
-    """Return begin, end and stride of a range, None for each that is not written; None if one is
-    null.
+    """Return begin, end and stride of a range, None for each that is not written.
+
+    It is None if one is null.
     """
     begin, end, stride = (None if part is None else known(part, env) for part in parts)
     null = any(

@@ -55,8 +55,9 @@ class Frame:
         )  # fmt: skip
 
     def separate(self, scope: str) -> Frame:
-        """Return a frame for a block that becomes a separate graph; its invocations add nothing to
-        the scope.
+        """Return a frame for a block that becomes a separate graph.
+
+        Its invocations add nothing to the scope.
         """
         env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
         around = self.around or self.scope

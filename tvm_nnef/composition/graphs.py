@@ -166,8 +166,9 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
-    """Return the graph with a name, or the first of the main module. Raises NnefError if there is
-    none.
+    """Return the graph with a name, or the first of the main module.
+
+    Raises NnefError if there is none.
     """
     definitions = program.modules[MAIN].definitions
     if name is not None and name in definitions and definitions[name].is_graph:
@@ -301,8 +302,9 @@ def _name_dimensions(
 
 
 def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Composer) -> Operand:
-    """Return the tensors of an input; ``given`` is the shape from the caller, or a list of item
-    shapes.
+    """Return the tensors of an input.
+
+    ``given`` is the shape from the caller, or a list of item shapes.
     """
     name, env = f"{frame.scope}.{parameter.name.name}", frame.env
     type_ = concrete_type(parameter, env)

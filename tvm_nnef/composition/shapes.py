@@ -224,8 +224,9 @@ class ShapeBinder:
         value: Dimension,
         deduced: tuple[str, Dimension],
     ) -> None:
-        """Require that a non-negative integer was deduced; check it at run time if it is not known
-        now.
+        """Require that a non-negative integer was deduced.
+
+        Check it at run time if it is not known now.
         """
         name, unknown = deduced
         again = known(expression, self.env.extended({name: unknown}))

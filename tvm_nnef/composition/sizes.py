@@ -17,8 +17,9 @@ MAX_ELEMENTS = 1 << 44
 
 
 def check_sizes(tensors: Iterable[Tensor], makers: Iterable[Node] = ()) -> None:
-    """Raise NnefError for the tensors with too many elements; ``makers`` are the nodes that compute
-    them.
+    """Raise NnefError for the tensors with too many elements.
+
+    ``makers`` are the nodes that compute them.
     """
     too_large = [tensor for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
     if too_large:

@@ -64,8 +64,9 @@ class Symbols:
         *,
         hint: str,
     ) -> None:
-        """Raise NnefError if a condition never holds; add a run-time check if that is not known
-        now.
+        """Raise NnefError if a condition never holds.
+
+        Add a run-time check if that is not known now.
 
         ``message`` describes the violation: texts, and dimensions that are replaced by their
         values.

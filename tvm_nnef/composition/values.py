@@ -120,8 +120,9 @@ def scalar(item: Item, type: ScalarType | None = None) -> Scalar:
 
 
 def defined(value: Value) -> Value:
-    """Return the value itself. Raises the NnefError of an undefined value, or of one inside a
-    pack.
+    """Return the value itself.
+
+    Raises the NnefError of an undefined value, or of one inside a pack.
     """
     for item in value if isinstance(value, tuple) else (value,):
         if isinstance(item, Undefined):
@@ -171,8 +172,9 @@ def show(value: Value, *, quote: bool = True) -> str:
 
 
 def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
-    """Return the parts of the text of :func:`show`; dimensions known only at run time stay as they
-    are.
+    """Return the parts of the text of :func:`show`.
+
+    Dimensions known only at run time stay as they are.
     """
     if dimensions.is_symbolic(value):
         return [value]

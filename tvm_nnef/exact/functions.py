@@ -56,8 +56,9 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
-    """Return a real as an int; the conversion of the hardware is undefined outside of the
-    limits.
+    """Return a real as an int.
+
+    The conversion of the hardware is undefined outside of the limits.
     """
     least, largest = tirx.min_value(dtype), tirx.max_value(dtype)
     low = tirx.const(float(least.value), dtype_of(value))

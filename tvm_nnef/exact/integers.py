@@ -60,8 +60,9 @@ def hidden_real(value: tirx.FloatImm) -> PrimExpression:
 
 
 def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """Return a product; a constant is merged with the one in ``x``, wrapping around (see
-    ``opaque``).
+    """Return a product.
+
+    A constant is merged with the one in ``x``, wrapping around (see ``opaque``).
     """
     if isinstance(y, tirx.IntImm) and isinstance(x, tirx.Mul) and isinstance(x.b, tirx.IntImm):
         return x.a * opaque(x.b * y)

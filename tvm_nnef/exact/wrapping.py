@@ -215,8 +215,9 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
-    """Return the low bits of an int in a dtype; TVM converts no negative constant to an unsigned
-    one.
+    """Return the low bits of an int in a dtype.
+
+    TVM converts no negative constant to an unsigned one.
     """
     lanes = lanes_of(value.ty)
     number = value.value if isinstance(value, tirx.Broadcast) else value

@@ -35,8 +35,9 @@ class _Kind:
 
 
 def other_kind(candidate: Candidate) -> tuple[str, str] | None:
-    """Return the kind of a candidate that is not a model, and a next step; None if it is
-    unknown.
+    """Return the kind of a candidate that is not a model, and a next step.
+
+    It is None if it is unknown.
     """
     kind = next((each for each in _KINDS if each.matches(candidate)), None)
     return None if kind is None else (kind.name, kind.hint)

@@ -99,15 +99,17 @@ class Format:
         return frozenset(each.name for each in parameters if each.kind == each.KEYWORD_ONLY)
 
     def load(self, module: str, work: str = "reading") -> ModuleType:
-        """Return a module of the format; raise NnefError if a package that it needs is not
-        installed.
+        """Return a module of the format.
+
+        Raises NnefError if a package that it needs is not installed.
         """
         with needed_for(f"{work} {self.title} models"):
             return importlib.import_module(module)
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:
-        """Return the converted model. Raises NnefError for options that the format does not
-        have.
+        """Return the converted model.
+
+        Raises NnefError for options that the format does not have.
         """
         options_of_format = self.options
         for name in (each for each in options if each not in options_of_format):
@@ -305,8 +307,9 @@ def _detected(candidate: Candidate, formats: Sequence[Format]) -> Format:
 
 
 def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:
-    """Return the format by the suffix, if the content does not decide; its reader reports the
-    errors.
+    """Return the format by the suffix, if the content does not decide.
+
+    Its reader reports the errors.
     """
     source = candidate.source
     is_path = isinstance(source, (str, os.PathLike)) and not _is_inline(source)

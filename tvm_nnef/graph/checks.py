@@ -49,8 +49,9 @@ def symbols(check: Check) -> frozenset[str]:
 
 
 def bound_checks(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> list[Check]:
-    """Return the check that a data-dependent dimension is within its bound; none if it has no
-    bound.
+    """Return the check that a data-dependent dimension is within its bound.
+
+    It is None if it has no bound.
     """
     if bound >= dimensions.UNLIMITED:
         return []

@@ -29,8 +29,9 @@ StoreOperator: TypeAlias = Literal["=", "+=", "*=", "&=", "|=", "min=", "max="]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number, truth value or dimension. An infinite ``int`` is the largest or smallest of the
-    dtype.
+    """A number, truth value or dimension.
+
+    An infinite ``int`` is the largest or smallest of the dtype.
     """
 
     type: ScalarType

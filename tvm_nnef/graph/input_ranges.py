@@ -50,8 +50,9 @@ def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequenc
 
 
 def _operations(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield operations in the order in which they run; composites are replaced by their
-    operations.
+    """Yield operations in the order in which they run.
+
+    Composites are replaced by their operations.
     """
     for node in nodes:
         match node:

@@ -295,8 +295,9 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
 
 
 def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
-    """Infer the types of a loop; a state whose initial value has no type gets its type in the
-    body.
+    """Infer the types of a loop.
+
+    A state whose initial value has no type gets its type in the body.
     """
     _follow(types, node.carried, node.initial)
     for scan in node.scans:

@@ -300,8 +300,9 @@ def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
 
 
 def operator_name(node: Node) -> str:
-    """Return the operator's name; those of branches and loops are keywords, which no operator
-    has.
+    """Return the operator's name.
+
+    Those of branches and loops are keywords, which no operator has.
     """
     match node:
         case If():

@@ -184,8 +184,9 @@ def _are_places(function: PrimFunction) -> bool:
 
 
 def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:
-    """Return an array of a shape, with ints between limits; None for a dtype that NumPy does not
-    have.
+    """Return an array of a shape, with ints between limits.
+
+    It is None for a dtype that NumPy does not have.
     """
     generator = np.random.default_rng(0)
     if dtype.startswith(("int", "uint")):

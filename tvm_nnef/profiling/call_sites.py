@@ -191,8 +191,9 @@ class CallSites:
             variables_by_key.setdefault(_key(binding.value, {}), []).append(binding.var)
 
         def match(binding: Any, same: dict[Any, Any]) -> Weights:
-            """Return the operations of a binding; ``same`` maps variables to the equal ones before
-            the pass.
+            """Return the operations of a binding.
+
+            ``same`` maps variables to the equal ones before the pass.
             """
             value = binding.value
             if isinstance(value, relax.Tuple):

@@ -39,8 +39,9 @@ class Provenance:
     def emitted(
         self, builder: BlockBuilder, expression: RelaxExpression, name: str = ""
     ) -> RelaxExpression:
-        """Emit an expression; return its variable. If it is a call, its span gets the operation's
-        path.
+        """Emit an expression; return its variable.
+
+        If it is a call, its span gets the operation's path.
         """
         # To normalize a call with calls in it makes a new one, without a span.
         normal = builder.normalize(expression)

@@ -23,8 +23,9 @@ Array: TypeAlias = NDArray[Any]
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:
-    """Return a number as an array of rank 0; ints wrap, an infinite int is the largest or
-    smallest.
+    """Return a number as an array of rank 0.
+
+    Ints wrap, an infinite int is the largest or smallest.
     """
     if kind_of(dtype) != "int":
         return rounded(np.array(value), dtype.name)

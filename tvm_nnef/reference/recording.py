@@ -15,8 +15,9 @@ class Recorder:
     """A recorder of the arrays of some tensors of a graph; in a loop those of the last step."""
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
-        """Accept full names, or names in the scope of the graph; raise InputError for unknown
-        ones.
+        """Accept full names, or names in the scope of the graph.
+
+        Raises InputError for unknown ones.
         """
         every = every_tensor(graph) if names else ()
         results = {each.name for each in every if each.role == "result"}

@@ -45,8 +45,9 @@ def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
 def expect(
     expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
 ) -> Type:
-    """Return the type of a value whose base must be one of ``allowed``; ``what`` begins the
-    message.
+    """Return the type of a value whose base must be one of ``allowed``.
+
+    ``what`` begins the message.
     """
     actual = scalar(expression, context)
     if actual.poison or context.generics.may_be(actual.base, allowed):

@@ -197,8 +197,9 @@ def _exp2(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _pow(number: Lanes, x: PrimExpression, exponent: PrimExpression) -> PrimExpression:
-    """Return a power by the logarithm of the base's size; odd powers of negative numbers are
-    negative.
+    """Return a power by the logarithm of the base's size.
+
+    Odd powers of negative numbers are negative.
     """
     exact = math_functions.simple_power(number, x, exponent)
     if exact is not None:

@@ -142,8 +142,9 @@ def replacing(path: OutputPath) -> Iterator[Path]:
 
 @contextmanager
 def diagnosed(path: OutputPath) -> Iterator[None]:
-    """Yield; convert an OSError of the block to an :class:`NnefError`: the output cannot be
-    written.
+    """Yield.
+
+    Convert an OSError of the block to an :class:`NnefError`: the output cannot be written.
     """
     try:
         yield

@@ -126,8 +126,9 @@ def cpu_names() -> tuple[str, ...]:
 
 
 def features_listed(architecture: str, text: str) -> frozenset[str] | None:
-    """Return the CPU features in the text of ``/proc/cpuinfo``; None if it lists none that are
-    known.
+    """Return the CPU features in the text of ``/proc/cpuinfo``.
+
+    It is None if it lists none that are known.
 
     That is the case in an emulator that shows the file of another machine. If cores differ, the
     features of all of them are returned.

@@ -20,8 +20,9 @@ def html_table(
     marked: Sequence[int] = (),
     numbers: Sequence[int] = (),
 ) -> str:
-    """Return a table with a caption; rows in ``marked`` are bold, columns in ``numbers`` are
-    aligned.
+    """Return a table with a caption.
+
+    Rows in ``marked`` are bold, columns in ``numbers`` are aligned.
     """
     head = _row("th", heads, numbers)
     lines = [

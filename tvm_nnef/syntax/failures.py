@@ -51,8 +51,9 @@ def accepted_terminals(tables: lark.Lark, before: Span, kind: str) -> frozenset[
 
 
 def spelled(terminal: str, tables: lark.Lark) -> str:
-    """Return a terminal as it is written; a keyword's pattern looks ahead for the end of the
-    word.
+    """Return a terminal as it is written.
+
+    A keyword's pattern looks ahead for the end of the word.
     """
     return f"'{tables.get_terminal(terminal).pattern.value.split('(?!')[0]}'"
 

@@ -10,8 +10,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]:
-    """Return the min and max coordinates of a box along both axes; ``center`` says how it is
-    given.
+    """Return the min and max coordinates of a box along both axes.
+
+    ``center`` says how it is given.
     """
     first, second, third, fourth = box
     if not center:

@@ -14,8 +14,9 @@ INDEX_TYPE = "int64"
 
 
 def literal(value: float | Dimension, dtype: str) -> PrimExpression:
-    """Return a number or dimension as a constant; an infinite int is the dtype's largest or
-    smallest.
+    """Return a number or dimension as a constant.
+
+    An infinite int is the dtype's largest or smallest.
 
     An int that the dtype does not hold wraps around, like the arithmetic that it replaces. A real
     becomes infinite.

@@ -63,8 +63,9 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
         return cuda.fat_binary(self.gpu_source, self.code_forms)
 
     def unused(self) -> relax.VMExecutable:
-        """Return the same library, which no virtual machine has run; kernels and constants are
-        shared.
+        """Return the same library, which no virtual machine has run.
+
+        Kernels and constants are shared.
 
         A virtual machine of TVM 0.27 adds a memory scope for each constant to the library that it
         runs. If such a library is written, TVM prints a warning for each when it is loaded.
@@ -233,8 +234,9 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 
 def cuda_arch() -> str | None:
-    """Return the architecture of the GPU of this machine (``sm_80``); None if it has none for
-    CUDA.
+    """Return the architecture of the GPU of this machine (``sm_80``).
+
+    It is None if it has none for CUDA.
     """
     device = runtime.present_device("cuda")
     return None if device is None else runtime.architecture_of(device)

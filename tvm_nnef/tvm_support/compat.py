@@ -169,8 +169,9 @@ def is_scalar(parameter: Var) -> bool:
 
 
 def buffers_of(function: PrimFunction) -> list[Buffer]:
-    """Return the parameters of a PrimFunc that are buffers; the others are sizes in their
-    shapes.
+    """Return the parameters of a PrimFunc that are buffers.
+
+    The others are sizes in their shapes.
     """
     return [parameter for parameter in function.params if not is_scalar(parameter)]
 
@@ -388,8 +389,9 @@ def is_conditional(expression: PrimExpression) -> bool:
 def choice_of(
     expression: PrimExpression,
 ) -> tuple[PrimExpression, PrimExpression, PrimExpression] | None:
-    """Return condition, value and other value of an ``if_then_else`` or ``Select``; None for
-    others.
+    """Return condition, value and other value of an ``if_then_else`` or ``Select``.
+
+    It is None for others.
     """
     if isinstance(expression, tirx.Select):
         return expression.condition, expression.true_value, expression.false_value

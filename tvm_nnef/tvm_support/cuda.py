@@ -117,16 +117,18 @@ def compiled(source: str, names: Sequence[str]) -> bytes:
 
 
 def fat_binary(source: str, forms: Sequence[str]) -> bytes:
-    """Return the fat binary of some code forms. Raises NnefError if there is no compiler or it
-    fails.
+    """Return the fat binary of some code forms.
+
+    Raises NnefError if there is no compiler or it fails.
     """
     return _fat_binary(find_compiler(), source, tuple(forms))
 
 
 @functools.lru_cache(maxsize=2)
 def _fat_binary(compiler: Path, source: str, forms: tuple[str, ...]) -> bytes:
-    """Return the fat binary; a model that is built with and without CUDA graphs has the same
-    kernels.
+    """Return the fat binary.
+
+    A model that is built with and without CUDA graphs has the same kernels.
     """
     options = [_generated(form) for form in forms]
     with tempfile.TemporaryDirectory() as folder:

@@ -56,8 +56,9 @@ class _Segment(ctypes.Structure):
 
 
 class _Library(ctypes.Structure):
-    """``struct dl_phdr_info``: the description of a loaded library; ``variables`` are this
-    thread's.
+    """``struct dl_phdr_info``: the description of a loaded library.
+
+    ``variables`` are this thread's.
     """
 
     _fields_ = (
@@ -76,8 +77,9 @@ _Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_
 
 
 def pool_of_this_thread() -> Any:
-    """Return the pool of the current thread; None if it has none, or another form than in TVM
-    0.27.
+    """Return the pool of the current thread.
+
+    It is None if it has none, or another form than in TVM 0.27.
     """
     visit_libraries = getattr(ctypes.CDLL(None), "dl_iterate_phdr", None)
     if visit_libraries is None or ctypes.sizeof(ctypes.c_void_p) != 8:

@@ -167,8 +167,9 @@ def suppression_attributes(suppression: Suppression) -> dict[str, str | int]:
 
 
 def read_suppression(attributes: Mapping[str, object] | None) -> Suppression | None:
-    """Return the suppression that a PrimFunc with some attributes computes; None for other
-    kernels.
+    """Return the suppression that a PrimFunc with some attributes computes.
+
+    It is None for other kernels.
     """
     text = (attributes or {}).get(SUPPRESSION)
     return None if text is None else Suppression(**json.loads(str(text)))

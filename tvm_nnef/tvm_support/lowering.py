@@ -293,8 +293,9 @@ def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
 
 
 def _to_bfloat16(value: PrimExpression) -> PrimExpression:
-    """Return the nearest number with the 16 upper bits of a float32, ties to even; NaN stays
-    NaN.
+    """Return the nearest number with the 16 upper bits of a float32, ties to even.
+
+    NaN stays NaN.
     """
 
     def number(bits: int) -> PrimExpression:

@@ -103,8 +103,9 @@ def release_memory() -> None:
 
 
 def executable_module(library: Any) -> Any:
-    """Return the module of what was built or loaded; machine code is generated for what was
-    built.
+    """Return the module of what was built or loaded.
+
+    Machine code is generated for what was built.
     """
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
 

@@ -49,8 +49,9 @@ def _plain(call: Call) -> PrimExpression:
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
-    """Return the function with positive divisors only; TVM's simplification makes negative ones
-    again.
+    """Return the function with positive divisors only.
+
+    TVM's simplification makes negative ones again.
     """
     return with_mapped_body(function, *_POSITIVE)
 

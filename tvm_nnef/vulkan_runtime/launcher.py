@@ -22,8 +22,9 @@ from tvm_nnef.vulkan_runtime.shader import Shader
 
 
 class LaunchFailure(NnefError):
-    """The error of a kernel that could not run; TVM creates it from a message and a hint in a
-    second line.
+    """The error of a kernel that could not run.
+
+    TVM creates it from a message and a hint in a second line.
     """
 
     def __init__(self, text: str) -> None:

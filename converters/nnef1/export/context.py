@@ -44,8 +44,9 @@ class Context:
     problems: list[Diagnostic] = field(default_factory=list)
 
     def value(self, tensor: Tensor) -> Value:
-        """Return the value of a tensor; that of a constant or variable is created when it is first
-        read.
+        """Return the value of a tensor.
+
+        That of a constant or variable is created when it is first read.
         """
         if tensor not in self.values:
             self.check(tensor)
@@ -60,8 +61,9 @@ class Context:
         return self.values[tensor]
 
     def array(self, tensor: Tensor) -> Array | None:
-        """Return the elements of a constant, a variable, or an evaluated tensor; None if not
-        known.
+        """Return the elements of a constant, a variable, or an evaluated tensor.
+
+        It is None if not known.
         """
         if tensor in self.computed:
             return self.computed[tensor]

@@ -76,8 +76,9 @@ class Emitter:
         more: Mapping[str, Argument] = MappingProxyType({}),
         **named: Argument | None,
     ) -> Value:
-        """Emit a call with one result; return it. Attributes that are None or the default are
-        omitted.
+        """Emit a call with one result; return it.
+
+        Attributes that are None or the default are omitted.
         """
         (result,) = self.calls(
             operation, *positional, shapes=[shape], type=type, more=more, **named
@@ -167,8 +168,9 @@ class Emitter:
                 return self._transposed(variable.declared, inverse)
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """Return the value in another shape; a variable without another use is stored in that
-        shape.
+        """Return the value in another shape.
+
+        A variable without another use is stored in that shape.
         """
         if tuple(shape) == value.shape:
             return value
@@ -176,8 +178,9 @@ class Emitter:
         return self._reshaped(self.tensor(value), shape) if stored is None else stored
 
     def transpose(self, value: Value, order: Sequence[int]) -> Value:
-        """Return the value with permuted dimensions; a variable is stored so as with
-        :meth:`reshape`.
+        """Return the value with permuted dimensions.
+
+        A variable is stored so as with :meth:`reshape`.
         """
         if list(order) == list(range(value.rank)):
             return value

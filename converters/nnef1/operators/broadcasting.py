@@ -25,8 +25,9 @@ def broadcast_shape(*operands: Tensor) -> Shape:
 
 
 def alignment(operand: Tensor, rank: int) -> int | None:
-    """Return SkriptND's attribute that aligns an operand from the left; None if it is not
-    needed.
+    """Return SkriptND's attribute that aligns an operand from the left.
+
+    It is None if it is not needed.
     """
     aligned_either_way = operand.rank == rank or all(size == 1 for size in operand.shape)
     return None if aligned_either_way else 0

@@ -70,8 +70,9 @@ def _in_steps(operation: Operation, signed: bool, symmetric: bool, builder: Buil
 
 
 def _by_channel(limit: Tensor, x: Tensor) -> list[float] | None:
-    """Return a known limit of each channel as SkriptND's attribute; None if it is another
-    tensor.
+    """Return a known limit of each channel as SkriptND's attribute.
+
+    It is None if it is another tensor.
     """
     if limit.value is None or limit.rank > x.rank:
         return None

@@ -60,8 +60,9 @@ def _letter(each: Operation, name: str) -> str:
 
 @operation("custom_call.lapack_spotrf_ffi", "custom_call.lapack_dpotrf_ffi")
 def potrf(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Convert LAPACK's Cholesky factorization; also return the number of the first nonpositive
-    minor.
+    """Convert LAPACK's Cholesky factorization.
+
+    Also return the number of the first nonpositive minor.
     """
     x = each.inputs[0]
     factor = _factor(x, _letter(each, "uplo") == "L", builder)

@@ -40,8 +40,9 @@ def rng(each: Operation, builder: Builder) -> Tensor:
 
 @operation("rng_bit_generator")
 def rng_bit_generator(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Return random bits and the next state; the default algorithm is Philox, XLA's default on
-    CPUs.
+    """Return random bits and the next state.
+
+    The default algorithm is Philox, XLA's default on CPUs.
     """
     (state,) = each.inputs
     shape, dtype = each.static_shape(1), each.dtype(1)
@@ -81,8 +82,9 @@ def _sum(left: Tensor, right: Tensor, upper: Tensor, builder: Builder) -> tuple[
 
 
 def _counters(state: Tensor, count: int, builder: Builder) -> tuple[Tensor, Tensor]:
-    """Return the 128-bit numbers from the state on; their upper half is the last element of the
-    state.
+    """Return the 128-bit numbers from the state on.
+
+    Their upper half is the last element of the state.
     """
     row = builder.call(
         "layout.range", as_type="int32", as_shape=(count,), first=0, last=count, stride=1
@@ -148,8 +150,9 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _three_fry(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Builder) -> _Bits:
-    """Return bits by Threefry 2x32 with 20 rounds; a counter gives elements of both halves of a
-    dimension.
+    """Return bits by Threefry 2x32 with 20 rounds.
+
+    A counter gives elements of both halves of a dimension.
     """
     wide = np.dtype(dtype).itemsize == 8
     split = _split_dimension(shape)

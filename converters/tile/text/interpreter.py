@@ -60,8 +60,9 @@ class Interpreter(Expressions):
     beside: list[Tensor] = field(default_factory=list)
 
     def run(self, name: str, arguments: Sequence[Any], span: Span) -> Tensor | None:
-        """Call a function; return its result, or None if it is unknown because of one of the
-        ``problems``.
+        """Call a function.
+
+        Return its result, or None if it is unknown because of one of the ``problems``.
         """
         try:
             result: Tensor = self.call(name, arguments, span)
@@ -109,8 +110,9 @@ class Interpreter(Expressions):
         self.variables = {name: self.variables[name] for name in outer}
 
     def attempt(self, statement: Tree) -> None:
-        """Run one statement; its variables are unknown if it is wrong, or reads an unknown
-        value.
+        """Run one statement.
+
+        Its variables are unknown if it is wrong, or reads an unknown value.
         """
         try:
             self.statement(statement)

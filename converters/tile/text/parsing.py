@@ -1,5 +1,6 @@
-"""Parsing of C++ text into a tree; text that is too deep or not in the grammar is an error at its
-position.
+"""Parsing of C++ text into a tree.
+
+Text that is too deep or not in the grammar is an error at its position.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def _explained(failure: lark.UnexpectedInput, source: Source) -> NnefError:
 
 
 def _without_statement(text: str, position: int) -> str | None:
-    """Return the text with blanks instead of the statement at a position; None if that is not
-    clear.
+    """Return the text with blanks instead of the statement at a position.
+
+    It is None if that is not clear.
     """
     start = end = 0
     depth = nested = 0

@@ -100,8 +100,9 @@ def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any])
 
 
 def _number(value: Any, kind: str) -> float | None:
-    """Return a number of Python for a parameter of a type; None for anything else, and if too
-    large.
+    """Return a number of Python for a parameter of a type.
+
+    It is None for anything else, and if too large.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, int) and abs(value) <= MAX_INTEGER:

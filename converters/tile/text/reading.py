@@ -13,8 +13,9 @@ MAX_BYTES = 1 << 16
 
 
 def read_text(source: str | bytes | os.PathLike[str]) -> Source:
-    """Return the text and its name in messages. Raises NnefError if it cannot be read or is too
-    long.
+    """Return the text and its name in messages.
+
+    Raises NnefError if it cannot be read or is too long.
     """
     path, data = "<text>", b""
     if isinstance(source, bytes):

@@ -74,8 +74,9 @@ class AttentionPlan(GpuPlan):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
-    """Return a plan for attention whose depth and columns are static and fit; None for other
-    kernels.
+    """Return a plan for attention whose depth and columns are static and fit.
+
+    It is None for other kernels.
     """
     attention = read_attention(kernel)
     if attention is None:

@@ -59,8 +59,9 @@ class CoreBlock:
         row: Index,
         dtype: str = _REAL,
     ) -> None:
-        """Create the code; ``row`` is the index of the tile of rows, ``dtype`` that of the
-        factors.
+        """Create the code.
+
+        ``row`` is the index of the tile of rows, ``dtype`` that of the factors.
         """
         self._attention, self._tile, self._machine = it, tile, machine
         self._dtype = dtype_of(row)
@@ -197,8 +198,9 @@ class CoreBlock:
         )
 
     def _weighted(self, keys: Side, row: Index, column: Index) -> tirx.Stmt:
-        """Return the code of a thread for its weights, relative to the max of each row; sums are
-        scaled.
+        """Return the code of a thread for its weights, relative to the max of each row.
+
+        Sums are scaled.
         """
         tile, zero = self._tile, tirx.const(0, "int32")
         base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))

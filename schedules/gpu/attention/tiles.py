@@ -27,8 +27,9 @@ _TENSOR_CHOICES = ((16, 32, 64, 128), (32, 64, 128), (2, 4), (4, 8, 16), (16, 32
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """The tile of a block: ``rows`` times ``keys`` at a time; each thread has ``own_rows`` of the
-    rows.
+    """The tile of a block: ``rows`` times ``keys`` at a time.
+
+    Each thread has ``own_rows`` of the rows.
 
     Of the keys of a row a thread has ``own_keys``, of the columns of the result ``own_columns``.
     ``steps`` of depth or keys are staged at a time. ``depth`` is that of the queries, rounded

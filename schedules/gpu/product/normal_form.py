@@ -32,8 +32,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditiona
 
 
 def inlined_reduction(kernel: Kernel, machine: GpuModel) -> Reduction | None:
-    """Return the normal form of a kernel with one reduction and no other launch; None for
-    others.
+    """Return the normal form of a kernel with one reduction and no other launch.
+
+    It is None for others.
     """
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if len(reductions) != 1 or len(kernel.results) != 1:

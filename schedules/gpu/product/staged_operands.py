@@ -147,8 +147,9 @@ class Side:
         return self.pieces(steps.count, thread, threads, piece)
 
     def pieces(self, steps: int, thread: PrimExpression, threads: int, body: Piece) -> tirx.Stmt:
-        """Return the body for each vector that a thread stages; adjacent threads have adjacent
-        vectors.
+        """Return the body for each vector that a thread stages.
+
+        Adjacent threads have adjacent vectors.
         """
         total, dtype = self.length * steps // self.vector, dtype_of(thread)
 
@@ -231,8 +232,9 @@ def is_stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -
 def vector_of(
     factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis], machine: GpuModel
 ) -> int:
-    """Return the number of adjacent elements of a factor that can be loaded at once; ``axes`` are
-    all.
+    """Return the number of adjacent elements of a factor that can be loaded at once.
+
+    ``axes`` are all.
     """
     lanes = machine.lanes(bits_of(dtype_of(factor)))
     return lanes if _is_aligned(factor, along, axes, lanes) else 1

@@ -79,8 +79,9 @@ class _Block(Block):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
-    """Return a plan for a kernel with one sum of products of float16 or bfloat16; None for
-    others.
+    """Return a plan for a kernel with one sum of products of float16 or bfloat16.
+
+    It is None for others.
     """
     product_of_kernel = product_of(kernel, machine)
     if product_of_kernel is None:

@@ -26,8 +26,9 @@ They are few, to limit compile time, like the candidates for sizes of tiles.
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The tile of a block, ``rows x columns`` elements; a thread has ``thread_rows x
-    thread_columns``.
+    """The tile of a block, ``rows x columns`` elements.
+
+    A thread has ``thread_rows x thread_columns``.
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
     shared memory, which holds those of ``stages`` turns, and is allocated ``at_launch`` if it may

@@ -53,8 +53,9 @@ def _linear(invocation: Invocation) -> Exported:
 
 
 def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
-    """Return the whole factors of a change of size, and whether they enlarge; None if there are
-    none.
+    """Return the whole factors of a change of size, and whether they enlarge.
+
+    It is None if there are none.
     """
     sizes = invocation.numbers("size")
     pairs = [

@@ -57,8 +57,9 @@ def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]
 
 
 def over_all(window: Window, axes: Sequence[int], shape: Sequence[int]) -> Window:
-    """Return the window with an item for each dimension of an input; ``axes`` are those it has
-    now.
+    """Return the window with an item for each dimension of an input.
+
+    ``axes`` are those it has now.
     """
     rank = len(shape)
     whole = Window([1] * rank, [1] * rank, [1] * rank, [(0, 0)] * rank, list(shape))
