@@ -209,8 +209,8 @@ def _results(
     folded = fold(operation)
     if folded is not None:
         return [folded]
-    found = function(operation, builder)
-    results = [found] if isinstance(found, Tensor) else list(found)
+    returned = function(operation, builder)
+    results = [returned] if isinstance(returned, Tensor) else list(returned)
     if len(results) != len(operation.op.results):
         reason = f"its converter gave {len(results)} tensors for {len(operation.op.results)}"
         raise Invalid(reason, "correct the converter")
@@ -260,10 +260,10 @@ def _region(
         block, inner = region.blocks[0], ChainMap({}, scope)
     inner.update(zip(block.arguments, arguments, strict=True))
     before = context.failures
-    found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
+    returned = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
     if context.failures > before:
         raise NnefError([])  # what is wrong inside has been reported
-    return found
+    return returned
 
 
 def _named(op: Any) -> str:

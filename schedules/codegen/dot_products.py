@@ -148,10 +148,10 @@ def expand(function: PrimFunction) -> PrimFunction:
         if not dtype_of(added).startswith("int32"):
             return added
         for dot, instructions in ((BYTES, _bytes), (PAIRS, _pairs)):
-            found = _read(added, dot)
-            if found is not None:
-                made = instructions(*found, machine)
-                return added if made is None else made
+            operands = _read(added, dot)
+            if operands is not None:
+                replacement = instructions(*operands, machine)
+                return added if replacement is None else replacement
         return added
 
     return with_mapped_body(function, (tirx.Add, expanded))

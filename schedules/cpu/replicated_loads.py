@@ -93,8 +93,8 @@ class ReplicatedPlan(StagePlan):
         def read(held: Buffer, remainder: int) -> tirx.Stmt:
             def stored(lane: PrimExpression) -> tirx.Stmt:
                 point = {**where, quotient.var: first + lane}
-                found = substituted(values[remainder], point)
-                return tirx.BufferStore(held, found, [number(remainder * width) + lane])
+                value = substituted(values[remainder], point)
+                return tirx.BufferStore(held, value, [number(remainder * width) + lane])
 
             return emit.vectors(width, width, stored, assignment.index_type)
 

@@ -49,9 +49,9 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
         reads = reads or isinstance(operation, te.PlaceholderOp)
         for body in getattr(operation, "body", ()):
             traversal.walk(body, entries, order="pre")
-        found = [tensor.op for tensor in operation.input_tensors if tensor.op not in seen]
-        waiting += found
-        seen.update(found)
+        operations = [tensor.op for tensor in operation.input_tensors if tensor.op not in seen]
+        waiting += operations
+        seen.update(operations)
     return reads and not outside
 
 

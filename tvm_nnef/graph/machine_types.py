@@ -153,8 +153,8 @@ def _names_large_number(formula: Formula) -> bool:
 
 
 def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
-    found = {tensor.name: (tensor,) for tensor in every_tensor(graph)}
-    return {**{port.name: tensors(port.operand) for port in graph.inputs}, **found}
+    by_full_name = {tensor.name: (tensor,) for tensor in every_tensor(graph)}
+    return {**{port.name: tensors(port.operand) for port in graph.inputs}, **by_full_name}
 
 
 def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:

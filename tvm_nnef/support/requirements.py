@@ -92,7 +92,7 @@ def _requirements(extra: str, package: str) -> list[str]:
         declared = metadata.requires("tvm-nnef") or []
     except metadata.PackageNotFoundError:
         return []
-    found = []
+    requirements = []
     for each in declared:
         requirement, _, marker = each.partition(";")
         match = re.match(r"([\w.-]+)(?:\[(\w+)\])?", requirement)
@@ -101,5 +101,5 @@ def _requirements(extra: str, package: str) -> list[str]:
         if (of_extra[1] if of_extra else "") != extra or (not extra and name != package):
             continue
         own = name == "tvm-nnef" and inner is not None
-        found += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
-    return found
+        requirements += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
+    return requirements

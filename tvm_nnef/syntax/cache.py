@@ -94,9 +94,9 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name == _node.__name__:
             return self._make
-        found = getattr(nodes, name, None)
-        if isinstance(found, type) and issubclass(found, nodes.Node):
-            return found
+        node_class = getattr(nodes, name, None)
+        if isinstance(node_class, type) and issubclass(node_class, nodes.Node):
+            return node_class
         raise pickle.UnpicklingError(f"{module}.{name} is not a node")
 
 

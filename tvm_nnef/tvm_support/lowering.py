@@ -216,9 +216,9 @@ def converts_positions(function: PrimFunction) -> bool:
 
 
 def _named_values(node: Any) -> list[tirx.Let]:
-    found: list[tirx.Let] = []
-    tvm_ffi.structural_walk(node, (tirx.Let, found.append))
-    return found
+    lets: list[tirx.Let] = []
+    tvm_ffi.structural_walk(node, (tirx.Let, lets.append))
+    return lets
 
 
 def polling(function: PrimFunction) -> PrimFunction:
