@@ -116,6 +116,9 @@ Without a dedicated instruction (``DOT_INT8``), those that are used saturate sum
 callers that multiply bytes ensure that int16 holds these.
 """
 
+SIGNED_BYTES = Dot("_int8", parts=4, loaded=4)
+"""The sum of the products of four int8."""
+
 
 def _number(value: int) -> PrimExpression:
     return tirx.const(value, "int32")
@@ -126,16 +129,22 @@ def has_pairs(machine: CpuModel) -> bool:
     return machine.widest(Special.DOT_INT16) > 0
 
 
-def has_bytes(machine: CpuModel, *, exact: bool) -> bool:
-    """Whether there are instructions for bytes: ``exact`` ones, or also those that saturate."""
+def bytes_of(machine: CpuModel, *, exact: bool) -> Dot | None:
+    """Return the products of bytes that instructions compute, exactly or with saturation.
+
+    It is None if there are no such instructions, or only saturating ones and ``exact``.
+    """
     if machine.widest(Special.DOT_INT8) > 0:
-        return True
-    return not exact and machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
+        return BYTES
+    if machine.widest(Special.DOT_SIGNED_INT8) > 0:
+        return SIGNED_BYTES
+    saturating = machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
+    return BYTES if saturating and not exact else None
 
 
 def multiplies_words(machine: CpuModel) -> bool:
     """Whether a CPU has instructions for products of the parts of any words."""
-    return has_pairs(machine) or has_bytes(machine, exact=True)
+    return has_pairs(machine) or bytes_of(machine, exact=True) is not None
 
 
 def expand(function: PrimFunction) -> PrimFunction:
@@ -147,7 +156,7 @@ def expand(function: PrimFunction) -> PrimFunction:
     def expanded(added: tirx.Add) -> PrimExpression:
         if not dtype_of(added).startswith("int32"):
             return added
-        for dot, instructions in ((BYTES, _bytes), (PAIRS, _pairs)):
+        for dot, instructions in _INSTRUCTIONS:
             operands = _read(added, dot)
             if operands is not None:
                 replacement = instructions(*operands, machine)
@@ -203,15 +212,15 @@ def _pairs(
 def _bytes(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """Return the sum of a total and the products of bytes, by instructions.
+    """Return the sum of a total and the products of uint8 with int8, by instructions.
 
     It is None if there are none.
     """
     width = lanes_of(total.ty)
+    exact = _dot(machine, Special.DOT_INT8, total, data, weight)
+    if exact is not None:
+        return exact
     parts = [_as_parts(each, "int8", 4 * width) for each in (data, weight)]
-    name = machine.intrinsic(Special.DOT_INT8, width)
-    if name is not None:
-        return tirx.call_llvm_pure_intrin(total.ty, name, total, *parts)
     names = [machine.intrinsic(each, width) for each in (Special.MULTIPLY_INT8, Special.DOT_INT16)]
     if None in names:
         return None
@@ -219,6 +228,29 @@ def _bytes(
     sums = tirx.call_llvm_pure_intrin(kind, names[0], *parts)
     ones = tirx.Broadcast(tirx.const(1, "int16"), 2 * width)
     return total + tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
+
+
+def _signed_bytes(
+    total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
+) -> PrimExpression | None:
+    """Return the sum of a total and the products of int8, by an instruction; None without one."""
+    return _dot(machine, Special.DOT_SIGNED_INT8, total, data, weight)
+
+
+def _dot(
+    machine: CpuModel, special: Special, total: PrimExpression, *words: PrimExpression
+) -> PrimExpression | None:
+    """Return an instruction that adds the products of two words' bytes; None if there is none."""
+    width = lanes_of(total.ty)
+    name = machine.intrinsic(special, width)
+    if name is None:
+        return None
+    parts = (_as_parts(each, "int8", 4 * width) for each in words)
+    return tirx.call_llvm_pure_intrin(total.ty, name, total, *parts)
+
+
+_INSTRUCTIONS = ((BYTES, _bytes), (SIGNED_BYTES, _signed_bytes), (PAIRS, _pairs))
+"""The sums of products, with the functions that return instructions for them."""
 
 
 def _operand(value: PrimExpression | None, kind: Any, number: int) -> PrimExpression | None:

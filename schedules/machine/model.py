@@ -15,6 +15,7 @@ class Special(Enum):
     SCALE = "a float32 times a power of two"
     DOT_INT16 = "the sum of two products of int16, as int32"
     DOT_INT8 = "an int32 and the sum of four products of uint8 with int8"
+    DOT_SIGNED_INT8 = "an int32 and the sum of four products of int8"
     MULTIPLY_INT8 = "the sums of products of uint8 with int8, two each, as two saturated int16"
 
 

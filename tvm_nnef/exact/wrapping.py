@@ -24,7 +24,6 @@ from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
-    substituted,
     variables,
 )
 from tvm_nnef.tvm_support import traversal
@@ -211,7 +210,10 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
     mapped_value = traversal.mapped(apart, (_CHANGED, changed))
-    return value if mapped_value.same_as(apart) else substituted(mapped_value, loaded)
+    if mapped_value.same_as(apart):
+        return value
+    # Variables of ``Let`` stay, since indices of the loads have them.
+    return traversal.mapped(mapped_value, (tirx.Var, lambda var: loaded.get(var, var)))
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
