@@ -55,7 +55,7 @@ class ExpressionPrinter:
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
-        """Return the text of an expression at a location that admits what ``level`` names."""
+        """Return the text of an expression at a location that allows expressions of a ``level``."""
         text = self._bare(expression)
         return f"({text})" if self._level(expression) < level else text
 

@@ -242,7 +242,7 @@ class Device:
             self._run(kernel, scalars, grid)
 
     def _check(self, shader: Shader) -> None:
-        """Raise NnefError if the device lacks what a kernel needs."""
+        """Raise NnefError if the device lacks a feature that a kernel needs."""
         missing = sorted(features_of(shader) - self._present)
         if missing:
             message = f"the device '{self.name}' cannot run the kernel '{shader.name}'"

@@ -30,7 +30,7 @@ _QUANTIZED = ":quantized"
 
 
 def walk(graph: Graph, context: Context) -> None:
-    """Export the operations of a graph; collect what cannot be exported in the context."""
+    """Export the operations of a graph; collect the errors of those that cannot be exported."""
     for node in graph.operations:
         try:
             _export(node, context)
