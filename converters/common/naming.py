@@ -41,7 +41,7 @@ def give_names(
         return without_suffix(name.removeprefix(scope))
 
     ports = (*graph.inputs, *graph.outputs)
-    # What is an identifier stays as it is, so that no name in the source is another one of ours.
+    # Identifiers stay as they are, so that no name in the source is that of another tensor here.
     for tensor in sorted(ports, key=lambda each: identifier(each.source) != each.source):
         has_file = tensor.source in graph.defaults
         tensor.name = (_file_names(namer) if has_file else namer).name(identifier(tensor.source))

@@ -177,7 +177,7 @@ def _convert(
         context.failures += 1
         context.problems += problem.diagnostics
     except (RecursionError, ValueError, TypeError, KeyError, IndexError, ArithmeticError) as cause:
-        # What is wrong with one operation must not hide the others.
+        # The error of one operation must not hide those of others.
         reason = f"it cannot be converted: {type(cause).__name__}: {cause}"
         _refuse(context, op, Unconvertible(reason, "report this model"))
     hint(builder.steps[start:], name.rpartition("/")[2])
@@ -262,7 +262,7 @@ def _region(
     before = context.failures
     returned = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
     if context.failures > before:
-        raise NnefError([])  # what is wrong inside has been reported
+        raise NnefError([])  # errors inside have been reported
     return returned
 
 

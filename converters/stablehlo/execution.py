@@ -114,7 +114,7 @@ def _set_input_types(module: HloModule, arrays: Sequence[Array]) -> None:
             continue
         argument.set_type(closed)
         with ir.InsertionPoint.at_block_begin(block):
-            # What reads the input expects an open type until the shapes are refined.
+            # Readers of the input expect a dynamic type until the shapes are refined.
             conversion = ir.Operation.create("stablehlo.convert", [opened], [argument])
         argument.replace_all_uses_except(conversion.result, conversion)
     ends = block.operations[len(block.operations) - 1]

@@ -91,7 +91,7 @@ class HloModule:
 def read(source: Any) -> HloModule:
     """Return the module of a source. Raises NnefError if it is not a module."""
     path, data, dimensions = _content(source)
-    # What jax.export made in this process is sound; bytes may come from anywhere.
+    # An export of this process is valid; bytes may be from anywhere.
     is_foreign = not hasattr(source, "mlir_module_serialized")
     if isinstance(data, bytes) and is_foreign and (reason := unreadable(data)):
         hint = "the file is damaged: export it again, or give the module as text"
@@ -251,7 +251,7 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
     if isinstance(data, str):
         _check_nesting(data)
         return ir.Module.parse(data)
-    # MLIR would print what is wrong; it is in the exception of the second attempt as well.
+    # MLIR would print the error; it is in the exception of the second attempt as well.
     handler = context.attach_diagnostic_handler(lambda _: True)
     try:
         return stablehlo.deserialize_portable_artifact(context, data)

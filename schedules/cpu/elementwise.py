@@ -174,7 +174,7 @@ def _merged(
     regrouped = regrouping.regrouped(axes, value, target, dtype)
     if regrouped is None:
         return merged
-    # Blocks of what the last axis is divided into would be too narrow for registers.
+    # Blocks of the parts of the last axis would be too narrow for registers.
     narrow = regrouped.axes and regrouped.axes[-1].extent < machine.shuffled_lanes
     if narrow and crossing(merged.expressions[0], merged.axes, machine) is not None:
         return merged

@@ -68,7 +68,7 @@ class ReplicatedPlan(StagePlan):
             pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
             if sizes.is_divisible(last.extent, self.count):
                 return pieces
-            # A dynamic dimension has its own name, which hides what divides it.
+            # A dynamic dimension has a separate name, which hides its divisors.
             done = sizes.number(quotient.extent * self.count, dtype)
             rest = emit.loop(last.extent - done, single, name="element", dtype=dtype)
             return emit.sequence([pieces, rest])

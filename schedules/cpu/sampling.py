@@ -145,7 +145,7 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     reduction = read_reduction(kernel)
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
-    # What propagates NaN names both of its operands twice: sums of sums of them would explode.
+    # A max or min that keeps NaN repeats both operands twice: nested ones would grow exponentially.
     real = is_real(reduction.dtype)
     if real and reduction.reducer in (MAX, MIN):
         return None

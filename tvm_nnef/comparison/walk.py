@@ -222,7 +222,7 @@ def _node(
         return False
     walk.note_parts(node)
     results = flatten(node.results)
-    # What one route does not know is taken from the other.
+    # Arrays that one route does not have are taken from the other.
     known = {**found[1 - walk.lead], **found[walk.lead]}
     walk.define({tensor: known[tensor] for tensor in results})
     computed = [known] if len(values) == 1 else found

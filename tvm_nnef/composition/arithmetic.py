@@ -93,7 +93,7 @@ def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment)
         if isinstance(first, Undefined):
             return first
         if isinstance(second, Undefined):
-            # What the left side decides alone does not depend on the right side.
+            # If the left side alone decides, the right side is not examined.
             decided = isinstance(first, bool) and first is DECISIVE.get(symbol)
             return symbol != "&&" if decided else second
         return _binary(symbol, first, second, span, env.dialect)

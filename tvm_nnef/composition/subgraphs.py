@@ -50,7 +50,7 @@ def branch_on(
     ``holds`` is the condition on dimensions that is true in the first branch.
     """
     check_single(condition, "bool", "a condition", span)
-    # What follows 'elif' is a branch inside of the other, and in the same scope.
+    # An 'elif' is a branch inside of the other, in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
     outer = frozenset(frame.env.symbols.bounds)
     consequent, alternative = (

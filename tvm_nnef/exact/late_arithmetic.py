@@ -123,7 +123,7 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
     wide = dtype_of(x + y)
     left, right = (tirx.Var(text, wide) for text in ("left", "right"))
     if condition:
-        # A buffer holds what a ``Let`` names, and those of bools are special.
+        # A buffer holds the value of a ``Let``, and buffers of bools are special.
         test = tirx.Var("test", "int8")
         selected: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
         selected = tirx.Let(test, tirx.Cast("int8", *condition), selected)

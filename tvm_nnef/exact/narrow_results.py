@@ -38,7 +38,7 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
         return WalkResult.ADVANCE
 
     def called(call: Call) -> WalkResult:
-        # The constants of an index are none of the result.
+        # The constants of an index are not values of the result.
         is_load = getattr(call.op, "name", "") == "te.tensor_load"
         return WalkResult.SKIP if is_load else WalkResult.ADVANCE
 

@@ -289,7 +289,7 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
         _infer(branch, types, standard)
     for branch in (node.consequent, node.alternative):
         _follow(types, flatten(node.results), _outputs(branch))
-    # What is still without a type is a constant that a branch just gives.
+    # A tensor that is still without a type is a constant that a branch returns.
     for branch in (node.consequent, node.alternative):
         _follow(types, _outputs(branch), flatten(node.results))
 

@@ -250,7 +250,7 @@ def _active(
     active = np.array(True)
     for index, extent in bounds:
         within = (index >= 0) & (index < extent)
-        # What holds everywhere is left out, so that the array of active steps stays small.
+        # Conditions that hold everywhere are omitted, so that the array of active steps is small.
         active = active if within.all() else active & within
     if statement.condition is not None:
         active = active & evaluate(statement.condition, block, active)

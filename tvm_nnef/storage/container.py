@@ -370,7 +370,7 @@ def is_text(model: str) -> bool:
     """Whether a model is given as text: with a line break, or with a brace and not a path."""
     if any(end in model for end in "\r\n"):
         return True
-    # Path.exists raises an error for what is too long for a name.
+    # Path.exists raises an error for a text that is too long for a name.
     return "{" in model and not os.path.exists(model)  # noqa: PTH110
 
 

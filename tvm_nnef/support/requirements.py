@@ -55,7 +55,7 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
 
 def hidden_package() -> NnefError | None:
     """Return the error for a file of the user that hides a required package; None if none does."""
-    # What a program's folder or PYTHONPATH holds is found before installed packages.
+    # Python searches a program's folder and PYTHONPATH before installed packages.
     before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)

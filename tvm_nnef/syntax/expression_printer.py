@@ -61,7 +61,7 @@ class ExpressionPrinter:
 
     def _level(self, expression: nodes.Expression) -> Level:
         if self.spelling.is_tools and isinstance(expression, nodes.Fold):
-            # Hardly anything may follow a fold there, so it is alone or in parentheses.
+            # The grammar allows hardly anything after a fold, so it is alone or in parentheses.
             return Level.CLOSED
         return _level(expression)
 

@@ -69,7 +69,7 @@ class KernelSearch:
             if (known.strategy_hash, known.threads) == (fresh.strategy_hash, threads):
                 self.record = known
             else:
-                # Other strategies or threads: what was measured says nothing of who is faster now.
+                # With other strategies or threads, old measurements do not show the fastest.
                 self.record = replace(self.record, judged=not known.traces)
 
     @property

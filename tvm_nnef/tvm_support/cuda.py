@@ -201,7 +201,7 @@ def _module_of(module: bytes, binary: bytes) -> bytes:
         reader.text(), reader.text()
         reader.read(f"<{reader.number()}I")  # dtypes of arguments
         for _ in range(reader.number()):
-            reader.text()  # what arguments of the launch are, such as "threadIdx.x"
+            reader.text()  # the meaning of the launch's arguments, such as "threadIdx.x"
         reader.read(f"<{reader.number()}I")
     table = module[start : reader.offset]
     reader.text()

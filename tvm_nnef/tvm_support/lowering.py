@@ -234,7 +234,7 @@ def polling(function: PrimFunction) -> PrimFunction:
         names = [str(getattr(each, "value", "")) for each in getattr(call, "args", ())]
         if names != [CHECK_SIGNALS]:
             return statement
-        # The error by which TVM says that Python already has an exception.
+        # The error by which TVM reports that Python already has an exception.
         kind = tvm.ir.StringImm("EnvErrorAlreadySet")
         return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
 

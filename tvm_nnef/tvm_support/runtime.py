@@ -31,7 +31,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Tensor: Any = tvm_ffi.Tensor
 """The class of TVM's tensors."""
 
-# Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
+# Otherwise TVM turns an interrupt in a Python function that it calls into a RuntimeError.
 tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 

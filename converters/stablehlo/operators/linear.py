@@ -62,7 +62,7 @@ def contracted(
     columns = [right.shape[axis] for axis in rf]
     inner = product([left.shape[axis] for axis in lc])
     a = builder.transpose(left, [*lb, *lf, *lc])
-    # A single free dimension in the last position is read as it is: the product takes B transposed.
+    # A single free dimension in the last position is not moved: the product accepts B transposed.
     flipped = len(rc) == 1 and len(rf) == 1 and rc[0] > rf[0]
     order = [*rb, *rf, *rc] if flipped else [*rb, *rc, *rf]
     b = builder.transpose(right, order)
