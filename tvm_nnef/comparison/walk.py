@@ -102,8 +102,10 @@ class _Comparison:
             self.parts.update((each, whole) for each in unknown)
 
     def _parts(self, node: Node) -> tuple[Node, ...]:
-        found = (part for each in flatten(node.operands) for part in self.parts.get(each, ()))
-        return tuple(dict.fromkeys(found))
+        parts_of_operands = (
+            part for each in flatten(node.operands) for part in self.parts.get(each, ())
+        )
+        return tuple(dict.fromkeys(parts_of_operands))
 
     def origin(self, tensor: Tensor) -> Origin | None:
         """Return the operation of the source that computes a tensor, if known."""
@@ -220,7 +222,7 @@ def _node(
         return False
     walk.note_parts(node)
     results = flatten(node.results)
-    # What one route does not know is taken from the other.
+    # Arrays that one route does not have are taken from the other.
     known = {**found[1 - walk.lead], **found[walk.lead]}
     walk.define({tensor: known[tensor] for tensor in results})
     computed = [known] if len(values) == 1 else found

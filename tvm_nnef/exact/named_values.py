@@ -130,7 +130,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
             return chosen(condition, numbers) != tirx.const(0, "int8")
         return chosen(condition, arms)
 
-    # What replaces a node is searched as well, so nothing that replaces one has a ``Let``.
+    # The walk also visits the replacement of a node, so no replacement contains a ``Let``.
     rest = tvm_ffi.structural_map(expression, [(tirx.Let, named), (Call, guarded)], order="pre")
     return steps, rest
 

@@ -105,15 +105,15 @@ def _timed(
 ) -> dict[str, float | None]:
     patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
     machine_code = build.kernels_of(library)
-    found: dict[str, float | None] = {}
+    times: dict[str, float | None] = {}
     for name, function in functions.items():
         arguments = random_arguments(function, sizes)
         kernel = machine_code(name)
         if arguments is None or kernel is None:
-            found[name] = None
+            times[name] = None
         else:
-            found[name] = best_time(kernel, arguments, patience)
-    return found
+            times[name] = best_time(kernel, arguments, patience)
+    return times
 
 
 def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience: float) -> float:
@@ -163,12 +163,12 @@ def _divides(function: PrimFunction) -> bool:
 def _are_places(function: PrimFunction) -> bool:
     """Whether elements of tensors are indices or the ends of loops."""
     places: list[Any] = []
-    found: list[Any] = []
+    while_loops: list[Any] = []
 
     def look(node: Any) -> None:
         match node:
             case tirx.While():
-                found.append(node)
+                while_loops.append(node)
             case tirx.For():
                 places.append(node.extent)
             case tirx.Let() | tirx.Bind():
@@ -180,7 +180,7 @@ def _are_places(function: PrimFunction) -> bool:
         TensorLoad, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
     )  # fmt: skip
     tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
-    return bool(found) or any(map(loads, places))
+    return bool(while_loops) or any(map(loads, places))
 
 
 def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:

@@ -46,7 +46,7 @@ def tuning_reported() -> Iterator[Observer]:
 
         def observe(state: TuningState) -> None:
             if not begun:
-                # What a database had already says nothing of the time that is left.
+                # Trials that a database had already do not help to estimate the time left.
                 begun.append(state.done)
             bar.update(
                 task,
