@@ -16,7 +16,7 @@ A real that lies within a rounding error of the middle between two codes may get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,12 @@ from tvm import relax
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.evaluation import evaluated
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax import constants
+from tvm_nnef.schedules.relax.constant_elements import ConstantReader, varies
+from tvm_nnef.schedules.relax.constant_factors import factors
 from tvm_nnef.schedules.relax.quantizers import (
     Cast,
     Reader,
@@ -41,15 +44,17 @@ from tvm_nnef.schedules.relax.rewriting import (
     Operands,
     again,
     operator_name,
-    permutation_axes,
     rewritten,
 )
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
+    PrimFunction,
     RelaxExpression,
+    Var,
     constant,
     is_tensor,
+    prim_functions,
     shape_and_dtype,
 )
 
@@ -72,11 +77,11 @@ def with_integers(mod: Module, machine: object) -> Module:
 
     On other machines weights become reals.
     """
-    reader = Reader()
+    reader, functions = Reader(), prim_functions(mod)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        rewrite = _Rewrite(operands, reader)
+        rewrite = _Rewrite(operands, reader, functions)
         if in_words:
             return rewrite.apply(node)
         return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
@@ -98,6 +103,7 @@ class _Rewrite:
 
     operands: Operands
     reader: Reader
+    functions: Mapping[str, PrimFunction]
 
     def apply(self, call: Call) -> RelaxExpression | None:
         """What the call becomes; None if it stays."""
@@ -125,11 +131,9 @@ class _Rewrite:
         array = self.operands.array(found)
         if array is not None or not isinstance(found, Call) or not is_tensor(found):
             return array
+        if operator_name(found) == "call_tir":
+            return self._computed(found) if self.reader.is_constant(self.operands, found) else None
         shape, dtype = shape_and_dtype(found)
-        if operator_name(found) in ("call_tir", "astype"):
-            kind = self.reader.read(self.operands, found)
-            inner = self._value(self._argument(found)) if isinstance(kind, Cast) else None
-            return None if inner is None else inner.astype(dtype)
         values = [self._value(each) for each in found.args if is_tensor(each)]
         known = [each for each in values if each is not None]
         if not known or len(known) < len(values) or not sizes.are_known(shape):
@@ -169,20 +173,47 @@ class _Rewrite:
                 return _Dequantized(integers, scale) if same else None
         return None
 
-    def _weights(self, expression: RelaxExpression) -> tuple[Array, Array] | None:
-        """The integers and the scale of constant weights; the scale has as many dimensions."""
-        turned = self.operands.call(expression, "permute_dims")
-        if turned is not None:
-            inner = self._weights(turned.args[0])
-            axes = permutation_axes(turned)
-            return None if inner is None else (inner[0].transpose(axes), inner[1].transpose(axes))
-        found = self._dequantized(expression)
-        if found is None:
+    def _computed(self, call: Call) -> Array | None:
+        """What a kernel computes from constants."""
+        element = ConstantReader(self.operands, self.functions, arrays := {}).element(call)
+        if element is None:
             return None
-        integers, scale = self._value(found.integers), self._value(found.scale)
-        if integers is None or scale is None:
+        axes, value = element
+        shape, dtype = shape_and_dtype(call)
+        found = evaluated(value, _grid(axes, shape), arrays)
+        return None if found is None else np.broadcast_to(found, shape).astype(dtype)
+
+    def _weights(self, expression: RelaxExpression, outputs: int) -> tuple[Array, Array] | None:
+        """The integers and the scale of constant weights, for all or for each of the outputs.
+
+        The scale has as many dimensions. Nothing but the values of an element decides: it is a
+        product of factors, of which one is whole and the others are the same for an output.
+        """
+        shape, dtype = shape_and_dtype(expression)
+        is_plain = self.operands.array(expression) is not None or not sizes.are_known(shape)
+        if is_plain or dtype != "float32" or not self.reader.is_constant(self.operands, expression):
             return None
-        return integers, scale.reshape((1,) * (integers.ndim - scale.ndim) + scale.shape)
+        element = ConstantReader(self.operands, self.functions, arrays := {}).element(expression)
+        if element is None:
+            return None
+        axes, value = element
+        inner = [axis for axis in range(len(axes)) if axis != outputs % len(axes)]
+        every = factors(value)
+        whole = [f for f in every if any(varies(f, axes[a], shape[a], shape[a]) for a in inner)]
+        if len(whole) != 1:
+            return None
+        grid = _grid(axes, shape)
+        steps = evaluated(whole[0], grid, arrays)
+        if steps is None or not np.array_equal(steps, integers := steps.astype("int32")):
+            return None
+        first = {axes[axis]: grid[axes[axis]].flat[:1].reshape((1,) * len(axes)) for axis in inner}
+        scale = np.ones((1,) * len(axes), "float32")
+        for factor in every:
+            known = scale if factor is whole[0] else evaluated(factor, {**grid, **first}, arrays)
+            if known is None:
+                return None
+            scale = scale if factor is whole[0] else scale * known.astype("float32")
+        return np.broadcast_to(integers, shape), scale
 
     # Contractions
 
@@ -192,32 +223,36 @@ class _Rewrite:
         if shape_and_dtype(call)[1] == "int32":
             array = None if self.operands.array(weights) is not None else self._value(weights)
             return None if array is None else again(call, data, constant(array))
-        made = self._of_integers(call, is_convolution=operator_name(call) in CONVOLUTIONS)
-        return self.real_weights(call) if made is None else made
+        outputs = _outputs(call)
+        known = self._weights(weights, outputs)
+        made = None if known is None else self._of_integers(call, known, outputs)
+        return self._with_real_weights(call, known) if made is None else made
 
     def real_weights(self, call: Call) -> RelaxExpression | None:
         """A contraction with dequantized weights as a constant, if that is not too large."""
-        known = self._weights(call.args[1])
+        return self._with_real_weights(call, self._weights(call.args[1], _outputs(call)))
+
+    def _with_real_weights(
+        self, call: Call, known: tuple[Array, Array] | None
+    ) -> RelaxExpression | None:
         if known is None or known[0].size > _LARGEST or shape_and_dtype(call)[1] != "float32":
             return None
         weights = (known[0] * known[1].astype("float32")).astype("float32")
         return again(call, call.args[0], constant(weights))
 
-    def _of_integers(self, call: Call, *, is_convolution: bool) -> RelaxExpression | None:
-        """A contraction of dequantized reals as that of integers."""
-        found, known = self._dequantized(call.args[0]), self._weights(call.args[1])
-        if found is None or known is None:
+    def _of_integers(
+        self, call: Call, weights: tuple[Array, Array], outputs: int
+    ) -> RelaxExpression | None:
+        """A contraction of dequantized reals and such weights as that of integers."""
+        found, (integers, scale) = self._dequantized(call.args[0]), weights
+        if found is None:
             return None
-        integers, scale = known
         limits = range_of(self.operands, found.integers)
-        outputs = 0 if is_convolution else -1
         if not _is_scalar(found.scale) or limits is None or not integers.size:
             return None
-        if scale.size not in (1, scale.shape[outputs]) or not self._fits(
-            call, integers, outputs, limits
-        ):
+        if not self._fits(call, integers, outputs, limits):
             return None
-        if is_convolution:
+        if outputs == 0:
             scale = scale.reshape((-1,) + (1,) * (integers.ndim - 2))
         else:
             scale = scale.reshape(-1)
@@ -389,10 +424,10 @@ class _Rewrite:
         match operator_name(found):
             case "multiply":
                 made = self._dequantized(found)
-                scale = None if made is None else self._value(made.scale)
-                if made is None or scale is None:
-                    return None
-                return self._with(made.integers, scale, factor)
+                if made is None:
+                    return self._with_constant(found, factor)
+                scale = self._value(made.scale)
+                return None if scale is None else self._with(made.integers, scale, factor)
             case "add":
                 parts = [self._scaled_part(each, factor) for each in found.args]
                 known = [each for each in parts if each is not None]
@@ -413,10 +448,21 @@ class _Rewrite:
         self, integers: RelaxExpression, scale: Array, factor: float
     ) -> RelaxExpression | None:
         """Integers as reals of a scale times a factor; None if that is zero, infinite or NaN."""
-        new = (scale.astype("float64") * factor).astype("float32")
-        if not np.isfinite(new).all() or (np.abs(new) < np.finfo("float32").tiny).any():
+        new = _times(scale, factor)
+        if new is None:
             return None
         return self.operands.emit(relax.op.multiply(self._real(integers), constant(new)))
+
+    def _with_constant(self, product: Call, factor: float) -> RelaxExpression | None:
+        """A product with a constant, as of a batch norm, with that times a factor."""
+        for x, other in (product.args, product.args[::-1]):
+            array = self._value(other)
+            if array is not None:
+                new = _times(array, factor)
+                return (
+                    None if new is None else self.operands.emit(relax.op.multiply(x, constant(new)))
+                )
+        return None
 
     # Integers
 
@@ -450,6 +496,16 @@ class _Rewrite:
         return without
 
 
+def _outputs(contraction: Call) -> int:
+    """The dimension of the outputs among those of the weights."""
+    return 0 if operator_name(contraction) in CONVOLUTIONS else -1
+
+
+def _grid(axes: Sequence[Var], shape: Sequence[int]) -> dict[Var, Array]:
+    """The indices of all elements of a shape, for each axis an array that broadcasts."""
+    return dict(zip(axes, np.ix_(*map(np.arange, shape)), strict=True))
+
+
 def _again_with(call: Call, data: RelaxExpression) -> RelaxExpression:
     """The operator of a call with another first operand."""
     return again(call, data, *call.args[1:])
@@ -460,6 +516,13 @@ def _widens(cast: Call) -> bool:
     before, after = shape_and_dtype(cast.args[0])[1], shape_and_dtype(cast)[1]
     whole = before in _WHOLE and after in _WHOLE
     return whole and np.iinfo(before).bits < np.iinfo(after).bits
+
+
+def _times(constants: Array, factor: float) -> Array | None:
+    """Constants times a factor; None if one is zero, infinite, NaN or denormal."""
+    new = (constants.astype("float64") * factor).astype("float32")
+    ordinary = np.isfinite(new) & (np.abs(new) >= np.finfo("float32").tiny)
+    return new if ordinary.all() else None
 
 
 def _is_scalar(scale: RelaxExpression) -> bool:

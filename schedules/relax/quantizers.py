@@ -25,6 +25,7 @@ from tvm_nnef.tir.min_max import is_number
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     RelaxExpression,
+    constant_array,
     dtype_of,
     is_scalar,
     is_tensor,
@@ -70,6 +71,19 @@ class Reader:
     def __init__(self) -> None:
         """Knows no kernel yet."""
         self._known: dict[str, Elementwise | None] = {}
+        self._constant: dict[RelaxExpression, bool] = {}
+
+    def is_constant(self, operands: Operands, expression: RelaxExpression) -> bool:
+        """Whether a value is computed from constants alone."""
+        if expression not in self._constant:
+            found, known = operands.definition(expression), False
+            if isinstance(found, Call):
+                of_kernel = operator_name(found) == "call_tir"
+                arguments = found.args[1].fields if of_kernel else found.args
+                tensors = [each for each in arguments if hasattr(each, "ty") and is_tensor(each)]
+                known = bool(tensors) and all(self.is_constant(operands, e) for e in tensors)
+            self._constant[expression] = known or constant_array(found) is not None
+        return self._constant[expression]
 
     def read(self, operands: Operands, call: Call) -> Elementwise | None:
         """What ``astype`` or a call of a PrimFunc computes for each element of its operand."""
