@@ -35,6 +35,7 @@ from tvm_nnef.schedules.relax.quantizers import (
     Reader,
     Rounding,
     Saturation,
+    Steps,
     quantized,
     rounded,
 )
@@ -48,6 +49,7 @@ from tvm_nnef.schedules.relax.rewriting import (
 )
 from tvm_nnef.tvm_support.compat import (
     Array,
+    Buffer,
     Module,
     PrimFunction,
     RelaxExpression,
@@ -175,7 +177,8 @@ class _Rewrite:
 
     def _computed(self, call: Call) -> Array | None:
         """What a kernel computes from constants."""
-        element = ConstantReader(self.operands, self.functions, arrays := {}).element(call)
+        arrays: dict[Buffer, Array] = {}
+        element = ConstantReader(self.operands, self.functions, arrays).element(call)
         if element is None:
             return None
         axes, value = element
@@ -193,7 +196,8 @@ class _Rewrite:
         is_plain = self.operands.array(expression) is not None or not sizes.are_known(shape)
         if is_plain or dtype != "float32" or not self.reader.is_constant(self.operands, expression):
             return None
-        element = ConstantReader(self.operands, self.functions, arrays := {}).element(expression)
+        arrays: dict[Buffer, Array] = {}
+        element = ConstantReader(self.operands, self.functions, arrays).element(expression)
         if element is None:
             return None
         axes, value = element
@@ -330,6 +334,8 @@ class _Rewrite:
         if kind is None:
             return None
         x = self._argument(call)
+        if isinstance(kind, Steps):
+            return self._in_steps(x, kind)
         if isinstance(kind, Rounding) and shape_and_dtype(x)[1] == "float32":
             return rounded(self.operands, x, kind) if kind is Rounding.EVEN else None
         if isinstance(kind, Cast):
@@ -344,6 +350,16 @@ class _Rewrite:
         if zero:
             wide = self.operands.emit(relax.op.add(wide, relax.const(zero, "int32")))
         return relax.op.astype(wide, kind.dtype)
+
+    def _in_steps(self, x: RelaxExpression, kind: Steps) -> RelaxExpression | None:
+        """Reals in steps as codes times their scale."""
+        whole = np.iinfo(CODES)
+        if kind.low < whole.min or kind.high > whole.max:
+            return None
+        scale = constant(np.asarray(kind.scale, "float32"))
+        value = self.operands.emit(relax.op.divide(x, scale))
+        codes = self._quantized(value, kind.rounding, kind.low, kind.high, 0)
+        return relax.op.multiply(self._as(codes, "float32"), scale)
 
     def _codes(self, x: RelaxExpression, kind: Saturation) -> tuple[RelaxExpression, int] | None:
         """The codes of what is saturated, and the zero point that is not in them."""
@@ -396,12 +412,24 @@ class _Rewrite:
             return same
         if low >= 0:
             # What is limited to positive codes needs no relu.
-            relu = self.operands.call(x, "nn.relu")
-            x = x if relu is None else relu.args[0]
+            x = self._before_relu(x)
         scaled = self._scaled(x, 1 / float(scale.item()))
         if scaled is None and x is not divided.args[0]:
             scaled = self.operands.emit(relax.op.divide(x, divided.args[1]))
         return codes(value if scaled is None else scaled)
+
+    def _before_relu(self, x: RelaxExpression) -> RelaxExpression:
+        """What a relu limits; anything else itself."""
+        relu = self.operands.call(x, "nn.relu")
+        if relu is not None:
+            before: RelaxExpression = relu.args[0]
+            return before
+        larger = self.operands.call(x, "maximum")
+        for other, limit in () if larger is None else (larger.args, larger.args[::-1]):
+            array = self.operands.array(limit)
+            if array is not None and not array.any():
+                return other
+        return x
 
     def _same_codes(
         self, x: RelaxExpression, scale: Array, low: int, high: int
@@ -428,10 +456,10 @@ class _Rewrite:
                     return self._with_constant(found, factor)
                 scale = self._value(made.scale)
                 return None if scale is None else self._with(made.integers, scale, factor)
-            case "add":
+            case "add" | "maximum" | "minimum":
                 parts = [self._scaled_part(each, factor) for each in found.args]
                 known = [each for each in parts if each is not None]
-                return self.operands.emit(relax.op.add(*known)) if len(known) == 2 else None
+                return self.operands.emit(again(found, *known)) if len(known) == 2 else None
             case "nn.relu":
                 inner = self._scaled(found.args[0], factor)
                 return None if inner is None else self.operands.emit(relax.op.nn.relu(inner))
