@@ -7,7 +7,7 @@ are wanted, and the operators a second time, on operands that are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -58,10 +58,9 @@ def calibrated(
     Raises NnefError if there are no inputs, if one does not fit, if a tensor is not finite, and if
     there is nothing to quantize.
     """
-    items = list(data) if isinstance(data, Sequence) else data
-    total = len(items) if isinstance(items, Sequence) else 0
+    total = len(data) if isinstance(data, Sized) else 0
     runs: _Runs | None = None
-    for number, item in enumerate(items):
+    for number, item in enumerate(data):
         inputs = tuple(item) if isinstance(item, (tuple, list)) else (item,)
         progress("calibrating", number, max(total, number + 1))
         try:

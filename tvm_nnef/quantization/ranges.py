@@ -6,7 +6,7 @@ Input: arrays of a tensor, one after the other. Output: a scale and a zero point
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,9 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _BINS = 8192
 """The bins of a histogram: at least a quarter of them lie in the range of the elements."""
+
+_ENOUGH = 50
+"""The elements of a bin on average, from which a distribution is smooth."""
 
 _FRACTIONS = np.linspace(0.2, 1.0, 81)
 """The parts of the whole range that are tried."""
@@ -73,8 +76,16 @@ class Observed:
     @property
     def centers(self) -> Array:
         """The middles of the bins."""
-        width = 2 * self.reach / _BINS
-        return (np.arange(_BINS) + 0.5) * width - self.reach
+        width = 2 * self.reach / self.counts.size
+        return (np.arange(self.counts.size) + 0.5) * width - self.reach
+
+    def smooth(self) -> Observed:
+        """The same without zeros, which relu makes, and with as few bins as the elements need."""
+        counts = self.counts.copy()
+        counts[_BINS // 2 - 1 : _BINS // 2 + 1] = 0
+        while counts.size > 2 and counts.sum() < _ENOUGH * np.count_nonzero(counts):
+            counts = counts.reshape(-1, 2).sum(1)
+        return replace(self, counts=counts)
 
 
 def codes_of(observed: Observed, kind: Activations, method: Method, percentile: float) -> Codes:
@@ -85,7 +96,8 @@ def codes_of(observed: Observed, kind: Activations, method: Method, percentile: 
     if method == "percentile":
         return _codes(*_percentiles(observed, percentile), kind)
     loss = _LOSSES[method]
-    tried = [_codes(low * part, high * part, kind) for part in _FRACTIONS]
+    observed = observed.smooth() if method == "entropy" else observed
+    tried = [_codes(low * part, high * part, kind) for part in _FRACTIONS[::-1]]
     losses = [loss(observed, codes) for codes in tried]
     return tried[int(np.argmin(losses))]
 
@@ -139,7 +151,7 @@ def _divergence(observed: Observed, codes: Codes) -> float:
     expected = np.where(inside, counts, 0.0)
     outside = np.where(inside, 0.0, counts)
     if not inside.any():
-        return np.inf
+        return np.inf if counts.size else 0.0
     ends = np.flatnonzero(inside)[[0, -1]]
     expected[ends[0]] += outside[: ends[0]].sum()
     expected[ends[1]] += outside[ends[1] + 1 :].sum()
