@@ -80,10 +80,11 @@ def with_integers(mod: Module, machine: object) -> Module:
     On other machines weights become reals.
     """
     reader, functions = Reader(), prim_functions(mod)
+    has_contractions = _has_contractions(mod)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        rewrite = _Rewrite(operands, reader, functions)
+        rewrite = _Rewrite(operands, reader, functions, has_contractions)
         if in_words:
             return rewrite.apply(node)
         return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
@@ -106,6 +107,7 @@ class _Rewrite:
     operands: Operands
     reader: Reader
     functions: Mapping[str, PrimFunction]
+    has_contractions: bool
 
     def apply(self, call: Call) -> RelaxExpression | None:
         """What the call becomes; None if it stays."""
@@ -353,7 +355,10 @@ class _Rewrite:
 
     def _in_steps(self, x: RelaxExpression, kind: Steps) -> RelaxExpression | None:
         """Reals in steps as codes times their scale."""
+        # Codes have no NaN, so there are none unless something is computed with them.
         whole = np.iinfo(CODES)
+        if not self.has_contractions or self.reader.is_constant(self.operands, x):
+            return None
         if kind.low < whole.min or kind.high > whole.max:
             return None
         scale = constant(np.asarray(kind.scale, "float32"))
@@ -522,6 +527,15 @@ class _Rewrite:
             return None
         without = added.args[0]
         return without
+
+
+def _has_contractions(mod: Module) -> bool:
+    """Whether a module has convolutions or products."""
+    names: set[str] = set()
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, lambda node: names.add(operator_name(node)))
+    return not names.isdisjoint(_CONTRACTIONS)
 
 
 def _outputs(contraction: Call) -> int:

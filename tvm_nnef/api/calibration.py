@@ -86,7 +86,7 @@ class _Runs:
         self.graph, self.contractions = graph, contractions(graph)
         if all(each.stays for each in self.contractions):
             hint = "convolutions and products with variables as weights can be quantized"
-            reasons = {f"{each.name}: {each.stays}" for each in self.contractions}
+            reasons = {f"{each.result.name}: {each.stays}" for each in self.contractions}
             notes = [Note(reason) for reason in sorted(reasons)]
             raise error("there is no operator to quantize", hint=hint, notes=notes, file=model.path)
         definition = find_graph(model.program, composing.graph)
@@ -282,7 +282,7 @@ def _row(
     """What the report says of a contraction."""
     observed, error = runs.observed.get(each.root.name), errors.get(each.result.name)
     limits = None if observed is None else (observed.low, observed.high)
-    name, operator = each.name, each.node.operator
+    name, operator = each.result.name.removeprefix(scope), each.node.operator
     return QuantizedOperator(
         name, operator, each.root.name.removeprefix(scope), limits, error, each.stays
     )

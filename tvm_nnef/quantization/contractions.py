@@ -59,11 +59,6 @@ class Contraction:
         (found,) = flatten(self.node.results)
         return found
 
-    @property
-    def name(self) -> str:
-        """The label of the operation, or the name of its result."""
-        return self.node.label or self.result.short_name
-
 
 @dataclass(slots=True)
 class _Nodes:

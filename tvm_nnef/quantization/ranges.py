@@ -21,8 +21,8 @@ _BINS = 8192
 _ENOUGH = 50
 """The elements of a bin on average, from which a distribution is smooth."""
 
-_FRACTIONS = np.linspace(0.2, 1.0, 81)
-"""The parts of the whole range that are tried."""
+_FRACTIONS = np.geomspace(1.0, 0.02, 80)
+"""The limits of magnitudes that are tried, as parts of the largest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ def codes_of(observed: Observed, kind: Activations, method: Method, percentile: 
         return _codes(*_percentiles(observed, percentile), kind)
     loss = _LOSSES[method]
     observed = observed.smooth() if method == "entropy" else observed
-    tried = [_codes(low * part, high * part, kind) for part in _FRACTIONS[::-1]]
+    limits = max(-low, high) * _FRACTIONS
+    tried = [_codes(max(low, -limit), min(high, limit), kind) for limit in limits]
     losses = [loss(observed, codes) for codes in tried]
     return tried[int(np.argmin(losses))]
 
