@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax
@@ -39,7 +40,7 @@ from tvm_nnef.schedules.relax.quantizers import (
     quantized,
     rounded,
 )
-from tvm_nnef.schedules.relax.ranges import Range, range_of
+from tvm_nnef.schedules.relax.ranges import range_of
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
@@ -74,20 +75,30 @@ _CONTRACTIONS = (*CONVOLUTIONS, "matmul")
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 
-def with_integers(mod: Module, machine: object) -> Module:
+Note: TypeAlias = "Callable[[str, str], None]"
+
+
+def _ignored(variable: str, reason: str) -> None:
+    """Takes no note."""
+
+
+def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module:
     """The module with quantized tensors computed in integers, if the machine multiplies these.
 
-    On other machines weights become reals.
+    On other machines weights become reals. ``note`` is called with the variable of a convolution
+    or product of quantized operands that stays real, and with the reason.
     """
     reader, functions = Reader(), prim_functions(mod)
     has_contractions = _has_contractions(mod)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        rewrite = _Rewrite(operands, reader, functions, has_contractions)
+        rewrite = _Rewrite(operands, reader, functions, has_contractions, note)
         if in_words:
             return rewrite.apply(node)
-        return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
+        if operator_name(node) not in _CONTRACTIONS:
+            return None
+        return rewrite.real_weights(node, "the machine does not multiply integers of 8 or 16 bits")
 
     return rewritten(mod, rewrite)
 
@@ -108,6 +119,7 @@ class _Rewrite:
     reader: Reader
     functions: Mapping[str, PrimFunction]
     has_contractions: bool
+    note: Note
 
     def apply(self, call: Call) -> RelaxExpression | None:
         """What the call becomes; None if it stays."""
@@ -229,14 +241,21 @@ class _Rewrite:
         if shape_and_dtype(call)[1] == "int32":
             array = None if self.operands.array(weights) is not None else self._value(weights)
             return None if array is None else again(call, data, constant(array))
-        outputs = _outputs(call)
-        known = self._weights(weights, outputs)
-        made = None if known is None else self._of_integers(call, known, outputs)
-        return self._with_real_weights(call, known) if made is None else made
+        known = self._weights(weights, _outputs(call))
+        found = self._dequantized(data)
+        obstacle = self._obstacle(call, found, known)
+        if known is not None and found is not None and not obstacle:
+            return self._of_integers(call, found, known)
+        if found is not None or known is not None:
+            self.note(self.operands.name, obstacle)
+        return self._with_real_weights(call, known)
 
-    def real_weights(self, call: Call) -> RelaxExpression | None:
+    def real_weights(self, call: Call, reason: str) -> RelaxExpression | None:
         """A contraction with dequantized weights as a constant, if that is not too large."""
-        return self._with_real_weights(call, self._weights(call.args[1], _outputs(call)))
+        known = self._weights(call.args[1], _outputs(call))
+        if known is not None:
+            self.note(self.operands.name, reason)
+        return self._with_real_weights(call, known)
 
     def _with_real_weights(
         self, call: Call, known: tuple[Array, Array] | None
@@ -247,39 +266,43 @@ class _Rewrite:
         return again(call, call.args[0], constant(weights))
 
     def _of_integers(
-        self, call: Call, weights: tuple[Array, Array], outputs: int
-    ) -> RelaxExpression | None:
+        self, call: Call, found: _Dequantized, weights: tuple[Array, Array]
+    ) -> RelaxExpression:
         """A contraction of dequantized reals and such weights as that of integers."""
-        found, (integers, scale) = self._dequantized(call.args[0]), weights
-        if found is None:
-            return None
-        limits = range_of(self.operands, found.integers)
-        if not _is_scalar(found.scale) or limits is None or not integers.size:
-            return None
-        if not self._fits(call, integers, outputs, limits):
-            return None
-        if outputs == 0:
-            scale = scale.reshape((-1,) + (1,) * (integers.ndim - 2))
-        else:
-            scale = scale.reshape(-1)
+        integers, scale = weights
+        inner = integers.ndim - 2 if operator_name(call) in CONVOLUTIONS else 0
+        scale = scale.reshape((-1,) + (1,) * inner)
         wide = self._as(found.integers, "int32")
         product = self.operands.emit(again(call, wide, constant(integers.astype("int32"))))
         return relax.op.multiply(self._as(product, "float32"), self._product(found.scale, scale))
 
-    def _fits(self, call: Call, weights: Array, outputs: int, limits: Range) -> bool:
-        """Whether products are computed in pairs, and no sum of them exceeds an int32."""
-        if outputs == 0:
-            groups = int(call.attrs.groups)
-            if weights.shape[1] < 2 or (groups > 1 and weights.shape[1] % 2):
-                return False
-        elif weights.ndim != 2 or weights.shape[0] < 2:
-            return False
+    def _obstacle(
+        self, call: Call, found: _Dequantized | None, known: tuple[Array, Array] | None
+    ) -> str:
+        """Why a contraction is not that of integers; empty if it can be."""
+        shape, outputs = shape_and_dtype(call.args[1])[0], _outputs(call)
+        if outputs != 0:
+            if len(shape) != 2 or sizes.same(shape[0], 1):
+                return "its weights are not a matrix"
+        elif isinstance(shape[1], int) and (
+            shape[1] == 1 or (int(call.attrs.groups) > 1 and shape[1] % 2)
+        ):
+            return "the channels of a group are not pairs"
+        if known is None:
+            return "its weights are not constants with one scale for each output"
+        limits = None if found is None else range_of(self.operands, found.integers)
+        if found is None or not _is_scalar(found.scale) or limits is None:
+            return "its input is not quantized with one scale"
+        weights = known[0]
+        if not weights.size:
+            return "it is empty"
         other = tuple(axis for axis in range(weights.ndim) if axis != outputs % weights.ndim)
         largest = np.abs(weights.astype("int64")).sum(axis=other).max()
         half = np.iinfo(CODES)
         inside = half.min <= min(limits) and max(limits) <= half.max
-        small = half.min <= weights.min() and weights.max() <= half.max
-        return bool(inside and small and largest * max(map(abs, limits)) <= _ADDED)
+        if not (inside and half.min <= weights.min() and weights.max() <= half.max):
+            return "its codes have more than 16 bits"
+        return "" if largest * max(map(abs, limits)) <= _ADDED else "its sums may exceed an int32"
 
     def _product(self, scale: RelaxExpression, factor: Array) -> RelaxExpression:
         """A scale times a constant."""
@@ -433,7 +456,8 @@ class _Rewrite:
         for other, limit in () if larger is None else (larger.args, larger.args[::-1]):
             array = self.operands.array(limit)
             if array is not None and not array.any():
-                return other
+                before = other
+                return before
         return x
 
     def _same_codes(

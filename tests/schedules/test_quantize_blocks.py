@@ -11,6 +11,7 @@ import pytest
 import tvm_nnef
 from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.measurement.kernel_report import KernelReport
 
 OUTPUTS = 8
 SCALES = ", ".join(f"{0.004 + 0.001 * number:.4g}" for number in range(OUTPUTS))
@@ -104,3 +105,31 @@ graph G {
     x = np.array([np.nan, 0.26, -0.25, 1e9], np.float32)
     (found,) = tvm_nnef.build(text, progress=False)(x)
     np.testing.assert_array_equal(np.asarray(found), [np.nan, 0.5, -0.5, 63.5])
+
+
+def test_the_report_says_why_a_kernel_computes_in_reals() -> None:
+    text = """
+import nn, quant;
+graph Net {
+    @input { x: real[1, 8, 6, 6]; }
+    @variable { w: real[8, 8, 1, 1]; d: real[8, 1, 3, 3]; }
+    @output { z: real; }
+    @compose { y = nn.conv{padding=0}(x, w); z = nn.conv{padding=1, groups=8}(y, d); }
+    @quantize {
+        x: quant.zero_point_linear_quantize{zero_point=0, scale=0.02, bits=8};
+        w: quant.zero_point_linear_quantize{zero_point=0, scale=0.02, bits=8};
+        y: quant.zero_point_linear_quantize{zero_point=0, scale=0.02, bits=8};
+    }
+}
+"""
+    shapes = {"main.Net.w": (8, 8, 1, 1), "main.Net.d": (8, 1, 3, 3)}
+    arrays = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    reports: list[KernelReport] = []
+    net = tvm_nnef.load_model(text, variables=arrays)
+    tvm_nnef.build(net, "x86-64-v3", progress=False, verbose=reports.append, cache=False)
+    found = {row.operations: row for row in reports[0].rows if row.notes or "to" in row.dtype}
+    (real,) = (row for names, row in found.items() if "main.Net.z" in names)
+    (whole,) = (row for names, row in found.items() if "main.Net.y" in names)
+    assert (whole.dtype, whole.notes) == ("int16 to int32", ())
+    assert real.dtype == "float32"
+    assert real.notes == ("main.Net.z: the channels of a group are not pairs",)
