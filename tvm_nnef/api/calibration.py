@@ -178,11 +178,11 @@ def _quantized(model: Model, runs: _Runs, wanted: Calibration, progress: Progres
     ]
     chosen = [each for each in every if not each.stays]
     scope = f"{runs.graph.name}."
-    blocks = _blocks(chosen, model.variables, codes, wanted)
+    read = {each.name for c in chosen for each in (c.weight, c.bias) if each is not None}
     made = with_codes(
         model,
         runs.graph.name,
-        {name.removeprefix(scope): each for name, each in blocks.items()},
+        {name.removeprefix(scope): each for name, each in blocks.items() if name in read},
         {each.root.name.removeprefix(scope): codes[each.root.name] for each in chosen},
     )
     rows = [_row(each, runs, errors, scope) for each in every]

@@ -106,7 +106,7 @@ def codes_of(observed: Observed, kind: Activations, method: Method, percentile: 
 def _codes(low: float, high: float, kind: Activations) -> Codes:
     """The codes that cover a range around 0."""
     if kind == "int8":
-        return Codes(_scale(max(-low, high) / 127), 0, -127, 127)
+        return Codes(_scale(max(-low, high) / 127), 0, -128, 127)
     scale = _scale((high - low) / 255)
     return Codes(scale, round(-low / scale), 0, 255)
 

@@ -118,8 +118,8 @@ def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks
 
 def _attributes(codes: Codes) -> str:
     """The attributes of a quantizer."""
-    kind = "signed=false" if codes.low == 0 else "symmetric=true"
-    return f"{{zero_point={codes.zero}, scale={codes.scale!r}, bits=8, {kind}}}"
+    signed = str(codes.low < 0).lower()
+    return f"{{zero_point={codes.zero}, scale={codes.scale!r}, bits=8, signed={signed}}}"
 
 
 def _edited(
