@@ -35,7 +35,7 @@ Element: TypeAlias = "tuple[list[Var], PrimExpression]"
 
 
 def at_load(element: Element, load: TensorLoad) -> PrimExpression:
-    """The value of an element at the indices of a load."""
+    """Return the value of an element at the indices of a load."""
     axes, value = element
     return substituted(value, dict(zip(axes, load.indices, strict=True)))
 
@@ -49,7 +49,7 @@ class ConstantReader:
     arrays: dict[Buffer, Array]
 
     def element(self, value: RelaxExpression) -> Element | None:
-        """The indices of an element, and its value; None if not all of it is from constants."""
+        """Return the indices of an element, and its value; None if it reads more than constants."""
         value = self.operands.definition(value)
         array = constant_array(value)
         if array is not None:

@@ -190,7 +190,7 @@ class _Rewrite:
         return None
 
     def _computed(self, call: Call) -> Array | None:
-        """What a kernel computes from constants."""
+        """Return what a kernel computes from constants."""
         arrays: dict[Buffer, Array] = {}
         element = ConstantReader(self.operands, self.functions, arrays).element(call)
         if element is None:
@@ -201,7 +201,7 @@ class _Rewrite:
         return None if found is None else np.broadcast_to(found, shape).astype(dtype)
 
     def _weights(self, expression: RelaxExpression, outputs: int) -> tuple[Array, Array] | None:
-        """The integers and the scale of constant weights, for all or for each of the outputs.
+        """Return the integers and the scale of constant weights, for all or for each output.
 
         The scale has as many dimensions. Nothing but the values of an element decides: it is a
         product of factors, of which one is whole and the others are the same for an output.
@@ -268,7 +268,7 @@ class _Rewrite:
     def _of_integers(
         self, call: Call, found: _Dequantized, weights: tuple[Array, Array]
     ) -> RelaxExpression:
-        """A contraction of dequantized reals and such weights as that of integers."""
+        """Return a contraction of dequantized reals and such weights as that of integers."""
         integers, scale = weights
         inner = integers.ndim - 2 if operator_name(call) in CONVOLUTIONS else 0
         scale = scale.reshape((-1,) + (1,) * inner)
@@ -279,7 +279,7 @@ class _Rewrite:
     def _obstacle(
         self, call: Call, found: _Dequantized | None, known: tuple[Array, Array] | None
     ) -> str:
-        """Why a contraction is not that of integers; empty if it can be."""
+        """Return why a contraction is not that of integers; empty if it can be."""
         shape, outputs = shape_and_dtype(call.args[1])[0], _outputs(call)
         if outputs != 0:
             if len(shape) != 2 or sizes.same(shape[0], 1):
@@ -377,7 +377,7 @@ class _Rewrite:
         return relax.op.astype(wide, kind.dtype)
 
     def _in_steps(self, x: RelaxExpression, kind: Steps) -> RelaxExpression | None:
-        """Reals in steps as codes times their scale."""
+        """Return reals in steps as codes times their scale."""
         # Codes have no NaN, so there are none unless something is computed with them.
         whole = np.iinfo(CODES)
         if not self.has_contractions or self.reader.is_constant(self.operands, x):
@@ -447,7 +447,7 @@ class _Rewrite:
         return codes(value if scaled is None else scaled)
 
     def _before_relu(self, x: RelaxExpression) -> RelaxExpression:
-        """What a relu limits; anything else itself."""
+        """Return what a relu limits; anything else itself."""
         relu = self.operands.call(x, "nn.relu")
         if relu is not None:
             before: RelaxExpression = relu.args[0]
@@ -511,7 +511,7 @@ class _Rewrite:
         return self.operands.emit(relax.op.multiply(self._real(integers), constant(new)))
 
     def _with_constant(self, product: Call, factor: float) -> RelaxExpression | None:
-        """A product with a constant, as of a batch norm, with that times a factor."""
+        """Return a product with a constant, as of a batch norm, with that times a factor."""
         for x, other in (product.args, product.args[::-1]):
             array = self._value(other)
             if array is not None:
@@ -563,12 +563,12 @@ def _has_contractions(mod: Module) -> bool:
 
 
 def _outputs(contraction: Call) -> int:
-    """The dimension of the outputs among those of the weights."""
+    """Return the dimension of the outputs among those of the weights."""
     return 0 if operator_name(contraction) in CONVOLUTIONS else -1
 
 
 def _grid(axes: Sequence[Var], shape: Sequence[int]) -> dict[Var, Array]:
-    """The indices of all elements of a shape, for each axis an array that broadcasts."""
+    """Return the indices of all elements of a shape, for each axis an array that broadcasts."""
     return dict(zip(axes, np.ix_(*map(np.arange, shape)), strict=True))
 
 
@@ -585,7 +585,7 @@ def _widens(cast: Call) -> bool:
 
 
 def _times(constants: Array, factor: float) -> Array | None:
-    """Constants times a factor; None if one is zero, infinite, NaN or denormal."""
+    """Return constants times a factor; None if one is zero, infinite, NaN or denormal."""
     new = (constants.astype("float64") * factor).astype("float32")
     ordinary = np.isfinite(new) & (np.abs(new) >= np.finfo("float32").tiny)
     return new if ordinary.all() else None

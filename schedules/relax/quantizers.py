@@ -152,7 +152,7 @@ def _read(value: PrimExpression) -> Elementwise | None:
 
 
 def _rounding(value: PrimExpression) -> Rounding | None:
-    """How an expression rounds its only variable."""
+    """Return how an expression rounds its only variable."""
     elements = set(variables(value))
     if len(elements) != 1 or dtype_of(element := elements.pop()) != "float32":
         return None
@@ -160,7 +160,7 @@ def _rounding(value: PrimExpression) -> Rounding | None:
 
 
 def _rounding_of(value: PrimExpression, rounded: PrimExpression) -> Rounding | None:
-    """How an expression rounds another one."""
+    """Return how an expression rounds another one."""
     templates = (
         (rounding.to_even, Rounding.EVEN),
         (rounding.to_even_by_parts, Rounding.EVEN),
@@ -173,7 +173,7 @@ def _rounding_of(value: PrimExpression, rounded: PrimExpression) -> Rounding | N
 
 
 def _steps(value: PrimExpression) -> Steps | None:
-    """The steps that a product with their scale limits reals to."""
+    """Return the steps that a product with their scale limits reals to."""
     if not isinstance(value, tirx.Mul) or dtype_of(value) != "float32":
         return None
     scale, elements = value.b, set(variables(value))
@@ -189,7 +189,7 @@ def _steps(value: PrimExpression) -> Steps | None:
 
 
 def _with_plain_zeros(value: PrimExpression) -> PrimExpression:
-    """An expression without zeros that are hidden from TVM."""
+    """Return an expression without zeros that are hidden from TVM."""
     zero = tirx.FloatImm("float32", 0.0)
     hidden = hidden_real(zero)
 
@@ -200,7 +200,7 @@ def _with_plain_zeros(value: PrimExpression) -> PrimExpression:
 
 
 def _limited(value: PrimExpression) -> tuple[float, float, PrimExpression] | None:
-    """The min and the max of an expression that is limited, and what it is without limits."""
+    """Return the min and the max of a limited expression, and what it is without limits."""
     limits: dict[object, float] = {}
     for _ in range(2):
         found = read_max_min(value)

@@ -53,7 +53,7 @@ def calibrated(
     wanted: Calibration,
     progress: Progress,
 ) -> Model:
-    """The model with its convolutions and products on codes, and a report.
+    """Return the model with its convolutions and products on codes, and a report.
 
     Raises NnefError if there are no inputs, if one does not fit, if a tensor is not finite, and if
     there is nothing to quantize.
@@ -121,7 +121,7 @@ class _Runs:
         self.count += 1
 
     def _program(self, graph: Graph) -> Callable[..., dict[str, Array]]:
-        """What computes the tensors that are wanted, by name."""
+        """Return what computes the tensors that are wanted, by name."""
         wanted = {each for each in every_tensor(graph) if each.name in self._names}
         observed, tensors = observing(graph, wanted)
         run = _compiled(observed, self._model.variables)
@@ -137,7 +137,7 @@ class _Runs:
 
 
 def _shapes(inputs: tuple[Any, ...]) -> tuple[object, ...]:
-    """The shapes of inputs, as far as they decide what is compiled."""
+    """Return the shapes of inputs, as far as they decide what is compiled."""
     found: list[object] = []
     for value in inputs:
         items = (
@@ -150,12 +150,12 @@ def _shapes(inputs: tuple[Any, ...]) -> tuple[object, ...]:
 
 
 def _compiled(graph: Graph, variables: Mapping[str, Any]) -> Callable[..., Sequence[Any]]:
-    """A graph as a function of its inputs."""
+    """Return a graph as a function of its inputs."""
     return build_module(lower(graph, machine_types=graph.machine_types, variables=variables))
 
 
 def _quantized(model: Model, runs: _Runs, wanted: Calibration, progress: Progress) -> Model:
-    """The model with codes, from what was observed."""
+    """Return the model with codes, from what was observed."""
     codes = {
         name: codes_of(observed, wanted.activations, wanted.method, wanted.percentile)
         for name, observed in runs.observed.items()
@@ -194,7 +194,7 @@ def _quantized(model: Model, runs: _Runs, wanted: Calibration, progress: Progres
 def _without_infinite_weights(
     every: Sequence[Contraction], variables: Mapping[str, Any]
 ) -> list[Contraction]:
-    """The contractions, of which those stay real whose weights are not all finite."""
+    """Return the contractions, of which those stay real whose weights are not all finite."""
 
     def finite(each: Contraction) -> bool:
         return bool(np.isfinite(np.asarray(variables[each.weight.name])).all())
@@ -209,7 +209,7 @@ def _blocks(
     codes: Mapping[str, Codes],
     wanted: Calibration,
 ) -> dict[str, Blocks]:
-    """The blocks of the weights and the biases of contractions, by the names of the variables.
+    """Return the blocks of weights and biases of contractions, by the names of variables.
 
     A bias that several contractions read, or that is declared elsewhere, stays real.
     """
@@ -238,7 +238,7 @@ def _errors(
     codes: Mapping[str, Codes],
     blocks: Mapping[str, Blocks],
 ) -> dict[str, float]:
-    """The relative error of each operator for exact operands, by the name of its result."""
+    """Return the relative error of each operator for exact operands, by the name of its result."""
     chosen = [each for each in every if not each.stays]
     operands = dict.fromkeys(each.data for each in chosen)
     nodes = tuple(each.node for each in chosen)
@@ -279,7 +279,7 @@ def _errors(
 def _row(
     each: Contraction, runs: _Runs, errors: Mapping[str, float], scope: str
 ) -> QuantizedOperator:
-    """What the report says of a contraction."""
+    """Return what the report says of a contraction."""
     observed, error = runs.observed.get(each.root.name), errors.get(each.result.name)
     limits = None if observed is None else (observed.low, observed.high)
     name, operator = each.result.name.removeprefix(scope), each.node.operator

@@ -180,7 +180,7 @@ def _check_calibration(weights: str | None, block: int | None, wanted: Calibrati
 def _with_small_weights(
     model: Model, composing: Composing, weights: str, size: int, method: Method, keep_float: int
 ) -> Model:
-    """The model with weights of few bits."""
+    """Return the model with weights of few bits."""
     graph = composed(model, composing)
     found = [each for each in weights_of(graph) if each.variable.name in model.variables]
     if not found:

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _quantized(options: argparse.Namespace) -> Model:
-    """The model, with the inputs of a folder if there is one."""
+    """Return the model, with the inputs of a folder if there is one."""
     how = {
         "weights": options.weights,
         "activations": options.activations,
@@ -63,11 +63,11 @@ class _Inputs:
         self._files, self._found, self._options = files, found, options
 
     def __len__(self) -> int:
-        """The number of files."""
+        """Return the number of files."""
         return len(self._files)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The inputs of each file, in order."""
+        """Return the inputs of each file, in order."""
         images, graph = self._found.model.metadata.inputs, self._found.graph
         for file in self._files:
             self._options.input = [file]
@@ -75,7 +75,7 @@ class _Inputs:
 
 
 def _files(folder: str) -> list[str]:
-    """The files of a folder by name, hidden ones left out; NnefError if there are none."""
+    """Return the files of a folder by name, hidden ones left out; NnefError if there are none."""
     hint = "give a folder with a .npy or .npz file, or an image, for each input of the calibration"
     if not Path(folder).is_dir():
         raise error("there is no such folder", file=folder, hint=hint)

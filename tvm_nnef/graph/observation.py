@@ -14,7 +14,7 @@ from tvm_nnef.graph.tensor import Tensor
 
 
 def observing(graph: Graph, wanted: Collection[Tensor]) -> tuple[Graph, tuple[Tensor, ...]]:
-    """The graph with wanted tensors as its only outputs, and these in the order of the outputs."""
+    """Return the graph with wanted tensors as its only outputs, and these in order."""
     nodes, found = _opened(graph, wanted)
     ports = tuple(Port(tensor.short_name, tensor) for tensor in found)
     return replace(graph, operations=nodes, outputs=ports, updates=()), found
@@ -23,7 +23,7 @@ def observing(graph: Graph, wanted: Collection[Tensor]) -> tuple[Graph, tuple[Te
 def _opened(
     graph: Graph, wanted: Collection[Tensor]
 ) -> tuple[tuple[Node, ...], tuple[Tensor, ...]]:
-    """The nodes of a graph, of which parts give what is wanted of them, and all such tensors."""
+    """Return the nodes of a graph, whose parts output wanted tensors, and all of these."""
     nodes: list[Node] = []
     found: list[Tensor] = []
     for node in graph.operations:

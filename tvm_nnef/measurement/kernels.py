@@ -94,19 +94,19 @@ def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
 
 
 def _stores(function: PrimFunction) -> list[Any]:
-    """The blocks of a kernel that store something, in order."""
+    """Return the blocks of a kernel that store something, in order."""
     found: list[Any] = []
     tvm_ffi.structural_walk(function.body, (s_tir.SBlock, found.append), order="post")
     return [each for each in found if isinstance(each.body, tirx.BufferStore)]
 
 
 def stores_of(function: PrimFunction) -> list[str]:
-    """The dtypes of what a kernel stores."""
+    """Return the dtypes of what a kernel stores."""
     return [str(block.body.buffer.dtype) for block in _stores(function)]
 
 
 def sums_of(function: PrimFunction) -> list[str]:
-    """The dtypes of the sums of a kernel.
+    """Return the dtypes of the sums of a kernel.
 
     That of a sum of integers comes after that of the operands, as in ``int16 to int32``.
     """

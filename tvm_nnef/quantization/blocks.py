@@ -43,7 +43,7 @@ class Blocks:
 
     @property
     def packed(self) -> Array:
-        """The codes in bytes along the last axis, those of the lowest bits first; or in int32."""
+        """Return codes in bytes along the last axis, those of the lowest bits first; or in int32."""
         if not self.are_bytes:
             return self.codes
         count = 8 // self.bits
@@ -78,7 +78,7 @@ def quantized(array: Array, axis: int, bits: int, size: int, method: Method) -> 
 
 
 def quantized_by_output(array: Array, outputs: int, method: Method) -> Blocks:
-    """An array in 8 bits, with a positive scale for each index of an axis, and without -128."""
+    """Return an array in 8 bits, with a positive scale for each index of an axis, without -128."""
     moved = np.moveaxis(array.astype(np.float32, copy=False), outputs, 0)
     rows = moved.reshape(moved.shape[0], -1)
     scales = np.abs(_largest(rows)) / np.float32(127)
@@ -92,7 +92,7 @@ def quantized_by_output(array: Array, outputs: int, method: Method) -> Blocks:
 
 
 def quantized_bias(array: Array, scales: Array) -> Blocks:
-    """A bias in int32, of the scales of the sums that it is added to.
+    """Return a bias in int32, of the scales of the sums that it is added to.
 
     A sum whose scale is too small for its bias has a larger one.
     """

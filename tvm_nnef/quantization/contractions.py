@@ -55,7 +55,7 @@ class Contraction:
 
     @property
     def result(self) -> Tensor:
-        """What the operation computes."""
+        """Return what the operation computes."""
         (found,) = flatten(self.node.results)
         return found
 
@@ -84,7 +84,7 @@ class _Nodes:
                 self.makers.update(dict.fromkeys(flatten(node.results), node))
 
     def root(self, tensor: Tensor) -> Tensor:
-        """The tensor before everything that only moves its elements."""
+        """Return the tensor before everything that only moves its elements."""
         tensor = self.same.get(tensor, tensor)
         maker = self.makers.get(tensor)
         if maker is None or maker.standard_operator not in _MOVING:
@@ -94,7 +94,7 @@ class _Nodes:
 
 
 def contractions(graph: Graph) -> list[Contraction]:
-    """The convolutions and products of a graph with weights, in order."""
+    """Return the convolutions and products of a graph with weights, in order."""
     known = _Nodes()
     known.add(graph)
     named, changed = set(known.nodes), set(updated_variables(graph))
@@ -130,7 +130,7 @@ def _staying(contraction: Contraction, reason: str) -> Contraction:
 
 
 def _reasons(made: Contraction, scope: str, changed: set[Tensor]) -> Iterator[str]:
-    """Why a contraction stays real."""
+    """Return why a contraction stays real."""
     weight, attributes = made.weight, made.node.attributes
     if weight in changed:
         yield "its weight is updated"

@@ -35,7 +35,7 @@ class Codes:
     high: int
 
     def reals(self, array: Array) -> Array:
-        """An array as its codes mean it, with halves rounded away from zero."""
+        """Return an array as its codes mean it, with halves rounded away from zero."""
         scale = np.float32(self.scale)
         steps = np.asarray(array, np.float32) / scale
         whole = np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps)
@@ -75,12 +75,12 @@ class Observed:
 
     @property
     def centers(self) -> Array:
-        """The middles of the bins."""
+        """Return the middles of the bins."""
         width = 2 * self.reach / self.counts.size
         return (np.arange(self.counts.size) + 0.5) * width - self.reach
 
     def smooth(self) -> Observed:
-        """The same without zeros, which relu makes, and with as few bins as the elements need."""
+        """Return the same without zeros, which relu makes, and with as few bins as it needs."""
         counts = self.counts.copy()
         counts[_BINS // 2 - 1 : _BINS // 2 + 1] = 0
         while counts.size > 2 and counts.sum() < _ENOUGH * np.count_nonzero(counts):
@@ -89,7 +89,7 @@ class Observed:
 
 
 def codes_of(observed: Observed, kind: Activations, method: Method, percentile: float) -> Codes:
-    """The codes for a tensor."""
+    """Return the codes for a tensor."""
     low, high = min(observed.low, 0.0), max(observed.high, 0.0)
     if method == "minmax" or not observed.counts.any():
         return _codes(low, high, kind)
@@ -104,7 +104,7 @@ def codes_of(observed: Observed, kind: Activations, method: Method, percentile: 
 
 
 def _codes(low: float, high: float, kind: Activations) -> Codes:
-    """The codes that cover a range around 0."""
+    """Return the codes that cover a range around 0."""
     if kind == "int8":
         return Codes(_scale(max(-low, high) / 127), 0, -128, 127)
     scale = _scale((high - low) / 255)
@@ -112,13 +112,13 @@ def _codes(low: float, high: float, kind: Activations) -> Codes:
 
 
 def _scale(step: float) -> float:
-    """A step as float32, as a text has it; 1 if it is too small for one."""
+    """Return a step as float32, as a text has it; 1 if it is too small for one."""
     rounded = float(np.float32(step))
     return rounded if rounded >= np.finfo(np.float32).tiny else 1.0
 
 
 def _percentiles(observed: Observed, percentile: float) -> tuple[float, float]:
-    """The limits inside of which so many percent of the elements lie."""
+    """Return the limits inside of which so many percent of the elements lie."""
     outside = (100 - percentile) / 200
     below = np.cumsum(observed.counts) / observed.counts.sum()
     centers = observed.centers
@@ -128,14 +128,14 @@ def _percentiles(observed: Observed, percentile: float) -> tuple[float, float]:
 
 
 def _squared_error(observed: Observed, codes: Codes) -> float:
-    """The sum of the squared errors of all elements."""
+    """Return the sum of the squared errors of all elements."""
     centers = observed.centers
     error = centers - codes.reals(centers)
     return float((observed.counts * error * error).sum())
 
 
 def _divergence(observed: Observed, codes: Codes) -> float:
-    """The Kullback-Leibler divergence of the distribution of codes from that of the elements.
+    """Return the Kullback-Leibler divergence of the distributions of elements and codes.
 
     Elements outside of the range count as its ends; the bins of a code share its elements, unless
     they are empty.

@@ -33,7 +33,7 @@ class QuantizedWeight:
         return self.name, ", ".join(self.operators), shape, size, _note(self.error, self.stays)
 
     def to_json(self) -> dict[str, object]:
-        """The row as JSON."""
+        """Return the row as JSON."""
         return {
             "name": self.name, "operators": list(self.operators), "shape": list(self.shape),
             "bytes_before": self.before, "bytes_after": self.after, "error": self.error,
@@ -58,12 +58,12 @@ class QuantizedOperator:
     stays: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        """The columns of a table."""
+        """Return the columns of a table."""
         limits = "" if self.range is None else "{:.4g} to {:.4g}".format(*self.range)
         return self.name, self.operator, self.input, limits, _note(self.error, self.stays)
 
     def to_json(self) -> dict[str, object]:
-        """The row as JSON."""
+        """Return the row as JSON."""
         return {
             "name": self.name, "operator": self.operator, "input": self.input,
             "range": None if self.range is None else list(self.range), "error": self.error,
@@ -92,7 +92,7 @@ class QuantizationReport:
 
     @property
     def rows(self) -> tuple[QuantizedWeight, ...] | tuple[QuantizedOperator, ...]:
-        """The weights or the operators."""
+        """Return the weights or the operators."""
         return self.operators or self.weights
 
     @property

@@ -117,7 +117,7 @@ def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks
 
 
 def _attributes(codes: Codes) -> str:
-    """The attributes of a quantizer."""
+    """Return the attributes of a quantizer."""
     signed = str(codes.low < 0).lower()
     return f"{{zero_point={codes.zero}, scale={codes.scale!r}, bits=8, signed={signed}}}"
 
@@ -129,7 +129,7 @@ def _edited(
     quantizers: list[str],
     definition: CheckedDefinition,
 ) -> str:
-    """The text with parts replaced, components before those of a graph, and quantizers after."""
+    """Return the text with parts replaced, new components first, and quantizers last."""
     (compose,) = (each for each in definition.node.blocks if each.kind == "compose")
     first, last = compose.statements[0].span.start, compose.span.end
     inner, outer = _indentation(text, first), _indentation(text, compose.span.start)
@@ -144,13 +144,13 @@ def _edited(
 
 
 def _indentation(text: str, position: int) -> str:
-    """A line break with the indentation of a line; a space if its beginning is not a blank one."""
+    """Return a line break with the indentation of a line; a space inside of a line."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return f"\n{line}" if line.isspace() or not line else " "
 
 
 def _with_import(text: str, module: str) -> str:
-    """The text with an import of a module before the first line that is not a comment."""
+    """Return the text with an import of a module before the first line that is not a comment."""
     if re.search(rf"^import\b[^;]*\b{module}\b", text, re.M):
         return text
     lines = text.splitlines(keepends=True)

@@ -17,7 +17,7 @@ _BYTE = 8
 
 
 def _zero_point(invocation: Invocation) -> Exported:
-    """Codes of 8 bits with one scale; others are exported as formulas."""
+    """Export codes of 8 bits with one scale; others are exported as formulas."""
     zeros, scales = set(invocation.numbers("zero_point")), _different(invocation, "scale")
     is_byte = invocation.number("bits") == _BYTE and not invocation.attribute("symmetric")
     if not is_byte or len(zeros) != 1 or len(scales) != 1 or invocation.dtype != "float32":
@@ -34,21 +34,21 @@ def _zero_point(invocation: Invocation) -> Exported:
 
 
 def _different(invocation: Invocation, name: str) -> set[float]:
-    """The different numbers of a pack."""
+    """Return the different numbers of a pack."""
     pack = invocation.attribute(name)
     assert isinstance(pack, tuple)
     return {float(value) for value in pack if isinstance(value, (int, float))}
 
 
 def _unpack(invocation: Invocation) -> Exported:
-    """Codes of 8 bits are bytes as they are."""
+    """Export codes of 8 bits, which are bytes as they are."""
     if invocation.number("bits") != _BYTE or invocation.own_dtype(0) != invocation.dtype:
         return None
     return invocation.value(0)
 
 
 def _dequantize(invocation: Invocation) -> Exported:
-    """Codes with a scale for all, or for each index along one axis."""
+    """Export codes with a scale for all, or for each index along one axis."""
     shape, scales = invocation.tensor(0).shape, invocation.tensor(1).shape
     axes = [axis for axis, size in enumerate(scales) if size != 1]
     dtype, zero = invocation.own_dtype(0), invocation.real("zero") or 0.0
