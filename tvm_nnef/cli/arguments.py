@@ -12,7 +12,7 @@ from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.formats.registry import FORMATS
-from tvm_nnef.quantization.kinds import BITS, BLOCKS, METHODS
+from tvm_nnef.quantization.kinds import ACTIVATIONS, BITS, BLOCKS, METHODS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -254,28 +254,47 @@ def _convert(parser: argparse._ActionsContainer) -> None:
 def _quantize(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("destination", help="a folder, or an archive (.tar, .tgz)")
     parser.add_argument(
-        "--weights", required=True, choices=[*BITS], help="the kind of codes that weights become"
+        "--data",
+        metavar="DIR",
+        help="a folder with inputs for a calibration: a file for each, .npy, .npz or an image; "
+        "weights and activations become codes of 8 bits, and products are computed in integers",
+    )
+    parser.add_argument(
+        "--weights",
+        choices=[*BITS],
+        help="the kind of codes that weights become; without --data, weights alone are quantized",
+    )
+    parser.add_argument(
+        "--activations",
+        choices=ACTIVATIONS,
+        help="with --data, codes of activations with a zero point, or around 0 (default: uint8)",
     )
     parser.add_argument(
         "--block",
         type=int,
         choices=BLOCKS,
-        default=32,
-        help="the codes that share a scale (default: 32)",
+        help="without --data, the codes that share a scale (default: 32)",
     )
     parser.add_argument(
         "--method",
         choices=METHODS,
         default="minmax",
-        help="choose scales by the largest element of a block, or for the least squared error, "
-        "which takes longer (default: minmax)",
+        help="choose ranges by the largest elements, or for the least squared error; those of "
+        "activations also without a few elements, or by their distribution (default: minmax)",
+    )
+    parser.add_argument(
+        "--percentile",
+        type=float,
+        default=99.99,
+        metavar="P",
+        help="the percentage of elements in a range, for that method (default: 99.99)",
     )
     parser.add_argument(
         "--keep-float",
         type=words.count,
         default=0,
         metavar="N",
-        help="leave the weights of the largest errors as they are",
+        help="leave the operators, or weights, of the largest errors as they are",
     )
     parser.add_argument(
         "--overwrite",
@@ -283,6 +302,7 @@ def _quantize(parser: argparse._ActionsContainer) -> None:
         help="replace the model in an existing folder, although it was changed or made by hand",
     )
     parser.add_argument("--json", action="store_true", help="print the errors as JSON")
+    image_options(parser)
 
 
 def _env(parser: argparse._ActionsContainer) -> None:
@@ -343,7 +363,7 @@ _COMMANDS = (
     ),
     Command(
         "quantize",
-        "write a model with weights of few bits",
+        "write a model computed in integers, or with weights of few bits",
         (_model, _quantize, _reading, _composing, _converting),
     ),
     Command(

@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "model.nnef2 model.onnx --attr batch=2",
     ),
     "quantize": (
+        "model small --data photos --method percentile --keep-float 2",
         "model small --weights int4 --block 32",
         "model.onnx small.tgz --weights int8 --block 128 --method mse",
     ),

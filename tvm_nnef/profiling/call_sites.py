@@ -45,11 +45,13 @@ class CallSites:
 
     ``paths`` are the operations, by their numbers, ``sites`` the operations of each site, and
     ``reads`` the numbers of the sites that it reads, or that are in functions that it calls.
+    ``notes`` say of operations how they are computed.
     """
 
     paths: dict[OperationPath, int] = field(default_factory=dict)
     sites: list[Weights] = field(default_factory=list)
     reads: dict[int, set[int]] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
 
     def number(self, mod: Module) -> Module:
         """Return the module whose variables are each named after their site."""
@@ -100,6 +102,12 @@ class CallSites:
 
         return run
 
+    def note(self, variable: str, text: str) -> None:
+        """Take a note on the operations that a variable, given by its name, computes."""
+        found = _NUMBERED.match(variable)
+        if found and int(found[1]) < len(self.sites):
+            self.notes.update(dict.fromkeys(self.sites[int(found[1])], text))
+
     def described(self, mod: Module) -> dict[str, Any]:
         """Return the operations and the calls of kernels, as the metadata of a library have them.
 
@@ -121,6 +129,7 @@ class CallSites:
         last, parent = path[-1], self.paths.get(path[:-1])
         row = {"name": last.name, "operator": last.operator, "parent": parent}
         row |= {"place": last.place, "source": last.source}
+        row["note"] = self.notes.get(self.paths[path], "")
         return {key: value for key, value in row.items() if value not in (None, "")}
 
     def _operation(self, path: OperationPath) -> int:
