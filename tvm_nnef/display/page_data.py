@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tvm_nnef.diagnostics import Span
 from tvm_nnef.display.attributes import AttributeTexts, every_attribute
 from tvm_nnef.display.counts import elements, multiply_adds, variables_of
+from tvm_nnef.display.difference import Change, Difference
 from tvm_nnef.display.rows import described, is_opened, rows_of, totals_of
 from tvm_nnef.display.table import count_text, totals_text
 from tvm_nnef.graph.formula import Formula
@@ -49,6 +51,7 @@ class PageData:
     written: Callable[[Operation], str] = every_attribute
     statistics: Statistics = lambda _: {}
     seconds: Mapping[str, float] = field(default_factory=dict)
+    difference: Difference | None = None
     tensors: list[dict[str, Any]] = field(default_factory=list)
     _numbers: dict[Tensor, int] = field(default_factory=dict)
 
@@ -65,7 +68,14 @@ class PageData:
             "outputs": [self._port(port) for port in self.graph.outputs],
             "tensors": self.tensors,
             "timed": bool(self.seconds),
+            **({} if self.difference is None else {"difference": self.difference.to_json()}),
         }
+
+    @cached_property
+    def _changes(self) -> Mapping[str, Change]:
+        """What changed, by the full name of a node of this graph."""
+        found = () if self.difference is None else self.difference.changes
+        return {each.full_name: each for each in found if each.kind != "gone"}
 
     def number(self, tensor: Tensor) -> int:
         """The number of a tensor."""
@@ -110,6 +120,9 @@ class PageData:
             "multiplyAdds": count_text(count, self.graph.limits) if count != 0 else "0",
             "source": [_place(span) for span in node.trace],
         }
+        change = self._changes.get(name)
+        if change is not None:
+            found["change"] = change.to_json()
         seconds = self._seconds(node, prefix)
         if seconds is not None:
             found["seconds"] = seconds
@@ -138,10 +151,11 @@ def page_data(
     program: Program | None = None,
     statistics: Statistics | None = None,
     seconds: Mapping[str, float] | None = None,
+    difference: Difference | None = None,
 ) -> dict[str, Any]:
     """The data of the page of a graph, as JSON takes it."""
     written = every_attribute if program is None else AttributeTexts(program).of
-    return PageData(graph, written, statistics or (lambda _: {}), seconds or {}).data()
+    return PageData(graph, written, statistics or (lambda _: {}), seconds or {}, difference).data()
 
 
 def _titles(node: Node) -> tuple[str, ...]:
