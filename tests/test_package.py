@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, str] = {
     "stdlib": "semantics syntax",
     "graph": "arrays symbolic",
     "composition": "graph semantics symbolic syntax",
-    "arguments": "arrays graph symbolic",
+    "arguments": "arrays graph support symbolic",
     "reference": "arguments arrays graph symbolic",
     "model": "arguments arrays graph semantics stdlib storage support symbolic syntax",
     "converters.common": "graph semantics stdlib storage symbolic syntax",

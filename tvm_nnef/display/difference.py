@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from tvm_nnef.diagnostics import plural, printable
-from tvm_nnef.display.attributes import every_attribute
+from tvm_nnef.display.attributes import attribute_table
 from tvm_nnef.display.counts import variables_of
 from tvm_nnef.display.rows import Row, rows_of, totals_of
 from tvm_nnef.display.table import totals_text
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.formula_text import atom, lines
+from tvm_nnef.graph.formula_text import lines
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor, flatten, tensors
 
 Kind = Literal["added", "gone", "changed"]
@@ -176,16 +176,10 @@ _COMPUTED = ("input", "result")
 
 
 def _attributes(one: Operation, other: Operation) -> Iterator[str]:
-    if every_attribute(one) == every_attribute(other):
-        return
-    for name in dict.fromkeys([*one.attributes, *other.attributes]):
-        values = [_shown(each.attributes.get(name)) for each in (one, other)]
-        if values[0] != values[1]:
-            yield f"{name}={values[0]} {_ARROW} {values[1]}"
-
-
-def _shown(value: Any) -> str:
-    return f"[{', '.join(map(atom, value))}]" if isinstance(value, tuple) else atom(value)
+    old, new = attribute_table(one), attribute_table(other)
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield f"{name}={old.get(name)} {_ARROW} {new.get(name)}"
 
 
 def _weights(old: Any, new: Any) -> str:

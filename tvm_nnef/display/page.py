@@ -39,7 +39,8 @@ def page(
     """
     program = None if model is None else model.program
     statistics = None if model is None else WeightStatistics(model.variables)
-    found = page_data(graph, program, statistics, seconds, difference)
+    origins = {} if model is None else model.metadata.source_operations
+    found = page_data(graph, program, statistics, seconds, difference, origins)
     data = json.dumps(found, separators=(",", ":"))
     parts = {
         "TITLE": escape(graph.name),
