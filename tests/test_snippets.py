@@ -38,7 +38,7 @@ PAGES = [
 ]
 NOT_CODE = ("text", "json", "toml", "lua", "elisp", "cpp", "c", "cmake", "yaml", "diff", "html")
 """Languages that are not run. Blocks of C++ are compared with the files that they come from."""
-OPTIONAL = ("jax", "onnx", "onnxruntime", "torch", "vulkan", "onnxscript")
+OPTIONAL = ("fastapi", "uvicorn", "jax", "onnx", "onnxruntime", "torch", "vulkan", "onnxscript")
 """Packages without which a page is skipped."""
 
 _FENCE = re.compile(r"( *)```(\w*)\s*$")

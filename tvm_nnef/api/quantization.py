@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from tvm_nnef.quantization.rewriting import with_codes
 from tvm_nnef.quantization.weights import Weight
 from tvm_nnef.quantization.weights import weights as weights_of
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.progress import progress_reported
 
 
 @raised_as(ModelError)
@@ -31,6 +33,7 @@ def quantize(
     block: int | None = None,
     method: Method = "minmax",
     keep_float: int = 0,
+    progress: bool = True,
     **options: Any,
 ) -> Model:
     """Quantize the weights of products and embeddings to codes of few bits.
@@ -54,6 +57,8 @@ def quantize(
         block. ``"mse"`` chooses the scale of the least squared error: it may clip large elements.
     keep_float
         How many weights stay real: those of the largest errors.
+    progress
+        Whether to report on standard error how far it is, if it takes long.
     **options
         Those of :func:`compose` and, for a model of another format, of :func:`convert`.
 
@@ -100,7 +105,12 @@ def quantize(
         hint = "products and embeddings whose weights are variables of rank 2 can be quantized"
         raise error("there is no weight to quantize", hint=hint, file=loaded.path)
     scope = graph.name
-    made = [_quantized(each, loaded, scope, BITS[weights], size, method) for each in found]
+    made = []
+    with progress_reported("quantizing") if progress else nullcontext() as report:
+        for number, each in enumerate(found):
+            if report is not None:
+                report(each.variable.short_name, number, len(found))
+            made.append(_quantized(each, loaded, scope, BITS[weights], size, method))
     ordered = sorted(made, key=lambda pair: -(pair[0].error or 0.0))
     largest = [row.name for row, blocks in ordered if blocks is not None][:keep_float]
     chosen: dict[str, Blocks] = {}

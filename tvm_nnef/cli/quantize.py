@@ -20,6 +20,7 @@ def run(options: argparse.Namespace) -> int:
         block=options.block,
         method=options.method,
         keep_float=options.keep_float,
+        progress=not options.quiet,
         **load_options(options),
         **compose_options(options),
     )
