@@ -20,7 +20,7 @@ WIDTH, LEFT, STEP, TOP = 640, 200, 32, 44
 
 
 def chart(data: dict[str, Any], colours: dict[str, str]) -> str:
-    """The SVG of the bars; a line marks 1, where both runtimes are equally fast."""
+    """Return the SVG of the bars; a line marks 1, where both runtimes are equally fast."""
     bars = data["bars"]
     scale = (WIDTH - LEFT - 60) / max(each["ratio"] for each in bars)
     height = TOP + STEP * len(bars) + 30

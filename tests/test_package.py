@@ -149,8 +149,8 @@ MAY_IMPORT: dict[str, str] = {
     "tuning": "compilation measurement schedules support tvm_support",
     "display": "arrays graph model semantics storage support symbolic syntax",
     "api": "arguments arrays compilation composition converters.* display executable extraction "
-    "formats graph lower measurement model quantization reference schedules semantics storage support "
-    "tuning tvm_support",
+    "formats graph lower measurement model quantization reference schedules semantics storage "
+    "support tuning tvm_support",
     "comparison": "everything",
     "language_server": "api composition formats graph model semantics stdlib storage symbolic "
     "syntax",

@@ -12,7 +12,7 @@ from tvm_nnef.model.model import save_model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Cuts the part out, writes it, and prints what goes into it and out of it."""
+    """Cut the part out, write it, and print what goes into it and out of it."""
     check_destination(options.model, options.output, overwrite=options.overwrite)
     given = {**load_options(options), **compose_options(options)}
     part = extract(options.model, options.begin, options.end, **given)

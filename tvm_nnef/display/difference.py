@@ -35,7 +35,7 @@ class Side:
     values: Mapping[str, Any]
 
     def name(self, full: str) -> str:
-        """A name within the graph."""
+        """Return a name within the graph."""
         return full.removeprefix(f"{self.graph.name}.")
 
 
@@ -50,7 +50,7 @@ class Change:
     details: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The change as JSON takes it."""
+        """Return the change as JSON takes it."""
         shown = {"change": self.kind, "name": self.name, "operator": self.operator}
         return {**shown, "details": list(self.details)}
 
@@ -65,7 +65,7 @@ class Difference:
     same: int
 
     def text(self) -> str:
-        """A line for each change, then what is the same."""
+        """Return a line for each change, then what is the same."""
         width = max((len(each.name) for each in self.changes), default=0)
         rows = [
             f"{_SIGNS[each.kind]} {each.name:{width}}  {each.operator}  {'; '.join(each.details)}"
@@ -76,13 +76,13 @@ class Difference:
         return "\n".join([*found, *([""] if found else []), *self.totals, same])
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as JSON takes it."""
+        """Return the difference as JSON takes it."""
         changes = [each.to_json() for each in self.changes]
         return {"ports": list(self.ports), "operations": changes, "same": self.same}
 
 
 def difference(before: Side, after: Side) -> Difference:
-    """How the graph ``after`` differs from the graph ``before``."""
+    """Return how the graph ``after`` differs from the graph ``before``."""
     old, new = (
         [row for row in rows_of(side.graph) if not row.is_opened] for side in (before, after)
     )
@@ -122,7 +122,7 @@ def _results(row: Row) -> tuple[Tensor, ...]:
 
 
 def _matched(before: Side, after: Side, old: Sequence[Row], new: Sequence[Row]) -> dict[int, int]:
-    """The rows that are the same operation, as indices."""
+    """Return the rows that are the same operation, as indices."""
     names = {after.name(row.full_name): index for index, row in enumerate(new)}
     pairs = {
         index: names[before.name(row.full_name)]
@@ -144,7 +144,7 @@ def _matched(before: Side, after: Side, old: Sequence[Row], new: Sequence[Row]) 
 def _details(
     before: Side, after: Side, old: Row, new: Row, renamed: Mapping[str, str]
 ) -> Iterator[str]:
-    """How an operation is changed."""
+    """Yield how an operation is changed."""
     if old.operator != new.operator:
         yield f"operator {old.operator} {_ARROW} {new.operator}"
     one, other = old.node, new.node
@@ -183,7 +183,7 @@ def _attributes(one: Operation, other: Operation) -> Iterator[str]:
 
 
 def _weights(old: Any, new: Any) -> str:
-    """How values differ; empty if they are the same, or are not known."""
+    """Return how values differ; empty if they are the same, or are not known."""
     if old is None or new is None:
         return ""
     one, other = np.asarray(old), np.asarray(new)

@@ -40,20 +40,20 @@ class Part:
     opened: dict[Tensor, Tensor] = field(default_factory=dict)
 
     def computed(self, tensor: Tensor) -> Tensor:
-        """The tensor itself, or the one in an opened operator that is its result."""
+        """Return the tensor itself, or the one in an opened operator that is its result."""
         while tensor in self.opened:
             tensor = self.opened[tensor]
         return tensor
 
     def read(self, nodes: Sequence[Node]) -> Iterator[Tensor]:
-        """What nodes read from outside of themselves, as what computes it."""
+        """Yield what nodes read from outside of themselves, as what computes it."""
         yield from (self.computed(each) for node in nodes for each in flatten(node.operands))
 
 
 def cut(
     graph: Graph, first: Sequence[str], last: Sequence[str], sources: Mapping[str, str]
 ) -> Part:
-    """The part of a graph from the tensors ``first`` to the tensors ``last``, by their names.
+    """Return the part of a graph from the tensors named ``first`` to those named ``last``.
 
     Names are full, or without that of the graph, or those of the source, which ``sources`` has by
     full name. The inputs of the part are the tensors ``first``, and then inputs of the graph that
@@ -98,7 +98,7 @@ def cut(
 
 
 def _names(graph: Graph, sources: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of a graph by each of their names, of which a full one comes first."""
+    """Return the tensors of a graph by each of their names, of which a full one comes first."""
     found: dict[str, Tensor] = {}
     every = [*every_tensor(graph)]
     short = f"{graph.name}."
@@ -126,7 +126,7 @@ def _found(name: str, known: Names, does: str) -> Tensor:
 
 
 def _opened(graph: Graph, wanted: Collection[Tensor], label: str, part: Part) -> Iterator[Node]:
-    """The nodes of a graph; instead of operators that compute a wanted tensor inside, theirs."""
+    """Yield the nodes of a graph, and those of operators that compute a wanted tensor inside."""
     part.updates += graph.updates
     for node in graph.operations:
         if not any(each in wanted for each in _inside(node)):
@@ -143,7 +143,7 @@ def _opened(graph: Graph, wanted: Collection[Tensor], label: str, part: Part) ->
 
 
 def _inside(node: Node) -> Iterator[Tensor]:
-    """The tensors that are computed inside of a node."""
+    """Yield the tensors that are computed inside of a node."""
     for body in bodies(node):
         for inner in operations(body):
             yield from flatten(inner.results)

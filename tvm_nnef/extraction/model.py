@@ -34,7 +34,7 @@ Composes = Callable[[Model], Graph]
 
 
 def model_of(part: Part, model: Model, compose: Composes) -> Model:
-    """A model of a part of a graph of a model.
+    """Return a model of a part of a graph of a model.
 
     Raises NnefError if the part cannot be written so that it has the same operations.
     """
@@ -63,7 +63,7 @@ def _unwritable(reason: str) -> NnefError:
 
 
 def _program(model: Model, text: str, imports: Any) -> Program:
-    """The program of a main module with the modules of the model that it needs."""
+    """Return the program of a main module with the modules of the model that it needs."""
     texts = texts_of(model.program, Metadata())
     needed, pending = set[str](), [*imports]
     while pending:
@@ -79,7 +79,7 @@ def _program(model: Model, text: str, imports: Any) -> Program:
 def _pairs(
     part: Part, graph: Graph, stored: Mapping[str, Tensor]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The tensors of the part and those that they became.
+    """Yield the tensors of the part and those that they became.
 
     Raises NnefError if the operations are others.
     """
@@ -108,7 +108,7 @@ def _node_pairs(old: Node, new: Node) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _own_tensors(node: Node) -> tuple[Tensor, ...]:
-    """What a node makes, and what an operation reads."""
+    """Return what a node makes, and what an operation reads."""
     if not isinstance(node, Operation):
         return flatten(node.results)
     read = node.body.captures if isinstance(node.body, Formula) else ()
@@ -116,7 +116,7 @@ def _own_tensors(node: Node) -> tuple[Tensor, ...]:
 
 
 def _metadata(part: Part, model: Model, names: Mapping[str, Tensor]) -> Metadata:
-    """What ``model.json`` says about tensors that the part has, and their dtypes."""
+    """Return what ``model.json`` says about tensors that the part has, and their dtypes."""
     found, types = model.metadata, part.graph.machine_types
     own = {*part.inputs, *(each for node in part.nodes for each in flatten(node.results))}
     dtypes = {

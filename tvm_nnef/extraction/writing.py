@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 def written(part: Part, program: Program) -> Written:
-    """A main module whose only graph is the part."""
+    """Return a main module whose only graph is the part."""
     return _Writer(part, program).write()
 
 
@@ -69,7 +69,7 @@ class _Writer:
         self._outer = {inner: outer for outer, inner in part.opened.items()}
 
     def write(self) -> Written:
-        """The module, and the tensors that became its variables, by name."""
+        """Return the module, and the tensors that became its variables, by name."""
         inputs = [self._declared(each, is_bound=True) for each in self._part.inputs]
         outputs = [self._declared(each) for each in self._part.outputs]
         written = [line for node in self._part.nodes for line in self._component(node)]
@@ -94,7 +94,7 @@ class _Writer:
         return Written(format_text(text, dialect=self._program.dialect), imports, stored)
 
     def _definitions(self) -> tuple[list[str], list[str]]:
-        """The texts of the operators of the main module that are invoked, and what is imported."""
+        """Return the texts of the main module's operators that are invoked, and the imports."""
         own = {name: each for name, each in self._main.definitions.items() if not each.is_graph}
         needed: dict[str, CheckedDefinition] = {}
         imports: set[str] = set()
@@ -125,14 +125,14 @@ class _Writer:
         return self._names[tensor]
 
     def _declared(self, tensor: Tensor, *, is_bound: bool = False) -> str:
-        """The declaration of a tensor; ``is_bound`` says that it gives symbols their values."""
+        """Return the declaration of a tensor; with ``is_bound`` it gives symbols their values."""
         if not is_bound and any(map(is_symbolic, tensor.shape)):
             return f"{self._name(tensor)}: {tensor.type};"
         sizes = ", ".join(map(self._bound if is_bound else str, tensor.shape))
         return f"{self._name(tensor)}: {tensor.type}[{sizes}];"
 
     def _bound(self, size: Dimension) -> str:
-        """A dimension of an input, with its largest value if it is the first to have its symbol."""
+        """Return a dimension of an input, with a bound if it is the first to have its symbol."""
         if not is_symbolic(size):
             return str(size)
         tree = trees.tree(size)
@@ -147,7 +147,7 @@ class _Writer:
         return f"{self._symbols[key]}|{most}"
 
     def _size(self, size: Dimension) -> str:
-        """A dimension as a formula of the symbols of inputs."""
+        """Return a dimension as a formula of the symbols of inputs."""
         if trees.text(size) in self._symbols:
             return self._symbols[trees.text(size)]
         tree = trees.tree(size)
@@ -246,7 +246,7 @@ class _Writer:
         return f"[{', '.join(map(self._operand, operand))}]"
 
     def _constant(self, tensor: Tensor, value: Any) -> str:
-        """A number as it is; any other constant is a variable of the part."""
+        """Return a number as it is; any other constant is a variable of the part."""
         if tensor.rank or isinstance(value, tuple) or value != value:
             return self._name(tensor)
         return self._attribute(_NUMBERS[tensor.type](value))
