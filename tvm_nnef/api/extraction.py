@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tvm_nnef.api.building import composed
-from tvm_nnef.diagnostics import ModelError, raised_as
+from tvm_nnef.diagnostics import ModelError, error, raised_as
 from tvm_nnef.extraction.cutting import cut
 from tvm_nnef.extraction.model import model_of
 from tvm_nnef.formats.reading import AnyModel, load_to_compose
@@ -63,6 +63,10 @@ def extract(
     >>> part.inputs, part.outputs
     ({'conv1': 'real[1, 16, 8, 8]'}, {'pool1': 'real[1, 16, 4, 4]'})
     """
+    for name, names in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+            hint = f"give the names of tensors: {name}=['main.Net.conv1']"
+            raise error(f"'{name}' is not a list of names", hint=hint)
     loaded, composing = load_to_compose(model, options)
     graph = composed(loaded, composing)
     check_variables(loaded, graph)
