@@ -33,7 +33,7 @@ from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.progress import progress_reported
 
 if TYPE_CHECKING:
-    from tvm_nnef.api.calibration import Calibration
+    from tvm_nnef.api.calibration import Calibration, Progress
 
 
 @raised_as(ModelError)
@@ -128,7 +128,9 @@ def quantize(
         _check_weights_alone(weights, activations, method)
         loaded, composing = load_to_compose(model, options)
         size = _checked_size(block)
-        return _with_small_weights(loaded, composing, weights or "", size, method, keep_float)
+        with progress_reported("quantizing") if progress else nullcontext(_silent) as report:
+            kind = BITS[weights or ""]
+            return _with_small_weights(loaded, composing, kind, size, method, keep_float, report)
     from tvm_nnef.api.calibration import Calibration, calibrated
 
     wanted = Calibration(activations or "uint8", method, percentile, keep_float)
@@ -178,7 +180,13 @@ def _check_calibration(weights: str | None, block: int | None, wanted: Calibrati
 
 
 def _with_small_weights(
-    model: Model, composing: Composing, weights: str, size: int, method: Method, keep_float: int
+    model: Model,
+    composing: Composing,
+    bits: int,
+    size: int,
+    method: Method,
+    keep_float: int,
+    progress: Progress,
 ) -> Model:
     """Return the model with weights of few bits."""
     graph = composed(model, composing)
@@ -187,7 +195,10 @@ def _with_small_weights(
         hint = "products and embeddings whose weights are variables of rank 2 can be quantized"
         raise error("there is no weight to quantize", hint=hint, file=model.path)
     scope = graph.name
-    made = [_quantized(each, model, scope, BITS[weights], size, method) for each in found]
+    made = []
+    for number, each in enumerate(found):
+        progress(each.variable.short_name, number, len(found))
+        made.append(_quantized(each, model, scope, bits, size, method))
     ordered = sorted(made, key=lambda pair: -(pair[0].error or 0.0))
     largest = [row.name for row, blocks in ordered if blocks is not None][:keep_float]
     chosen: dict[str, Blocks] = {}
@@ -198,7 +209,7 @@ def _with_small_weights(
         elif blocks is not None:
             chosen[row.name.removeprefix(f"{scope}.")] = blocks
         rows.append(row)
-    report = QuantizationReport(tuple(rows), bits=BITS[weights], block=size)
+    report = QuantizationReport(tuple(rows), bits=bits, block=size)
     return replace(with_codes(model, scope, chosen), quantization_report=report)
 
 

@@ -198,6 +198,12 @@ def _show(parser: argparse._ActionsContainer) -> None:
         metavar="FILE",
         help="show times as colours in the page: a file that 'run --profile-json' wrote",
     )
+    parser.add_argument(
+        "--diff",
+        metavar="OLD",
+        help="show how the model differs from another one: operations added, gone, and changed in "
+        "attributes, shapes or weights",
+    )
 
 
 def _build(parser: argparse._ActionsContainer) -> None:
@@ -234,6 +240,35 @@ def _tune(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
+def _overwrite(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the model in an existing folder, although it was changed or made by hand",
+    )
+
+
+def _extract(parser: argparse._ActionsContainer) -> None:
+    for flag, name, what in (("--from", "begin", "input"), ("--to", "end", "output")):
+        parser.add_argument(
+            flag,
+            dest=name,
+            action="append",
+            default=[],
+            metavar="TENSOR",
+            help=f"a tensor that becomes an {what}, by its name in the model or in its source; "
+            f"may be repeated (default: the {what}s of the model)",
+        )
+    parser.add_argument(
+        "--output",
+        "-o",
+        required=True,
+        metavar="PART",
+        help="the model to write: a folder, or an archive (.tar, .tgz)",
+    )
+    _overwrite(parser)
+
+
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
     kinds = ", ".join(each.title for each in FORMATS if each.on_command_line)
@@ -241,11 +276,7 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace the model in an existing folder, although it was changed or made by hand",
-    )
+    _overwrite(parser)
     parser.add_argument(
         "--flat", action="store_true", help="leave blocks that repeat as they are in the source"
     )
@@ -296,11 +327,7 @@ def _quantize(parser: argparse._ActionsContainer) -> None:
         metavar="N",
         help="leave the operators, or weights, of the largest errors as they are",
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace the model in an existing folder, although it was changed or made by hand",
-    )
+    _overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print the errors as JSON")
     image_options(parser)
 
@@ -365,6 +392,11 @@ _COMMANDS = (
         "quantize",
         "write a model computed in integers, or with weights of few bits",
         (_model, _quantize, _reading, _composing, _converting),
+    ),
+    Command(
+        "extract",
+        "write a part of a model: what is between some of its tensors",
+        (_model, _extract, _reading, _composing, _converting),
     ),
     Command(
         "ops",

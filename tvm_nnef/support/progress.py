@@ -25,9 +25,16 @@ def progress_reported(title: str = "building") -> Iterator[Report]:
         yield _lines(title)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description:10}"), BarColumn(), TimeElapsedColumn())
+    left = TimeRemainingColumn(compact=True)
+    columns = (TextColumn("{task.description:10}"), BarColumn(), TimeElapsedColumn(), left)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title)
 
