@@ -20,7 +20,7 @@ Entries: TypeAlias = "tuple[tuple[Value, Value], ...]"
 
 @dataclass(frozen=True)
 class Value:
-    """A value and where it is written; ``data`` of a string is a Text, of a dictionary Entries."""
+    """A value and its location; ``data`` of a string is a Text, of a dictionary Entries."""
 
     data: int | float | Text | tuple[Value, ...] | Entries | None
     span: Span
@@ -55,14 +55,14 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n
 
 
 class Reader:
-    """Reads values in one text; ``names`` are the variables that were assigned before."""
+    """A reader of values in one text; ``names`` are the variables that were assigned before."""
 
     def __init__(self, text: Text, names: dict[str, Value]) -> None:
         self._text = text
         self.names = names
 
     def value(self, tree: lark.Tree[Any]) -> Value:
-        """The value of a tree of the rule ``value``."""
+        """Return the value of a tree of the rule ``value``."""
         span = self._text.span_of(tree)
         parts: list[Any] = [each for each in tree.children if each is not None]
         match tree.data:
@@ -87,14 +87,14 @@ class Reader:
                 return Value(_computed(sign, left, right, span), span, "number")
 
     def _named(self, name: str, span: Span) -> tuple[Any, Span, str]:
-        found = self.names.get(name)
-        if found is None:
+        value = self.names.get(name)
+        if value is None:
             hint = did_you_mean(name, self.names) or f"assign it first, as in: {name} = 3"
             raise error(f"'{name}' has no value", span, hint=hint)
-        return found.data, span, found.kind
+        return value.data, span, value.kind
 
     def _strings(self, tokens: list[lark.Token]) -> Text:
-        """Adjacent strings as one text."""
+        """Return adjacent strings as one text."""
         characters: list[str] = []
         offsets: list[int] = []
         for token in tokens:
@@ -107,7 +107,7 @@ class Reader:
         return Text(self._text.source, "".join(characters), offsets)
 
     def _string(self, token: lark.Token) -> list[tuple[str, list[int]]]:
-        """The parts of a string with the offsets in the source that they were made from."""
+        """Return the parts of a string with their offsets in the source."""
         written = str(token)
         prefix = written[: len(written) - len(written.lstrip("rRfF"))].lower()
         quotes = 3 if written[len(prefix) :].startswith(('"""', "'''")) else 1
@@ -120,16 +120,16 @@ class Reader:
         return self._formatted(text) if "f" in prefix else [(text.text, list(text.offsets))]
 
     def _formatted(self, text: Text) -> list[tuple[str, list[int]]]:
-        found: list[tuple[str, list[int]]] = []
+        parts: list[tuple[str, list[int]]] = []
         position = 0
         while True:
             match = _PART.search(text.text, position)
             end = len(text.text) if match is None else match.start()
-            found.append((text.text[position:end], list(text.offsets[position:end])))
+            parts.append((text.text[position:end], list(text.offsets[position:end])))
             if match is None:
-                return found
+                return parts
             if match[0] in ("{{", "}}"):
-                found.append((match[0][0], [text.offsets[end]]))
+                parts.append((match[0][0], [text.offsets[end]]))
                 position = match.end()
                 continue
             close = text.text.find("}", end)
@@ -137,11 +137,11 @@ class Reader:
                 hint = "write {{ or }} for a brace that is a character"
                 raise error("a single brace in a string", text.span(end, end + 1), hint=hint)
             shown = self._shown(text, end + 1, close)
-            found.append((shown, [text.offsets[end]] * len(shown)))
+            parts.append((shown, [text.offsets[end]] * len(shown)))
             position = close + 1
 
     def _shown(self, text: Text, start: int, end: int) -> str:
-        """The text of ``{value}`` in an f-string."""
+        """Return the text of ``{value}`` in an f-string."""
         inner = Text(text.source, text.text[start:end], text.offsets[start:end])
         if not inner.text.strip():
             hint = "write a name or a number between the braces"
@@ -187,13 +187,13 @@ def _unescaped(text: Text) -> Text:
     for match in _ESCAPE.finditer(text.text):
         characters.append(text.text[position : match.start()])
         offsets += text.offsets[position : match.start()]
-        made = _ESCAPED.get(match[1])
-        if made is None:
-            made = match[0]
+        character = _ESCAPED.get(match[1])
+        if character is None:
+            character = match[0]
             offsets += text.offsets[match.start() : match.end()]
         else:
-            offsets += [text.offsets[match.start()]] * len(made)
-        characters.append(made)
+            offsets += [text.offsets[match.start()]] * len(character)
+        characters.append(character)
         position = match.end()
     characters.append(text.text[position:])
     offsets += text.offsets[position:]

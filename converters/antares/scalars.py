@@ -1,7 +1,7 @@
-"""Scalars of Antares IR as text of SkriptND, with their dtypes.
+"""Conversion of scalars of Antares IR into text of SkriptND, with their dtypes.
 
-Numbers in the text take the dtype of what they are combined with. Comparisons and logical
-operations are conditions, and int8 where a number is needed. Integers are divided as in Python.
+Numbers in the text have the dtype of the other operand. Comparisons and logical operations are
+conditions, and int8 if a number is needed. Integers are divided as in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REAL_FUNCTIONS = (
     "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
     "asinh", "acosh", "atanh", "erf", "round",
 )  # fmt: skip
-"""Functions of one real, which SkriptND calls alike."""
+"""Functions of one real that have the same name in SkriptND."""
 
 _ARGUMENTS = {"max": 2, "min": 2, "pow": 2, "floor": 1, "ceil": 1, "remainder": 1, "abs": 1}
 _ARGUMENTS |= dict.fromkeys(REAL_FUNCTIONS, 1)
@@ -50,16 +50,16 @@ class Typed:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors.
+    """A writer of scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors.
 
-    ``tensors`` has also those that are not read, which may be asked for their dtype.
+    ``tensors`` includes those of which only the dtype is used.
     """
 
     axes: Mapping[str, str]
     tensors: Mapping[str, tuple[str, str]]
 
     def scalar(self, node: Scalar) -> Typed:
-        """A scalar with its dtype. Raises NnefError for operands of a wrong dtype."""
+        """Return a scalar with its dtype. Raises NnefError for operands of a wrong dtype."""
         match node:
             case nodes.Number(_, value):
                 return _literal(value)
@@ -81,19 +81,19 @@ class Writer:
                 return _literal(1)  # only its dtype is asked for
 
     def access(self, node: nodes.Access) -> Typed:
-        """An element of a tensor."""
+        """Return an element of a tensor."""
         name, dtype = self.tensors[node.tensor]
         return Typed(f"{name}{self.indices(node)}", dtype)
 
     def indices(self, node: nodes.Access) -> str:
-        """The indices of an access, in brackets."""
+        """Return the indices of an access, in brackets."""
         shown: list[str] = []
         for dimension, index in enumerate(node.indices):
-            made = _number(self.scalar(index))
-            if made.kind != "int":
+            typed = _number(self.scalar(index))
+            if typed.kind != "int":
                 hint = "convert it: .cast(`int32`)"
-                raise error(f"an index cannot be a {made.dtype}", index.span, hint=hint)
-            shown.append(f"|{made.text}|" if dimension in node.guarded else made.text)
+                raise error(f"an index cannot be a {typed.dtype}", index.span, hint=hint)
+            shown.append(f"|{typed.text}|" if dimension in node.guarded else typed.text)
         # A single index has a comma, or the access is that of an item of a pack.
         return f"[{', '.join(shown)}{',' if len(shown) == 1 else ''}]"
 
@@ -118,17 +118,19 @@ class Writer:
         if count is None:
             hint = did_you_mean(node.function, FUNCTIONS) or f"one of {', '.join(FUNCTIONS)}"
             raise error(f"unknown function '{node.function}'", node.span, hint=hint)
-        given = len(node.arguments)
-        if given != count and not (given > count and node.function in ("max", "min")):
-            message = f"'{node.function}' takes {count} arguments, and {given} are given"
+        argument_count = len(node.arguments)
+        if argument_count != count and not (
+            argument_count > count and node.function in ("max", "min")
+        ):
+            message = f"'{node.function}' takes {count} arguments, and {argument_count} are given"
             hint = "as in x.call(`max`, [y]), which has two, or x.call(`exp`), which has one"
             raise error(message, node.span, hint=hint)
-        made = _function(node.function, [_number(self.scalar(each)) for each in node.arguments])
-        return made if node.dtype is None else _cast(made, self._dtype(node.dtype))
+        result = _function(node.function, [_number(self.scalar(each)) for each in node.arguments])
+        return result if node.dtype is None else _cast(result, self._dtype(node.dtype))
 
 
 def completed(scalar: Typed) -> Typed:
-    """A scalar as it is stored in a tensor: conditions are int8."""
+    """Return a scalar as it is stored in a tensor: conditions are int8."""
     return replace(_number(scalar), number=None)
 
 
@@ -142,10 +144,10 @@ def _negated(operator: str, operand: Typed) -> Typed:
     if operator == "~":
         return Typed(f"(!{_condition(operand).text})", "bool")
     if operand.number is not None:
-        made = _literal(-operand.number)
-        return replace(made, text=f"(-{operand.text})")
-    made = _number(operand)
-    return Typed(f"(-{made.text})", made.dtype)
+        literal = _literal(-operand.number)
+        return replace(literal, text=f"(-{operand.text})")
+    literal = _number(operand)
+    return Typed(f"(-{literal.text})", literal.dtype)
 
 
 def _condition(operand: Typed) -> Typed:
@@ -171,15 +173,15 @@ def _binary(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
         raise error("'//' needs integers", span, hint="write '/', and .call(`floor`) of it")
     if operator in ("/", "//", "%") and right.number == 0 and DTYPES[dtype] == "int":
         raise error("this divides by zero", span, hint="use another divisor")
-    made = Typed(f"({first} {operator[0]} {second})", dtype)
+    result = Typed(f"({first} {operator[0]} {second})", dtype)
     if left.number is None or right.number is None:
-        return made
+        return result
     # Arithmetic on literals is a literal; its value matters to nothing but its type.
-    return replace(made, number=1.0 if DTYPES[dtype] == "real" else 1)
+    return replace(result, number=1.0 if DTYPES[dtype] == "real" else 1)
 
 
 def _common(left: Typed, right: Typed) -> str:
-    """The dtype of the result of an operation."""
+    """Return the dtype of the result of an operation."""
     if left.kind == right.kind == "bool":
         return "bool"
     left, right = _number(left), _number(right)
@@ -201,7 +203,7 @@ def _width(dtype: str) -> int:
 
 
 def _as(scalar: Typed, dtype: str) -> Typed:
-    """A scalar as an operand of a wider dtype."""
+    """Return a scalar as an operand of a wider dtype."""
     kind = DTYPES[dtype]
     if kind == "bool":
         return _condition(scalar)
@@ -214,17 +216,17 @@ def _as(scalar: Typed, dtype: str) -> Typed:
 
 
 def _cast(scalar: Typed, dtype: str) -> Typed:
-    """``static_cast``: reals are truncated, integers keep their low bits."""
+    """Return a scalar after ``static_cast``: reals are truncated, integers keep their low bits."""
     if DTYPES[dtype] == "bool":
         return _condition(scalar)
-    made = _as(_number(scalar), dtype)
-    if scalar.kind != "int" or made.kind != "int" or np.can_cast(scalar.dtype, dtype):
-        return replace(made, number=None)
-    return Typed(_low_bits(made.text, np.dtype(dtype)), dtype)
+    converted = _as(_number(scalar), dtype)
+    if scalar.kind != "int" or converted.kind != "int" or np.can_cast(scalar.dtype, dtype):
+        return replace(converted, number=None)
+    return Typed(_low_bits(converted.text, np.dtype(dtype)), dtype)
 
 
 def _low_bits(text: str, dtype: np.dtype[Any]) -> str:
-    """An integer that wraps around as the dtype does; it is computed with more bits."""
+    """Return an integer that wraps around as the dtype does; it is computed with more bits."""
     if dtype.itemsize == 8:
         return text
     size = 1 << 8 * dtype.itemsize

@@ -8,40 +8,64 @@ from dataclasses import dataclass
 from tvm_nnef.schedules.machine.model import KIB
 
 FRAGMENT = 16
-"""Rows, columns, or steps that a warp loads at once for tensor cores."""
+"""The number of rows, columns, or steps that a warp loads at once for tensor cores."""
 
 FRAGMENT_PADDING = 8
-"""Elements between rows in shared memory for tensor cores, which then lie in different banks."""
+"""Elements between rows in shared memory for tensor cores, so that rows are in different banks."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """A GPU.
+    """The model of a GPU.
 
-    Its number of multiprocessors, and for each of them threads, blocks, registers and bytes of
-    shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
-    block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
-    ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
-    loads at most ``vector_bytes`` at once. Memory is read by ``sector_bytes``: a thread that reads
-    one element alone wastes the others; neighbours in ``line_bytes`` are cheap. ``multiply_adds``
-    of float32 begin in each cycle on a multiprocessor, ``tensor_multiply_adds`` of float16 on its
-    tensor cores, if it has any, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
-    Kernels may call functions in CUDA C (``has_functions``), and copy to shared memory while they
-    compute (``has_async_copies``).
-
-    About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
-    block, from a load from memory to its use, from one load of a thread to the next one, and, as
-    loads overlap, for a step of a thread that loads from memory. ``index_instructions`` compute the
-    index along an axis from the number of a step, ``address_instructions`` the address of an
-    element that is staged, ``weight_instructions`` a weight of attention from its product.
-
-    A thread has about ``other_registers`` besides those of data, and ``unrolled_steps`` of a loop
-    are written one after the other, so that their loads overlap. Shared memory holds the operands
-    of ``copying_stages`` turns if they are copied while others are multiplied. A thread combines
-    ``thread_elements`` of a row before more threads share it, a block scans ``scan_turns`` for each
-    of its threads before more blocks do. A value that calls functions is computed at most
-    ``repeated_calls`` times rather than stored. Kernels over at least ``task_rows`` rows are
-    joined, and those over fewer if a row has at most ``short_row`` elements.
+    Attributes
+    ----------
+    multiprocessors
+        The number of multiprocessors. The following limits and speeds are those of one.
+    threads, blocks, registers, shared_bytes
+        The threads, blocks, registers and bytes of shared memory that it holds at a time.
+    multiply_adds, tensor_multiply_adds
+        The multiply-adds that begin in a cycle: of float32, and of float16 on tensor cores (0
+        without tensor cores).
+    memory_bytes, shared_loads
+        The bytes from memory, and loads of 4 bytes from shared memory, that arrive in a cycle.
+    has_bfloat16, has_float64
+        Whether it computes in these dtypes.
+    has_functions, has_async_copies
+        Whether kernels may call functions in CUDA C, and copy to shared memory asynchronously.
+    block_threads, block_shared_bytes, tile_shared_bytes
+        The limits of a block: threads, static shared memory, and all shared memory if some is
+        requested at the launch.
+    thread_registers, vector_bytes
+        The limits of a thread: registers, and bytes that it loads at once.
+    warp
+        The number of threads that run together.
+    sector_bytes, line_bytes
+        The bytes that are read from memory at once: a thread that reads one element alone wastes
+        the others of a sector; reads of adjacent elements in a line are cheap.
+    launch_cycles, barrier_cycles, load_cycles, issue_cycles
+        The approximate latency of a launch, of a barrier of a block, of a load from memory, and
+        between two loads of a thread.
+    step_cycles
+        The approximate time of a step of a thread that loads from memory; loads overlap.
+    index_instructions, address_instructions, weight_instructions
+        The instructions for the index along an axis from the number of a step, for the address of
+        a staged element, and for a weight of attention from its product.
+    other_registers
+        The approximate number of registers of a thread besides those for data.
+    unrolled_steps
+        The number of steps of a loop that are unrolled, so that their loads overlap.
+    copying_stages
+        The number of turns whose operands shared memory holds if they are copied asynchronously.
+    thread_elements
+        The number of elements of a row that a thread combines before more threads share the row.
+    scan_turns
+        The number of elements that a block scans for each of its threads before more blocks do.
+    repeated_calls
+        The limit of repetitions of a value with function calls; beyond it the value is stored.
+    task_rows, short_row
+        Kernels over at least ``task_rows`` rows are fused; over fewer rows only if a row has at
+        most ``short_row`` elements.
     """
 
     multiprocessors: int
@@ -94,7 +118,7 @@ class GpuModel:
 
     @property
     def window_run(self) -> int:
-        """The most neighbouring results of a thread that share what a window loads."""
+        """The most adjacent results of a thread that share the elements that a window loads."""
         return self.tile_registers // 8
 
     @property
@@ -108,13 +132,15 @@ class GpuModel:
         return (self.thread_registers + 1) // 4
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """The blocks that a multiprocessor holds, given what a thread and a block take; may be 0"""
+        """Return the number of blocks of a multiprocessor, given the needs of a thread and a block;
+        may be 0.
+        """
         by_registers = self.registers // max(1, threads * registers)
         by_shared = self.shared_bytes // max(1, shared_bytes)
         return min(self.blocks, self.threads // max(1, threads), by_registers, by_shared)
 
     def runs(self, threads: int, registers: int, shared_bytes: int) -> bool:
-        """Whether blocks of so many threads, given what a thread and a block take, are possible.
+        """Whether blocks of so many threads are possible, given the needs of a thread and a block.
 
         Their warps are whole.
         """
@@ -125,7 +151,7 @@ class GpuModel:
         )
 
     def lanes(self, bits: int) -> int:
-        """The elements of so many bits that a thread loads at once; at least one."""
+        """Return the number of elements of ``bits`` that a thread loads at once; at least one."""
         return max(1, self.vector_bytes * 8 // max(8, bits))
 
 
@@ -138,7 +164,7 @@ def _model(
     memory_bytes: int,
     tensor_multiply_adds: int,
 ) -> GpuModel:
-    """A GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
+    """Return a GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
     return GpuModel(
         multiprocessors, threads, blocks, shared_kib * KIB, multiply_adds, memory_bytes,
         tensor_multiply_adds, tile_shared_bytes=(shared_kib - 1) * KIB,
@@ -153,11 +179,13 @@ MODELS: Mapping[int, GpuModel] = {
     90: _model(132, 2048, 32, 228, 128, 14, 1024),
     100: _model(148, 2048, 32, 228, 128, 29, 1024),
 }
-"""Models by version: of each the GPU for data centres, if there is one."""
+"""Models by version: for each the GPU for data centres, if there is one."""
 
 
 def model_of(arch: str) -> GpuModel:
-    """The model of an architecture (``sm_90a``): the newest that is not newer, else the oldest."""
+    """Return the model of an architecture (``sm_90a``): the newest not newer than it, else the
+    oldest.
+    """
     version = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()) or 0)
-    known = [each for each in MODELS if each <= version]
-    return MODELS[max(known, default=min(MODELS))]
+    versions = [each for each in MODELS if each <= version]
+    return MODELS[max(versions, default=min(MODELS))]

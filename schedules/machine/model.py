@@ -10,11 +10,12 @@ KIB = 1 << 10
 
 
 class Special(Enum):
-    """What a special instruction computes in each lane."""
+    """Special instructions, by the operation in each lane."""
 
     SCALE = "a float32 times a power of two"
     DOT_INT16 = "the sum of two products of int16, as int32"
     DOT_INT8 = "an int32 and the sum of four products of uint8 with int8"
+    DOT_SIGNED_INT8 = "an int32 and the sum of four products of int8"
     MULTIPLY_INT8 = "the sums of products of uint8 with int8, two each, as two saturated int16"
 
 
@@ -30,29 +31,59 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class CpuModel:
-    """A CPU core.
+    """The model of a CPU core.
 
-    Bits of a vector register and number of registers; bytes of data cache per core and of a line,
-    ``l1_ways`` and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of
-    the first level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``),
-    ``step_overhead`` is what a step of a loop costs beside them, ``broadcast_cost`` to load an
-    element for all lanes, in multiply-adds. ``l2_bytes_per_cycle`` and ``memory_bytes_per_cycle``
-    are read or written. ``fork_cycles`` are the cycles of work from which threads pay,
-    ``parallel_tasks`` tasks of equal length keep them all busy. ``strip_vectors`` of the widest
-    operand are computed side by side. ``stack_bytes`` may be taken by one kernel from the stack. To
-    load, compute and store a vector takes about ``element_cycles``, to gather one
-    ``gather_cycles``, all stages of a vector of a row ``row_cycles``, a vector of steps in order
-    ``step_cycles``, to sort one ``sort_cycles``. ``unrolled_steps`` and ``unrolled_statements``
-    bound the code of an unrolled tile. An operand computed at run time is not packed with at most
-    ``direct_columns`` or for at most ``few_rows`` of the other. Convolutions over rows shorter than
-    ``narrow_row`` run along channels; those to at most ``few_channels`` run along longer rows.
-
-    Vectors of at least ``shuffled_lanes`` are transposed in registers, at most
-    ``interleaved_vectors`` interleaved, at most ``loaded_vectors`` loaded for one of a result. A
-    thread takes ``thread_vectors`` of a recurrence. Rows of at most ``whole_sort`` elements are
-    sorted whole if a part is wanted, at most ``counting_sort`` by comparing all with all. Between
-    steps of a loop at most ``copied_elements`` are copied. What is read once is fetched
-    ``prefetch_bytes`` ahead.
+    Attributes
+    ----------
+    vector_bits, registers
+        The bits of a vector register, and the number of vector registers.
+    l1_bytes, l2_bytes, line_bytes
+        The bytes of the data caches per core, and of a cache line.
+    l1_ways, alias_bytes
+        The ways of the first cache; lines at equal offsets modulo ``alias_bytes`` compete for them.
+    fma_in_flight, fma_latency
+        The multiply-adds that overlap (ports times latency), and the latency of one.
+    step_overhead, broadcast_cost
+        The cost of a loop step, and of loading an element for all lanes, in multiply-adds.
+    l2_bytes_per_cycle, memory_bytes_per_cycle
+        The bytes that are read or written in a cycle.
+    fork_cycles
+        The cycles of work from which several threads are faster.
+    parallel_tasks
+        The number of tasks of equal length that keep all threads busy.
+    strip_vectors
+        The number of vectors of the widest operand that are computed side by side.
+    stack_bytes
+        The limit of a kernel's buffers on the stack.
+    element_cycles, gather_cycles
+        The approximate time to load, compute and store a vector, and to gather one.
+    row_cycles, step_cycles, sort_cycles
+        The approximate time of all stages of a row for a vector, of a vector of sequential steps,
+        and of sorting a vector.
+    unrolled_steps, unrolled_statements
+        The limits of the code of an unrolled tile.
+    direct_columns, few_rows
+        An operand computed at run time is not packed if it has at most ``direct_columns``, or the
+        other one at most ``few_rows``.
+    narrow_row, few_channels
+        Convolutions over rows shorter than ``narrow_row`` run along channels; those to at most
+        ``few_channels`` run along longer rows.
+    shuffled_lanes, interleaved_vectors
+        The least lanes of vectors that are transposed in registers, and the most vectors that are
+        interleaved.
+    loaded_vectors
+        The limit of vectors that are loaded for one of the result.
+    thread_vectors
+        The number of vectors of a recurrence for a thread.
+    whole_sort, counting_sort
+        Rows of at most ``whole_sort`` elements are sorted whole if a part is wanted; rows of at
+        most ``counting_sort`` by comparing all with all.
+    copied_elements
+        The limit of elements that are copied between steps of a loop.
+    prefetch_bytes
+        The distance at which operands that are read once are prefetched.
+    instructions
+        The special instructions.
     """
 
     vector_bits: int
@@ -94,15 +125,15 @@ class CpuModel:
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:
-        """The elements of so many bits that a vector holds; at least one."""
+        """Return the number of elements of ``bits`` that a vector holds; at least one."""
         return max(1, self.vector_bits // max(8, bits))
 
     def holds(self, bits: int) -> bool:
-        """Whether all vector registers together hold so many bits."""
+        """Whether all vector registers together hold ``bits``."""
         return bits <= self.registers * self.vector_bits
 
     def adding(self, dtype: str) -> CpuModel:
-        """The core with the registers that are left for sums of products of a dtype.
+        """Return the core with the registers that remain for sums of products of a dtype.
 
         Integers are multiplied and added by two instructions, with a register between them.
         """
@@ -110,11 +141,13 @@ class CpuModel:
         return self if fused else replace(self, registers=self.registers - 1)
 
     def parallel_work(self, cycles: int) -> int:
-        """The elements from which threads pay, if a vector of float32 takes so many cycles."""
+        """Return the number of elements from which threads pay, if a vector of float32 takes
+        ``cycles``.
+        """
         return self.fork_cycles * self.lanes(32) // cycles
 
     def moving_cycles(self, size: int, part: int | None = None) -> float:
-        """The cycles to read or write so many bytes, of which a part is used at a time."""
+        """Return the cycles to read or write ``size`` bytes, of which a part is used at a time."""
         near = min(size, part or size) <= self.l2_bytes
         return size / (self.l2_bytes_per_cycle if near else self.memory_bytes_per_cycle)
 
@@ -125,12 +158,12 @@ class CpuModel:
 
     @property
     def task_rows(self) -> int:
-        """The rows, or chunks of a row, from which on threads share them."""
+        """The number of rows, or chunks of a row, from which threads share them."""
         return self.parallel_tasks // 4
 
     @property
     def short_row(self) -> int:
-        """The elements of a row that one thread computes, however few rows there are."""
+        """The number of elements of a row that one thread computes, however few rows there are."""
         return self.fork_cycles
 
     @property
@@ -140,7 +173,7 @@ class CpuModel:
 
     @property
     def tile_vectors(self) -> int:
-        """The vectors of accumulators that a row of a tile has at most."""
+        """The most vectors of accumulators that a row of a tile has."""
         return max(1, min(4, (self.registers - 2) // 2))
 
     @property
@@ -156,31 +189,37 @@ class CpuModel:
 
     @property
     def sliding_rows(self) -> int:
-        """Rows of a tile under sliding windows, which share loaded vectors in other registers."""
+        """The rows of a tile under sliding windows, which share loaded vectors in other
+        registers.
+        """
         return max(1, min(8, self.registers // 4))
 
     @property
     def deinterleaved_rows(self) -> int:
-        """Rows of such a tile whose lanes lie a stride apart: deinterleaving takes registers."""
+        """The rows of such a tile whose lanes have a stride: deinterleaving takes registers."""
         return min(3, self.sliding_rows)
 
     @property
     def partial_sums(self) -> int:
-        """Vectors of partial sums along a row: an addition has half the latency of a product."""
+        """The vectors of partial sums along a row: an addition has half the latency of a
+        product.
+        """
         return max(1, self.fma_in_flight // 2)
 
     def intrinsic(self, special: Special, lanes: int) -> str | None:
-        """The intrinsic of a special instruction of exactly so many lanes, if there is one."""
-        found = (each for each in self.instructions if each.special is special)
-        return next((each.intrinsic for each in found if each.lanes == lanes), None)
+        """Return the intrinsic of a special instruction of exactly ``lanes`` lanes, if there is
+        one.
+        """
+        instructions = (each for each in self.instructions if each.special is special)
+        return next((each.intrinsic for each in instructions if each.lanes == lanes), None)
 
     def widest(self, special: Special) -> int:
-        """The most lanes of a special instruction; 0 if there is none."""
+        """Return the most lanes of a special instruction; 0 if there is none."""
         return max((each.lanes for each in self.instructions if each.special is special), default=0)
 
 
 GENERIC = CpuModel(128, 16)
-"""A CPU that is not known: small vectors and caches are right everywhere, at some cost in speed."""
+"""The model of an unknown CPU: small vectors and caches are correct everywhere, but slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +230,9 @@ class Family:
     instructions: Sequence[Instruction] = ()
 
     def model(self, features: Collection[str]) -> CpuModel:
-        """The best model whose feature is there, with the special instructions that are there."""
+        """Return the best model whose feature is present, with the special instructions that are
+        present.
+        """
         for feature, level in self.levels:
             if not feature or feature in features:
                 present = tuple(each for each in self.instructions if each.feature in features)

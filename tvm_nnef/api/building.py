@@ -204,7 +204,7 @@ def evaluate(
     else:
         options = {**compose_options, "variables": variables}
         model, composing = load_to_compose(model_or_graph, options)
-        graph, values = _composed_for(model, inputs, composing), model.variables
+        graph, values = composed_for(model, inputs, composing), model.variables
         check_variables(model, graph)
     kept, types = Recorder(graph, tensors), graph.machine_types or None
     results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
@@ -219,7 +219,7 @@ def _read_tensor(value: Any) -> Any:
     return read_tensor(value)
 
 
-def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
+def composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
     """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
     from tvm_nnef.arguments.inputs import array_given, default_values
 

@@ -137,7 +137,7 @@ def passes(
         "graph": [
             ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
-            ("use_integers", on_machine(with_integers)),
+            ("use_integers", on_machine(functools.partial(with_integers, note=sites.note))),
             # Products of integers first: both read constants as codes, before these are folded.
             *_if(is_cpu, ("keep_codes", on_machine(keep_codes))),
             ("simplify", simplify_calls),

@@ -1,7 +1,7 @@
-"""Which ints an input can take, where the graph shows it.
+"""The values that integer inputs can take, if the graph shows them.
 
-Input: a Graph. Output: values for inputs of ints: what they are compared with, or the indices of
-the dimension that they index. Random inputs are drawn from these.
+Input: a Graph. Output: values for integer inputs: the numbers with which they are compared, or the
+indices of the dimension that they index. Random inputs are drawn from these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOVING = (
     )
     | {f"math.{name}" for name in ("iden", "min", "max", "clamp", "select")}
 )  # fmt: skip
-"""Operators whose results have numbers of their operands."""
+"""Operators whose results have the same numbers as their operands."""
 
 _COMPARING = frozenset(f"math.{name}" for name in ("eq", "ne"))
 _CONVERTED = frozenset(
@@ -34,16 +34,18 @@ _CONVERTED = frozenset(
 )
 _INDEXING = re.compile(r"(layout|extra)\.(gather|gather_elements|scatter|scatter_elements_\w+)")
 _INDEXING_TUPLES = re.compile(r"(layout|extra)\.(gather_nd|scatter_nd\w*)")
-"""The operators of converters are known by name: a guess suffices for random numbers."""
+"""Operators that index; those of converters are recognized by name, which suffices for random
+numbers.
+"""
 
 _MOST_COMPARED = 64
-"""Longer constants are not lists of values that an input has one of."""
+"""Upper limit of the elements of a constant that lists the values of an input."""
 
 
 def input_ranges(
     graph: Graph, sizes: Mapping[str, int], variables: Mapping[str, Any] | None = None
 ) -> dict[Tensor, Sequence[int]]:
-    """Values that fit what is done with an input of ints, for those where that is known.
+    """Return suitable values for the integer inputs whose use shows them.
 
     ``sizes`` are those of the symbols, ``variables`` the values of variables by name.
     """
@@ -56,7 +58,7 @@ def input_ranges(
 
 
 class _Uses:
-    """The values that uses of inputs show to be meant.
+    """The values that uses of inputs expect.
 
     ``origins`` has, for each tensor, the inputs that its numbers are from, in order.
     """
@@ -68,7 +70,7 @@ class _Uses:
         self._variables = variables
 
     def follow(self, nodes: Iterable[Node]) -> None:
-        """Note the uses in operations, in the order in which they run, and those inside them."""
+        """Record the uses in operations, in the order in which they run, and those inside them."""
         for node in nodes:
             match node:
                 case Operation(body=Graph() as body) if not node.standard:
@@ -92,7 +94,7 @@ class _Uses:
             self.follow(body.operations)
 
     def _move(self, sources: Iterable[Operand], targets: Iterable[Operand]) -> None:
-        """Targets have the numbers of the sources, one by one."""
+        """Record that targets have the numbers of the sources, one by one."""
         for source, target in zip(sources, targets, strict=False):
             origins = {each: None for part in flatten((source,)) for each in self._origins(part)}
             for tensor in flatten((target,)):
@@ -116,7 +118,7 @@ class _Uses:
                     self.values.setdefault(each, []).append(values)
 
     def _meant(self, node: Operation, tensor: Tensor, operands: Sequence[Tensor]) -> Sequence[int]:
-        """The values that an operation shows to be meant for an operand; nothing for none."""
+        """Return the values that an operation expects from an operand; none if it shows none."""
         name = node.operator
         if node.standard_operator in _COMPARING and len(operands) == 2:
             return tuple(self._constant(operands[1] if operands[0] is tensor else operands[0]))
@@ -138,7 +140,7 @@ class _Uses:
         return int(trees.evaluate(dimension, self._sizes))
 
     def _constant(self, tensor: Tensor) -> Iterator[int]:
-        """The ints of a constant, or of a variable of few elements."""
+        """Yield the integers of a constant, or of a variable of few elements."""
         value = tensor.value
         if tensor.role == "variable" and math.prod(map(self._size, tensor.shape)) <= _MOST_COMPARED:
             value = tuple(np.ravel(self._variables.get(tensor.name, ())).tolist())
@@ -152,7 +154,7 @@ def _outputs(graph: Graph) -> list[Operand]:
 
 
 def _together(found: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The values that satisfy all uses, if there are some; else those of the first."""
+    """Return the values that satisfy all uses, if there are some; else those of the first."""
     first, *rest = sorted(found, key=len)
     both = [each for each in first if all(each in other for other in rest)]
     return both or first

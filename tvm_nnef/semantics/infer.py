@@ -1,8 +1,8 @@
-"""The type of an expression (2.4), with null propagation (2.4.1) and promotion by null tests.
+"""Type inference of expressions (2.4), with null propagation (2.4.1) and promotion by null tests.
 
-Input: an expression and a :class:`Context`. Output: its :class:`Type`; complaints go into the
-context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
-Operators, subscripts and lists have their own modules, which infer their parts by
+Input: an expression and a :class:`Context`. Output: its :class:`Type`; diagnostics are added to the
+context's report, and an expression with errors has the type ``UNKNOWN``. Nothing is evaluated.
+Operators, subscripts and lists have separate modules, which infer their parts by
 :meth:`Context.infer`.
 """
 
@@ -29,7 +29,7 @@ from tvm_nnef.syntax import nodes
 
 
 def infer(expression: nodes.Expression, context: Context) -> Type:
-    """The type of an expression; tensors and guarded indices are allowed to be its value."""
+    """Return the type of an expression; its value may be a tensor or a guarded index."""
     match expression:
         case nodes.Integer():
             return INT
@@ -118,18 +118,18 @@ def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context:
         base = ANY
     if argument is None:
         return Type(base)
-    found = expected.scalar(argument, context)
+    argument_type = expected.scalar(argument, context)
     arithmetic = context.generics.may_be(base, ARITHMETIC)
-    if found.poison or base in (ANY, found.base):
-        return replace(found, base=base)
-    if not (arithmetic and context.generics.may_be(found.base, ARITHMETIC)):
-        source, target = (context.generics.describe(name) for name in (found.base, base))
+    if argument_type.poison or base in (ANY, argument_type.base):
+        return replace(argument_type, base=base)
+    if not (arithmetic and context.generics.may_be(argument_type.base, ARITHMETIC)):
+        source, target = (context.generics.describe(name) for name in (argument_type.base, base))
         context.report.error(
             f"no cast from {source} to {target}",
             argument.span,
             "casts are between int, real and bool; a string is made with '\"{x}\"'",
         )
-    return replace(found, base=base)
+    return replace(argument_type, base=base)
 
 
 def _call(expression: nodes.Call, context: Context) -> Type:
@@ -155,7 +155,7 @@ def _call(expression: nodes.Call, context: Context) -> Type:
 
 
 def is_cast(expression: nodes.Call, context: Context) -> bool:
-    """Whether what is written like a call is a cast to a generic type, ``T(x)``."""
+    """Whether an expression in the form of a call is a cast to a generic type, ``T(x)``."""
     bare = not (expression.generics or expression.attributes or expression.label)
     return bare and str(expression.callee) in context.generics.bases
 

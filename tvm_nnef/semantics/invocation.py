@@ -1,7 +1,7 @@
-"""Checks the invocation of an operator against its definition (2.10, 2.13).
+"""Checks of the invocation of an operator against its definition (2.10, 2.13).
 
-Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes
-and asserts depend on values and are checked when a graph is composed.
+Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes and
+asserts depend on values and are checked when a graph is composed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who invokes: the module in which the call is written, and what it can see."""
+    """The caller of an invocation: the module of the call, and the context of its names."""
 
     program: Program
     module: str
@@ -29,7 +29,7 @@ class Caller:
 
 @dataclass(slots=True)
 class _Match:
-    """What is known about an invocation while its arguments are compared."""
+    """The state of an invocation while its arguments are compared."""
 
     callee: CheckedDefinition
     context: Context
@@ -40,7 +40,7 @@ class _Match:
 def check_call(
     call: nodes.Call, caller: Caller, *, subgraph: bool = False
 ) -> Sequence[Type] | None:
-    """Checks an invocation; the types of its results, or None if they are not known.
+    """Check an invocation; return the types of its results, or None if they are not known.
 
     Only a ``subgraph``, the body of a branch or a loop, may be a graph.
     """
@@ -69,7 +69,7 @@ def check_call(
 
 
 def check_quantizer(call: nodes.Call, caller: Caller) -> None:
-    """Checks the operator of a quantization: one input, one output, given attributes (2.14)."""
+    """Check the operator of a quantization: one input, one output, given attributes (2.14)."""
     callee = _resolve(call, caller)
     if callee is None:
         return
@@ -137,12 +137,12 @@ def _restriction(definition: nodes.DtypeDefinition) -> str:
 def _check_attributes(call: nodes.Call, match: _Match) -> None:
     callee, context = match.callee, match.context
     declared = {attribute.name.name: attribute for attribute in callee.attributes}
-    given: dict[str, nodes.AttributeAssignment] = {}
+    assigned: dict[str, nodes.AttributeAssignment] = {}
     for assignment in call.attributes:
         name = assignment.name.name
-        found = expected.scalar(assignment.value, context.at("static"))
-        if name in given:
-            hint = f"keep '{given[name].span.text}' or '{assignment.span.text}'"
+        value_type = expected.scalar(assignment.value, context.at("static"))
+        if name in assigned:
+            hint = f"keep '{assigned[name].span.text}' or '{assignment.span.text}'"
             context.report.error(f"attribute '{name}' is given twice", assignment.name.span, hint)
         elif name not in declared:
             context.report.error(
@@ -151,17 +151,17 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
                 did_you_mean(name, declared) or _list_names(declared, callee),
             )
         else:
-            _compare(declared[name], found, assignment.value, f"attribute '{name}'", match)
-        given.setdefault(name, assignment)
+            _compare(declared[name], value_type, assignment.value, f"attribute '{name}'", match)
+        assigned.setdefault(name, assignment)
     missing = [
         attribute.name.name
         for attribute in callee.attributes
-        if attribute.name.name not in given
+        if attribute.name.name not in assigned
         and attribute.default is None
         and not attribute.type.optional
     ]
     # A name that is not known is likely to be meant for one that is missing.
-    if missing and given.keys() <= declared.keys():
+    if missing and assigned.keys() <= declared.keys():
         names = ", ".join(f"'{name}'" for name in missing)
         context.report.error(
             f"'{call.callee}' needs the attribute{'s' if len(missing) > 1 else ''} {names}",
@@ -196,8 +196,8 @@ def _check_arguments(call: nodes.Call, match: _Match) -> None:
         given = arguments[index] if index < len(arguments) else None
         name = parameter.name.name
         if given is not None and not isinstance(given, nodes.Omitted):
-            found = infer.infer(given, context)
-            _compare(parameter, found, given, f"input '{name}'", match)
+            argument_type = infer.infer(given, context)
+            _compare(parameter, argument_type, given, f"input '{name}'", match)
         elif not parameter.type.optional and parameter.default is None:
             context.report.error(
                 f"'{call.callee}' needs the input '{name}'",
@@ -213,7 +213,7 @@ def _compare(
     what: str,
     match: _Match,
 ) -> None:
-    """Compares a value with the attribute or input that it is given for."""
+    """Compare a value with the attribute or input to which it is passed."""
     if found.poison:
         match.certain = False
         return
@@ -301,7 +301,7 @@ def _words(allowed: frozenset[str]) -> str:
 
 
 def _check_deduction(call: nodes.Call, match: _Match) -> None:
-    """Reports a generic type that nothing determines."""
+    """Report a generic type that is not determined."""
     if not match.certain:
         return
     defaults = {

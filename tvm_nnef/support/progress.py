@@ -1,4 +1,4 @@
-"""How far long work is, for the person who waits: a bar on a terminal, nothing elsewhere."""
+"""Display of progress: a bar on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Report = Callable[[str, float, int], None]
-"""Gets what begins, in words, how many steps are done (parts of one count), and their number."""
+"""A function of the work that begins, in words, the steps done (parts count), and their number."""
 
 
 def silent(words: str, done: float, total: int) -> None:
@@ -16,17 +16,24 @@ def silent(words: str, done: float, total: int) -> None:
 
 @contextmanager
 def progress_reported(*, wanted: bool = True) -> Iterator[Report]:
-    """Report on standard error for as long as the block runs; the bar goes away at its end.
+    """Yield a function that reports progress on standard error until the block ends.
 
-    Nothing is reported if that is not a terminal, or if it is not ``wanted``.
+    It reports nothing if standard error is not a terminal, or if that is not ``wanted``.
     """
     if not (wanted and sys.stderr.isatty()):
         yield silent
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    left = TimeRemainingColumn(compact=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("")
 

@@ -1,4 +1,4 @@
-"""Packages of others that only some calls need: what to install if one is missing."""
+"""Optional requirements: packages that only some calls need, and how to install them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "tvm": ("apache-tvm", "", _WITHOUT_TVM),
     "tvm_ffi": ("apache-tvm-ffi", "", _WITHOUT_TVM),
 }
-"""What a module is part of: its package, the extra of ours that installs it, and another way."""
+"""The requirement of a module: its package, the extra that installs it, and an alternative."""
 
 
 @contextmanager
 def needed_for(work: str, file: str | None = None) -> Iterator[None]:
-    """A block, or a function, that imports packages of others, which ``work`` (on a file) needs.
+    """Yield; the block imports packages that ``work`` (on a file) needs. Also a decorator.
 
     Raises NnefError, instead of ImportError, for one that is not installed.
     """
@@ -54,8 +54,8 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
 
 
 def hidden_package() -> NnefError | None:
-    """The error for a file of the user that hides a package named here; None if none does."""
-    # What a program's folder or PYTHONPATH holds is found before installed packages.
+    """Return the error for a file of the user that hides a required package; None if none does."""
+    # Python searches a program's folder and PYTHONPATH before installed packages.
     before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -76,7 +76,7 @@ def _python_path() -> list[str]:
 
 
 def installing(extra: str, package: str) -> str:
-    """The command that installs the packages of an extra, or a package of the standard ones.
+    """Return the command that installs the packages of an extra, or a standard package.
 
     It names the packages, as this one need not be in the index that pip reads.
 
@@ -87,12 +87,12 @@ def installing(extra: str, package: str) -> str:
 
 
 def _requirements(extra: str, package: str) -> list[str]:
-    """The packages of an extra with their versions, or those of one standard package."""
+    """Return the packages of an extra with their versions, or those of one standard package."""
     try:
         declared = metadata.requires("tvm-nnef") or []
     except metadata.PackageNotFoundError:
         return []
-    found = []
+    requirements = []
     for each in declared:
         requirement, _, marker = each.partition(";")
         match = re.match(r"([\w.-]+)(?:\[(\w+)\])?", requirement)
@@ -101,5 +101,5 @@ def _requirements(extra: str, package: str) -> list[str]:
         if (of_extra[1] if of_extra else "") != extra or (not extra and name != package):
             continue
         own = name == "tvm-nnef" and inner is not None
-        found += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
-    return found
+        requirements += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
+    return requirements

@@ -1,4 +1,4 @@
-"""How far tuning is, for the person who waits: a bar over a table on a terminal."""
+"""Display of the progress of tuning: a bar above a table on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ with needed_for("the progress of tuning"):
     from rich.table import Table
 
 _FIRST = "timing the kernels by the strategies"
-"""What is done before the first trial."""
+"""The title before the first trial."""
 
 _ROWS = 12
-"""How many kernels the table shows, those that take longest."""
+"""Upper limit of the kernels in the table, which shows the slowest ones."""
 
 
 @contextmanager
 def tuning_reported() -> Iterator[Observer]:
-    """Reports on standard error, if that is a terminal, for as long as the block runs."""
+    """Yield a function that reports progress on a terminal until the block ends."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda state: None
@@ -42,7 +42,7 @@ def tuning_reported() -> Iterator[Observer]:
 
         def observe(state: TuningState) -> None:
             if not begun:
-                # What a database had already says nothing of the time that is left.
+                # Trials that a database had already do not help to estimate the time left.
                 begun.append(state.done)
             bar.update(
                 task,
@@ -56,7 +56,9 @@ def tuning_reported() -> Iterator[Observer]:
 
 
 def kernel_table(report: TuningReport) -> Table:
-    """The kernels that take longest: by the strategies, the best so far, and trials."""
+    """Return a table of the slowest kernels: time by the strategies, the best so far, and
+    trials.
+    """
     table = Table(box=None, header_style="bold")
     for head in ("kernel", "strategy", "calls", "strategy us", "best us", "gain", "trials"):
         table.add_column(head, justify="left" if head in ("kernel", "strategy") else "right")

@@ -15,13 +15,13 @@ from tvm_nnef.support.requirements import needed_for
 
 @contextmanager
 def _without_folder_of_torch() -> Iterator[None]:
-    """A block in which a folder or file ``torch`` of a user's is not imported.
+    """Yield while the import system finds no folder or file ``torch`` of the user.
 
     TVM takes any module ``torch`` for PyTorch.
     """
-    found = None if "torch" in sys.modules else find_spec("torch")
-    folders = () if found is None else found.submodule_search_locations or ()
-    if found is None or any(Path(folder, "version.py").is_file() for folder in folders):
+    spec = None if "torch" in sys.modules else find_spec("torch")
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    if spec is None or any(Path(folder, "version.py").is_file() for folder in folders):
         yield
         return
     sys.modules["torch"] = None  # type: ignore[assignment]  # Raises ImportError if imported.

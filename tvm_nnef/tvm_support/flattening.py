@@ -1,10 +1,13 @@
-"""Offsets of multi-dimensional accesses, without a simplification that is wrong in TVM 0.27.
+"""Offsets of multi-dimensional accesses, without a wrong simplification of TVM 0.27.
 
-``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and rewrites it.
-Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
-``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
-are not loop variables, nor indices of threads, this is not done; the rules that follow later, which
-are right, suffice.
+Input and output: a module of PrimFuncs. ``FlattenBuffer`` takes an offset for a sum of loop
+variables, split and scaled, and rewrites it. For quotients and remainders the result is wrong: ``(5
+- j) % 8`` becomes ``j % -8 * -1``, ``(j % 4 + 3)
+
+4`` becomes ``(j + 3) % 4
+
+4``, and some divide by zero while TVM runs. TVM does not do this for variables that are neither of
+loops nor indices of threads; its later rules, which are correct, suffice.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def flattened(mod: Module) -> Module:
-    """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
+    """Return the module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives
+    it.
+    """
     names: dict[Any, Any] = {}
     renamed = {name: _renamed(function, names) for name, function in prim_functions(mod).items()}
     changed = {n for n, function in prim_functions(mod).items() if not function.same_as(renamed[n])}
@@ -38,9 +43,10 @@ def flattened(mod: Module) -> Module:
 
 
 def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
-    """The function with names for loop variables in quotients and remainders, which no loop binds.
+    """Return the function with new variables instead of loop variables in quotients and remainders.
 
-    ``names`` gets them, and those for the indices of threads and blocks.
+    ``names`` is extended by the new variables, also by those for the indices of threads and
+    blocks.
     """
     loops: list[Any] = []
 

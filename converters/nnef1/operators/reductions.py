@@ -13,7 +13,7 @@ from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
 
 
 def reduced(kind: str, x: Tensor, axes: Sequence[int], builder: Builder) -> Tensor:
-    """``sum``, ``mean``, ``max``, ``min``, ``any`` or ``all`` over some dimensions, which stay."""
+    """Reduce by ``sum``, ``mean``, ``max``, ``min``, ``any`` or ``all``; dimensions stay as 1."""
     if not axes:
         return builder.call("math.iden", x)
     return builder.call(f"math.{kind}_reduce", x, as_shape=_shape(x, axes), axes=list(axes))
@@ -35,28 +35,30 @@ REDUCTIONS = table_of(
 
 @operation("sum_reduce")
 def sum_reduce(operation: Operation, builder: Builder) -> Tensor:
-    """The sum or, normalized, the mean."""
+    """Convert ``sum_reduce``: the sum or, normalized, the mean."""
     return _reduce("mean" if operation.flag("normalize") else "sum", operation, builder)
 
 
 def position(
     name: str, x: Tensor, dimensions: Sequence[int], dtype: str, builder: Builder
 ) -> Tensor:
-    """The position of the first extreme; over several dimensions, that in row-major order."""
+    """Return the position of the first extremum; over several dimensions, that in row-major
+    order.
+    """
     axes = sorted(dimensions)
     shape = _shape(x, axes)
     if not axes:
         return builder.full(0, x.shape, dtype)
     if len(axes) == 1:
         return builder.call(name, x, as_type=dtype, as_shape=shape, axis=axes[0])
-    kept = [axis for axis in range(x.rank) if axis not in axes]
-    rows = builder.transpose(x, [*kept, *axes])
+    others = [axis for axis in range(x.rank) if axis not in axes]
+    rows = builder.transpose(x, [*others, *axes])
     volume = product([x.shape[axis] for axis in axes])
-    flat = builder.reshape(rows, (*rows.shape[: len(kept)], volume))
-    found = builder.call(
-        name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
+    flat = builder.reshape(rows, (*rows.shape[: len(others)], volume))
+    positions = builder.call(
+        name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(others), squeeze=True
     )
-    return builder.reshape(found, shape)
+    return builder.reshape(positions, shape)
 
 
 def _position(name: str, operation: Operation, builder: Builder) -> Tensor:
@@ -74,7 +76,7 @@ POSITIONS = table_of(
 
 @operation("moments")
 def moments(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
-    """Mean and variance."""
+    """Convert ``moments``: mean and variance."""
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     mean, variance = (Tensor(x.dtype, _shape(x, axes)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Products of tensors: dot products in general, and convolutions in general."""
+"""Converters of products of tensors: general dot products and convolutions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("dot_general")
 def dot_general(each: Operation, builder: Builder) -> Tensor:
-    """Sums of products over some dimensions, for each position of the batch dimensions."""
+    """Return sums of products over some dimensions, for each position of the batch dimensions."""
     numbers = stablehlo.DotDimensionNumbers(each.attribute("dot_dimension_numbers"))
     left, right = each.inputs
     return contracted(
@@ -32,13 +32,13 @@ def dot_general(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dot")
 def dot(each: Operation, builder: Builder) -> Tensor:
-    """A product of matrices or vectors."""
+    """Return a product of matrices or vectors."""
     left, right = each.inputs
     return contracted(left, right, ([], []), ([left.rank - 1], [0]), each.dtype(), builder)
 
 
 def _wide(each: Operation, x: Tensor) -> str:
-    """The type in which an operand is multiplied: that of the result where it has more bits."""
+    """Return the type in which an operand is multiplied: that of the result if it has more bits."""
     dtype = each.dtype()
     return dtype if x.dtype != dtype else x.dtype
 
@@ -51,7 +51,9 @@ def contracted(
     dtype: str,
     builder: Builder,
 ) -> Tensor:
-    """A product by one matrix product: batch, rows and columns each as one dimension or several."""
+    """Return a product as one matrix product: batch, rows and columns each as one or more
+    dimensions.
+    """
     (lb, rb), (lc, rc) = batch, contracting
     lf = [axis for axis in range(left.rank) if axis not in (*lb, *lc)]
     rf = [axis for axis in range(right.rank) if axis not in (*rb, *rc)]
@@ -60,7 +62,7 @@ def contracted(
     columns = [right.shape[axis] for axis in rf]
     inner = product([left.shape[axis] for axis in lc])
     a = builder.transpose(left, [*lb, *lf, *lc])
-    # A single free dimension in the last position is read as it is: the product takes B transposed.
+    # A single free dimension in the last position is not moved: the product accepts B transposed.
     flipped = len(rc) == 1 and len(rf) == 1 and rc[0] > rf[0]
     order = [*rb, *rf, *rc] if flipped else [*rb, *rc, *rf]
     b = builder.transpose(right, order)
@@ -70,15 +72,15 @@ def contracted(
     shape = (*batches, a.shape[-2], width)
     if a.kind == "bool":
         raise Unconvertible("truth values are multiplied", "convert them to integers before")
-    found = builder.call(
+    matrix = builder.call(
         "linalg.matmul", a, b, as_type=dtype, as_shape=shape, transB=True if flipped else None
     )
-    return builder.reshape(found, (*batches, *rows, *columns))
+    return builder.reshape(matrix, (*batches, *rows, *columns))
 
 
 @operation("convolution", "dynamic_conv")
 def convolution(each: Operation, builder: Builder) -> Tensor:
-    """A convolution in general form, as one with the channels after the batch."""
+    """Convert a general convolution into one with the channels after the batch."""
     numbers = stablehlo.ConvDimensionNumbers(each.attribute("dimension_numbers"))
     x, filter_ = (builder.cast(one, each.dtype()) for one in each.inputs[:2])
     spatial = list(numbers.input_spatial_dimensions)
@@ -109,10 +111,10 @@ def convolution(each: Operation, builder: Builder) -> Tensor:
             x, zero, [0, 0, *low], [0, 0, *high], [0, 0, *(one - 1 for one in spread)], builder
         )
         low, high = [0] * count, [0] * count
-    found = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
+    result = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
     spatial_out = list(numbers.output_spatial_dimensions)
     positions = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
-    return builder.transpose(found, [positions.index(axis) for axis in range(count + 2)])
+    return builder.transpose(result, [positions.index(axis) for axis in range(count + 2)])
 
 
 def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) -> bool:
@@ -121,7 +123,7 @@ def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) 
 
 
 def _batches_as_channels(x: Tensor, count: int, builder: Builder) -> Tensor:
-    """The batch in so many parts, as groups of channels."""
+    """Return the batch divided into ``count`` parts, as groups of channels."""
     batch, channels, *sizes = x.shape
     size = batch // count
     x = builder.reshape(x, (count, size, channels, *sizes))
@@ -148,8 +150,10 @@ def _convolved(
     if not sizes:
         a = builder.reshape(x, (x.shape[0], groups, x.shape[1] // groups))
         b = builder.reshape(filter_, (groups, filter_.shape[0] // groups, filter_.shape[1]))
-        found = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
-        return builder.reshape(builder.transpose(found, [1, 0, 2]), (x.shape[0], filter_.shape[0]))
+        matrices = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
+        return builder.reshape(
+            builder.transpose(matrices, [1, 0, 2]), (x.shape[0], filter_.shape[0])
+        )
     return builder.call(
         "nn.conv", x, filter_, as_shape=(x.shape[0], filter_.shape[0], *sizes),
         stride=stride, dilation=None if set(dilation) == {1} else dilation,
