@@ -120,7 +120,7 @@ def _shifted(span: Span, edits: Sequence[Span], difference: int) -> _Key:
 
 
 def _edited(modules: Modules, spans: Sequence[Span], name: str) -> Modules:
-    """The modules with a name in place of what spans cover."""
+    """The modules with a name instead of what spans cover."""
     files = modules.files
     texts = dict(files.texts)
     for file, source in modules.sources().items():
