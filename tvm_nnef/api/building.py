@@ -30,6 +30,7 @@ from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_sour
 from tvm_nnef.model.variables import check_names, check_variables
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.collection import rare_collection
 
 if TYPE_CHECKING:
     import os
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 @raised_as(ModelError)
 @with_checked_arguments
+@rare_collection()
 def compose(
     model: AnyModel,
     *,
@@ -149,6 +151,7 @@ def composed(
 
 
 @with_checked_arguments
+@rare_collection()
 def evaluate(
     model_or_graph: AnyModel | Graph,
     *inputs: Any,
@@ -245,6 +248,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> 
 
 
 @with_checked_arguments
+@rare_collection()
 def from_nnef(
     model: AnyModel,
     *,
@@ -365,6 +369,7 @@ def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
 
 
 @with_checked_arguments
+@rare_collection()
 def build(
     model_or_mod: AnyModel | tvm.IRModule,
     target: Any = "native",
