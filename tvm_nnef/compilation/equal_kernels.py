@@ -17,7 +17,7 @@ from tvm_nnef.tvm_support.compat import Module, prim_functions
 
 
 def with_merged_kernels(mod: Module) -> Module:
-    """The module in which calls of equal kernels are calls of the first one, in order of names."""
+    """Return the module in which calls of equal kernels call the first one by name."""
     first: dict[tvm_ffi.StructuralKey, tvm.ir.GlobalVar] = {}
     kept: dict[tvm.ir.GlobalVar, tvm.ir.GlobalVar] = {}
     for name, function in prim_functions(mod).items():

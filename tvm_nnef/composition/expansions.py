@@ -28,7 +28,7 @@ class Expansions:
     def formula(
         self, definition: CheckedDefinition, results: tuple[Operand, ...], env: Environment
     ) -> Formula:
-        """The formula of an invocation; ``env`` knows operands and results by their names."""
+        """Return the formula of an invocation; ``env`` has operands and results by their names."""
         tensors: _Numbers = {}
         try:
             values = tuple((name, _key(value, tensors)) for name, value in env.names.items())
@@ -48,7 +48,7 @@ class _Unique(Exception):
 
 
 def _key(value: Value, tensors: _Numbers) -> Hashable:
-    """What formulas depend on in a value; ``tensors`` gets those in it that are new."""
+    """Return what formulas depend on in a value; new tensors are added to ``tensors``."""
     match value:
         case None:
             return None

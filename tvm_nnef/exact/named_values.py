@@ -1,8 +1,8 @@
-"""Values that an expression computes once, in their own small buffers.
+"""Values that an expression computes once, in small buffers.
 
 Input: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Output: the same with
-statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the
-value of a ``Let`` with all values in it written out, which for nested functions takes minutes.
+statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the value
+of a ``Let`` with all values in it inlined, which for nested functions takes minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
-    """The function with its values computed step by step, before the statements that need them."""
+    """Return the function with its values computed step by step, before the statements that need
+    them.
+    """
     if not nodes(function.body, tirx.Let):
         return function
 
@@ -63,13 +65,13 @@ class _Held:
         self._of_values: dict[Any, Buffer] = {}
 
     def copy(self) -> _Held:
-        """The same, which gets more buffers by itself."""
+        """Return a copy to which other buffers may be added."""
         made = _Held()
         made.buffers, made._of_values = {*self.buffers}, {**self._of_values}
         return made
 
     def buffer_of(self, value: PrimExpression) -> Buffer | None:
-        """The buffer that holds a value; None if there is none."""
+        """Return the buffer that holds a value; None if there is none."""
         return self._of_values.get(tvm_ffi.StructuralKey(value))
 
     def add(self, buffer: Buffer, value: PrimExpression | None = None) -> None:
@@ -82,7 +84,9 @@ class _Held:
 def _all_steps(
     expressions: Sequence[PrimExpression],
 ) -> tuple[list[tirx.Stmt], list[PrimExpression]]:
-    """Statements that compute the named values of some expressions, and what is left of these."""
+    """Return statements that compute the named values of some expressions, and the remaining
+    expressions.
+    """
     held = _Held()
     found = [
         _steps(each, held, {}) if nodes(each, tirx.Let) else ([], each) for each in expressions
@@ -93,10 +97,11 @@ def _all_steps(
 def _steps(
     expression: PrimExpression, held: _Held, values: Mapping[Var, PrimExpression]
 ) -> tuple[list[tirx.Stmt], PrimExpression]:
-    """Statements that compute the named values of an expression, and what is left of it.
+    """Return statements that compute the named values of an expression, and the remaining
+    expression.
 
-    ``held`` are the buffers that such statements fill, and what with; it gets more. ``values`` are
-    those of the variables that are bound around the expression.
+    ``held`` are the buffers that such statements fill, with their values; new ones are added.
+    ``values`` are those of the variables that are bound around the expression.
     """
     steps: list[tirx.Stmt] = []
     known = {**values}
@@ -107,14 +112,14 @@ def _steps(
         return rest
 
     def allocated(value: PrimExpression, name: str) -> Buffer:
-        """A small buffer for a value."""
+        """Allocate a small buffer for a value."""
         kind, shape = scalar_type_of(value), (lanes_of(value.ty),)
         made: Buffer = tirx.decl_buffer(shape, kind, name, scope="local", layout=None)
         steps.append(tirx.AllocBuffer(made))
         return made
 
     def stored(let: tirx.Let) -> PrimExpression:
-        """The value of a binding, in a buffer."""
+        """Store the value of a binding in a buffer, and return a load of it."""
         value, index = taken(let.value), _whole(let.value)
         buffer = held.buffer_of(value)
         if buffer is None:
@@ -124,7 +129,7 @@ def _steps(
         return buffer[(index,)]
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
-        """The value of one of two arms, whose steps are computed under the condition."""
+        """Return the value of one of two arms, whose steps are computed under the condition."""
         buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
         held.add(buffer)
         branches = []
@@ -135,7 +140,7 @@ def _steps(
         return buffer[(index,)]
 
     def guarded(call: Call) -> PrimExpression:
-        """A condition may guard loads, so that these stay after it."""
+        """Return a conditional call whose steps stay under its condition if they load."""
         if not is_conditional(call):
             return call
         condition, *arms = call.args
@@ -165,11 +170,11 @@ def _steps(
 
 
 def _is_held(let: tirx.Let) -> bool:
-    """Whether a buffer holds a value: those of bools are special."""
+    """Whether a buffer can hold the value of a binding: bools are stored as other types."""
     return scalar_type_of(let.value) != "bool"
 
 
 def _whole(value: PrimExpression) -> PrimExpression:
-    """The index of all elements of a small buffer for a value."""
+    """Return the index of all elements of a small buffer for a value."""
     zero, one, lanes = tirx.const(0, "int32"), tirx.const(1, "int32"), lanes_of(value.ty)
     return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
