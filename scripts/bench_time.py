@@ -4,7 +4,7 @@
     python scripts/bench_time.py calls check # some of it
 
 Each row has what was measured, and a goal. Seconds are those of the processor in terms of an idle
-machine (``bench_frontend.py``): a peer runs in front of each measurement. Calls are compared with
+machine (``bench_frontend.py``): a peer runs before each measurement. Calls are compared with
 those of ONNX Runtime. Every measurement has its own process.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 import bench_calls
 import numpy as np
 from bench import MEBIBYTE, in_process
-from bench_frontend import ALEXNET, PEER, PEER_AT_REST, at_rest, process
+from bench_frontend import ALEXNET, PEER, PEER_AT_REST, at_rest, compiled_modules, process
 from bench_models import Network, suite
 from bench_runtimes import ONNX_RUNTIME, OURS
 
@@ -182,7 +182,8 @@ def main() -> int:
         parser.error(f"unknown sections {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     print(f"{'':40}{'measured':>10} {'':12}{'goal':>8}")
     for name in options.sections or SECTIONS:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, compiled_modules():
+            process("-m", "tvm_nnef", "check", str(ALEXNET))
             for what, number, unit, goal in SECTIONS[name](Path(folder)):
                 print(f"{what:40}{number:10.3f} {unit:12}{goal:8.2f}", flush=True)
     return 0
