@@ -61,17 +61,25 @@ def unscheduled(mod: Module) -> dict[str, PrimFunction]:
     return {n: f for n, f in prim_functions(mod).items() if STRATEGY not in (f.attrs or {})}
 
 
-def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:
+def schedule_kernels(
+    mod: Module,
+    target: Target,
+    tuned: Tuned | None = None,
+    begun: Callable[[int, int], None] = lambda number, total: None,
+) -> Module:
     """Schedule every PrimFunc; the attributes ``STRATEGY`` and ``PLAN`` describe its plan.
 
-    The result of ``tuned`` for a kernel has priority. Raises NotImplementedError for a kind of
-    target without strategies.
+    The result of ``tuned`` for a kernel has priority. ``begun`` is called before each kernel with
+    its number, from 1, and the number of all. Raises NotImplementedError for a kind of target
+    without strategies.
     """
     schedule = _STRATEGIES.get(str(target.kind.name))
     if schedule is None:
         raise NotImplementedError(f"there are no schedules for the target '{target.kind.name}' yet")
     scheduled: dict[str, PrimFunction] = {}
-    for name, function in unscheduled(mod).items():
+    given = unscheduled(mod)
+    for number, (name, function) in enumerate(given.items(), 1):
+        begun(number, len(given))
         schedule_found = None
         if tuned is not None:
             # A schedule may change the loops of the PrimFunc that it is given.

@@ -27,7 +27,8 @@ FLOAT = "float"
 def forms_of(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Path]:
     """The files of the forms of a network."""
     source = folder / f"{name}.folded.onnx"
-    quant_pre_process(exported(name, folder), source, skip_symbolic_shape=True)
+    if not source.exists():
+        quant_pre_process(exported(name, folder), source, skip_symbolic_shape=True)
     return {
         f"{name} {form}": source if form == FLOAT else quantized(source, form, options.bits)
         for form in options.forms
@@ -45,15 +46,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="for each runtime and model")
     parser.add_argument("--dynamic", action="store_true", help="make the batch dynamic")
     parser.add_argument("--json", help="a file to write what was measured to")
+    parser.add_argument("--folder", type=Path, help="where quantized networks are kept")
     options = parser.parse_args()
     if unknown := sorted({*options.models}.difference(names)):
         parser.error(f"unknown networks {', '.join(unknown)}; there are {', '.join(names)}")
     others = [each for each in (ONNX_RUNTIME, OPENVINO) if installed(each)]
     print(header(options.threads, others))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        # Kept networks are compiled once: a second run measures at once.
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         files = {}
         for name in options.models:
-            files |= forms_of(name, options, Path(folder))
+            files |= forms_of(name, options, folder)
         found, interrupted = measured_one_by_one(files, others, options)
     whole = [row for row in found if not row.name.endswith(FLOAT)]
     print(*summary(whole, options.threads, others), sep="\n")

@@ -45,6 +45,9 @@ def _present(items: list[Any]) -> Iterator[Any]:
     for item in items:
         if isinstance(item, dict):
             for title, inside in item.items():
+                if isinstance(inside, str) and not inside.endswith("/"):
+                    yield from ({title: each} for each in _present([inside]))
+                    continue
                 pages = list(_present(inside if isinstance(inside, list) else [inside]))
                 if pages:
                     yield {title: pages}

@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?!#|[a-z]+:)([^)#\s]+)")
 """A relative link up to its fragment."""
+_PICTURE = re.compile(r'\b(src|srcset)="(?![a-z]+:)([^"]+)"')
+"""A relative link of a picture in HTML."""
 
 
 def repository() -> str:
@@ -20,10 +22,11 @@ def repository() -> str:
 
 def address(path: str) -> str:
     """The address of a file or folder of the sources."""
-    kind = "raw" if path.endswith(".png") else "blob"
+    kind = "raw" if path.endswith((".png", ".svg")) else "blob"
     return f"{repository()}/{kind}/main/{path}"
 
 
 def absolute(text: str) -> str:
     """A text of the root folder with absolute links."""
-    return LINK.sub(lambda link: f"]({address(link[1])}", text)
+    text = LINK.sub(lambda link: f"]({address(link[1])}", text)
+    return _PICTURE.sub(lambda link: f'{link[1]}="{address(link[2])}"', text)

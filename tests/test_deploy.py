@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -34,6 +35,34 @@ def images() -> np.ndarray:
     kind, width, height, most, *pixels = (EXAMPLE / "digits.pgm").read_text().split()
     assert (kind, width, height, most) == ("P2", "8", "80", "255")
     return np.array(list(map(float, pixels)), "float32").reshape(10, 1, 1, 8, 8) / np.float32(255)
+
+
+WITHOUT_COMPILER = """
+import sys
+import numpy as np
+import tvm_nnef
+
+executable = tvm_nnef.load(sys.argv[1])
+print(executable.profile(np.zeros((1, 1, 8, 8), np.float32)).total > 0, "tvm.ir" in sys.modules)
+np.save(sys.argv[2], executable(np.ones((1, 1, 8, 8), np.float32))[0])
+"""
+
+
+@pytest.mark.slow
+def test_a_library_runs_without_the_compiler(tmp_path: Path) -> None:
+    (found,) = importlib.util.find_spec("tvm").submodule_search_locations  # type: ignore[union-attr]
+    (tmp_path / "tvm" / "lib").mkdir(parents=True)
+    for file in Path(found).glob("*.py"):
+        shutil.copy(file, tmp_path / "tvm")
+    shutil.copy(Path(found) / "lib" / "libtvm_runtime.so", tmp_path / "tvm" / "lib")
+    executable = tvm_nnef.build(DIGITS, progress=False)
+    executable.export(tmp_path / "digits.so")
+    command = [sys.executable, "-c", WITHOUT_COMPILER, "digits.so", "y.npy"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False"], done.stderr
+    expected = executable(np.ones((1, 1, 8, 8), np.float32))[0]
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
 def test_the_digits_are_those_of_the_model() -> None:

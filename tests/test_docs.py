@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_the_error_of_the_readme_is_what_comes(
     assert listing("main.sknd:9") in capsys.readouterr().err
 
 
+def test_the_chart_shows_what_was_measured(imported: Callable[[Path], Any]) -> None:
+    script = imported(ROOT / "scripts" / "write_speed_chart.py")
+    data = json.loads((script.PICTURES / "speed.json").read_text(encoding="utf-8"))
+    for name, colours in script.COLOURS.items():
+        drawn = (script.PICTURES / f"speed-{name}.svg").read_text(encoding="utf-8")
+        assert drawn == script.chart(data, colours)
+    ratios = [f"{each['ratio']:.2f}" for each in data["bars"]]
+    assert [each for each in ratios if each not in README] == []
+
+
 def test_there_are_two_commands_to_copy() -> None:
     commands = re.findall(r"^    (pip install .* && .*)$", README, re.MULTILINE)
     assert len(commands) == 2
@@ -113,11 +124,12 @@ def test_links_of_the_readme_are_absolute_in_a_distribution(
     imported: Callable[[Path], Any],
 ) -> None:
     links = imported(ROOT / "scripts" / "source_links.py")
-    made = links.absolute("[a](docs/a.md#b) [c](#d) ![e](docs/e.png) [f](https://f.example)")
+    given = '[a](docs/a.md#b) [c](#d) ![e](docs/e.png) [f](https://f.example) <img src="g.svg">'
+    made = links.absolute(given)
     address = links.repository()
     assert made == (
         f"[a]({address}/blob/main/docs/a.md#b) [c](#d) ![e]({address}/raw/main/docs/e.png) "
-        "[f](https://f.example)"
+        f'[f](https://f.example) <img src="{address}/raw/main/g.svg">'
     )
 
 

@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, str] = {
     "stdlib": "semantics syntax",
     "graph": "arrays symbolic",
     "composition": "graph semantics symbolic syntax",
-    "arguments": "arrays graph symbolic",
+    "arguments": "arrays graph support symbolic",
     "reference": "arguments arrays graph symbolic",
     "model": "arguments arrays graph semantics stdlib storage support symbolic syntax",
     "converters.common": "graph semantics stdlib storage symbolic syntax",
@@ -124,6 +124,7 @@ MAY_IMPORT: dict[str, str] = {
     "profiling": "graph support tvm_support",
     "vulkan_runtime": "support tvm_support",
     "quantization": "graph model semantics support syntax",
+    "extraction": "converters.common graph model semantics storage symbolic syntax",
     "executable": "arguments arrays graph profiling storage support symbolic tvm_support "
     "vulkan_runtime",
     "lower": "arrays exact graph profiling symbolic tir tvm_support",
@@ -147,9 +148,9 @@ MAY_IMPORT: dict[str, str] = {
     "symbolic tvm_support",
     "tuning": "compilation measurement schedules support tvm_support",
     "display": "arrays graph model semantics storage support symbolic syntax",
-    "api": "arguments arrays compilation composition converters.* display executable formats graph "
-    "lower measurement model quantization reference schedules semantics storage support tuning "
-    "tvm_support",
+    "api": "arguments arrays compilation composition converters.* display executable extraction "
+    "formats graph lower measurement model quantization reference schedules semantics storage "
+    "support tuning tvm_support",
     "comparison": "everything",
     "language_server": "api composition formats graph model semantics stdlib storage symbolic "
     "syntax",

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ PAGES = [
 ]
 NOT_CODE = ("text", "json", "toml", "lua", "elisp", "cpp", "c", "cmake", "yaml", "diff", "html")
 """Languages that are not run. Blocks of C++ are compared with the files that they come from."""
-OPTIONAL = ("jax", "onnx", "onnxruntime", "torch", "vulkan", "onnxscript")
+OPTIONAL = ("fastapi", "uvicorn", "jax", "onnx", "onnxruntime", "torch", "vulkan", "onnxscript")
 """Packages without which a page is skipped."""
 
 _FENCE = re.compile(r"( *)```(\w*)\s*$")
@@ -190,3 +192,18 @@ def like(shown: str) -> re.Pattern[str]:
         for number, part in enumerate(parts)
     )
     return re.compile("".join(made), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_shows_what_it_has_shown(
+    imported: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    notebook = json.loads((ROOT / "docs" / "gallery" / "tour.ipynb").read_text(encoding="utf-8"))
+    found = imported(ROOT / "scripts" / "run_notebook.py").run(notebook)
+    for cell, again in zip(notebook["cells"], found["cells"], strict=True):
+        kinds = [
+            [(each["output_type"], *each.get("data", ())) for each in one.get("outputs", ())]
+            for one in (cell, again)
+        ]
+        assert kinds[0] == kinds[1], cell["source"]

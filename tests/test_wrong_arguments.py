@@ -46,6 +46,8 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "read nothing": lambda _, __: tvm_nnef.read_tensor(None),
     "write nowhere": lambda _, __: tvm_nnef.write_tensor(None, X),
     "write text": lambda _, folder: tvm_nnef.write_tensor(folder / "x.dat", "abc"),
+    "a part that begins with text": lambda _, __: tvm_nnef.extract(TEXT, "y"),
+    "a part that ends with a number": lambda _, __: tvm_nnef.extract(TEXT, outputs=[3]),
     "an image without a file": lambda _, __: tvm_nnef.load_image(None, TEXT),
     "tensors": lambda _, __: tvm_nnef.evaluate(TEXT, X, tensors=3),
     "routes": lambda _, __: tvm_nnef.compare(TEXT, routes=3, progress=False),

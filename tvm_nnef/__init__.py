@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tvm_nnef.api.building import build, compose, evaluate, from_nnef
     from tvm_nnef.api.checking import check
     from tvm_nnef.api.conversion import convert
+    from tvm_nnef.api.extraction import extract
     from tvm_nnef.api.files import load_image, read_tensor, write_tensor
     from tvm_nnef.api.importers import from_onnx
     from tvm_nnef.api.quantization import quantize
@@ -56,6 +57,7 @@ __all__ = [
     "compose",
     "convert",
     "evaluate",
+    "extract",
     "from_nnef",
     "from_onnx",
     "load",
@@ -84,6 +86,7 @@ _HOMES = {
         "UnsupportedError",
     ),
     "tvm_nnef.version": ("__version__",),
+    "tvm_nnef.api.extraction": ("extract",),
     "tvm_nnef.api.files": ("load_image", "read_tensor", "write_tensor"),
     "tvm_nnef.api.importers": ("from_onnx",),
     "tvm_nnef.executable.loading": ("load",),

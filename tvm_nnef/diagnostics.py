@@ -391,6 +391,27 @@ def error(
     return kind(found)
 
 
+class Suggestion(str):
+    """A hint that names the word to write instead of another one, as an editor can do.
+
+    ``name`` is what is written, ``word`` what is meant.
+    """
+
+    __slots__ = ("name", "word")
+    name: str
+    word: str
+
+    def __new__(cls, name: str, word: str) -> Suggestion:
+        """The hint to write ``word`` instead of ``name``."""
+        made = super().__new__(cls, f"did you mean '{word}'?")
+        made.name, made.word = name, word
+        return made
+
+    def __reduce__(self) -> tuple[type[Suggestion], tuple[str, str]]:
+        """What a copy is made of."""
+        return Suggestion, (self.name, self.word)
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """A hint that names the known word nearest to ``name``, or None if none is near.
 
@@ -407,10 +428,10 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | 
     words = list(islice((word for word in known if len(word) <= _MAX_NAME), _MAX_KNOWN))
     folded = name.casefold()
     if (same := next((word for word in words if word.casefold() == folded), None)) is not None:
-        return f"did you mean '{same}'?"
+        return Suggestion(name, same)
     likely = heapq.nlargest(_MAX_COMPARED, words, key=likeness)
     near = difflib.get_close_matches(name, likely, n=1, cutoff=cutoff)
-    return f"did you mean '{near[0]}'?" if near else None
+    return Suggestion(name, near[0]) if near else None
 
 
 def capped(found: Sequence[Diagnostic]) -> list[Diagnostic]:

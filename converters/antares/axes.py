@@ -119,7 +119,7 @@ def check_bounds(statement: Statement, lengths: Mapping[str, int], shapes: Shape
     while waiting:
         node = waiting.pop()
         if isinstance(node, nodes.When) and node.conditions:
-            # What its conditions exclude is not read.
+            # Elements that its conditions exclude are not read.
             waiting.extend(node.conditions)
             continue
         waiting.extend(nodes.children(node))

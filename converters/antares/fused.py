@@ -115,9 +115,9 @@ def _digits(node: Scalar, lengths: Mapping[str, int]) -> _Digits | None:
 
 
 def _uses(node: Scalar, lengths: Mapping[str, int]) -> Iterator[_Digits]:
-    found = _digits(node, lengths)
-    if found is not None:
-        yield found
+    digits = _digits(node, lengths)
+    if digits is not None:
+        yield digits
         return
     for each in nodes.children(node):
         yield from _uses(each, lengths)

@@ -84,7 +84,7 @@ def _guarded(
             return None
         guarded |= checked
     result = _changed(value, lambda access: _with_guards(access, guarded))
-    # What the checks exclude of other indices would be out of bounds.
+    # Other indices that the checks exclude would be out of bounds.
     is_complete = all(
         dimension in access.guarded or not exceeds(access.indices[dimension], length, lengths)
         for access in nodes.accesses(result)

@@ -87,11 +87,11 @@ class Reader:
                 return Value(_computed(sign, left, right, span), span, "number")
 
     def _named(self, name: str, span: Span) -> tuple[Any, Span, str]:
-        found = self.names.get(name)
-        if found is None:
+        value = self.names.get(name)
+        if value is None:
             hint = did_you_mean(name, self.names) or f"assign it first, as in: {name} = 3"
             raise error(f"'{name}' has no value", span, hint=hint)
-        return found.data, span, found.kind
+        return value.data, span, value.kind
 
     def _strings(self, tokens: list[lark.Token]) -> Text:
         """Return adjacent strings as one text."""
@@ -120,16 +120,16 @@ class Reader:
         return self._formatted(text) if "f" in prefix else [(text.text, list(text.offsets))]
 
     def _formatted(self, text: Text) -> list[tuple[str, list[int]]]:
-        found: list[tuple[str, list[int]]] = []
+        parts: list[tuple[str, list[int]]] = []
         position = 0
         while True:
             match = _PART.search(text.text, position)
             end = len(text.text) if match is None else match.start()
-            found.append((text.text[position:end], list(text.offsets[position:end])))
+            parts.append((text.text[position:end], list(text.offsets[position:end])))
             if match is None:
-                return found
+                return parts
             if match[0] in ("{{", "}}"):
-                found.append((match[0][0], [text.offsets[end]]))
+                parts.append((match[0][0], [text.offsets[end]]))
                 position = match.end()
                 continue
             close = text.text.find("}", end)
@@ -137,7 +137,7 @@ class Reader:
                 hint = "write {{ or }} for a brace that is a character"
                 raise error("a single brace in a string", text.span(end, end + 1), hint=hint)
             shown = self._shown(text, end + 1, close)
-            found.append((shown, [text.offsets[end]] * len(shown)))
+            parts.append((shown, [text.offsets[end]] * len(shown)))
             position = close + 1
 
     def _shown(self, text: Text, start: int, end: int) -> str:
@@ -187,13 +187,13 @@ def _unescaped(text: Text) -> Text:
     for match in _ESCAPE.finditer(text.text):
         characters.append(text.text[position : match.start()])
         offsets += text.offsets[position : match.start()]
-        made = _ESCAPED.get(match[1])
-        if made is None:
-            made = match[0]
+        character = _ESCAPED.get(match[1])
+        if character is None:
+            character = match[0]
             offsets += text.offsets[match.start() : match.end()]
         else:
-            offsets += [text.offsets[match.start()]] * len(made)
-        characters.append(made)
+            offsets += [text.offsets[match.start()]] * len(character)
+        characters.append(character)
         position = match.end()
     characters.append(text.text[position:])
     offsets += text.offsets[position:]

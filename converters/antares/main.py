@@ -72,7 +72,7 @@ def einstein_v2(
     input_dict: Mapping[str, Mapping[str, Any]] | None = None,
     extra_outputs: Sequence[str] = (),
 ) -> Model:
-    """Return the SkriptND model that expressions of Antares IR mean.
+    """Return the SkriptND model of expressions in Antares IR.
 
     Parameters
     ----------

@@ -171,8 +171,8 @@ class _Reader:
         first, function, others, dtype = parts
         listed = () if others is None else (each for each in others.children if each is not None)
         arguments = (self.scalar(first), *map(self.scalar, listed))
-        made = None if dtype is None else self._dtype(dtype)
-        return nodes.Call(span, str(function)[1:-1], arguments, made)
+        result_dtype = None if dtype is None else self._dtype(dtype)
+        return nodes.Call(span, str(function)[1:-1], arguments, result_dtype)
 
 
 def _integer(node: Scalar) -> int | None:

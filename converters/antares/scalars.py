@@ -118,13 +118,15 @@ class Writer:
         if count is None:
             hint = did_you_mean(node.function, FUNCTIONS) or f"one of {', '.join(FUNCTIONS)}"
             raise error(f"unknown function '{node.function}'", node.span, hint=hint)
-        given = len(node.arguments)
-        if given != count and not (given > count and node.function in ("max", "min")):
-            message = f"'{node.function}' takes {count} arguments, and {given} are given"
+        argument_count = len(node.arguments)
+        if argument_count != count and not (
+            argument_count > count and node.function in ("max", "min")
+        ):
+            message = f"'{node.function}' takes {count} arguments, and {argument_count} are given"
             hint = "as in x.call(`max`, [y]), which has two, or x.call(`exp`), which has one"
             raise error(message, node.span, hint=hint)
-        made = _function(node.function, [_number(self.scalar(each)) for each in node.arguments])
-        return made if node.dtype is None else _cast(made, self._dtype(node.dtype))
+        result = _function(node.function, [_number(self.scalar(each)) for each in node.arguments])
+        return result if node.dtype is None else _cast(result, self._dtype(node.dtype))
 
 
 def completed(scalar: Typed) -> Typed:
@@ -142,10 +144,10 @@ def _negated(operator: str, operand: Typed) -> Typed:
     if operator == "~":
         return Typed(f"(!{_condition(operand).text})", "bool")
     if operand.number is not None:
-        made = _literal(-operand.number)
-        return replace(made, text=f"(-{operand.text})")
-    made = _number(operand)
-    return Typed(f"(-{made.text})", made.dtype)
+        literal = _literal(-operand.number)
+        return replace(literal, text=f"(-{operand.text})")
+    literal = _number(operand)
+    return Typed(f"(-{literal.text})", literal.dtype)
 
 
 def _condition(operand: Typed) -> Typed:
@@ -171,11 +173,11 @@ def _binary(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
         raise error("'//' needs integers", span, hint="write '/', and .call(`floor`) of it")
     if operator in ("/", "//", "%") and right.number == 0 and DTYPES[dtype] == "int":
         raise error("this divides by zero", span, hint="use another divisor")
-    made = Typed(f"({first} {operator[0]} {second})", dtype)
+    result = Typed(f"({first} {operator[0]} {second})", dtype)
     if left.number is None or right.number is None:
-        return made
+        return result
     # Arithmetic on literals is a literal; its value matters to nothing but its type.
-    return replace(made, number=1.0 if DTYPES[dtype] == "real" else 1)
+    return replace(result, number=1.0 if DTYPES[dtype] == "real" else 1)
 
 
 def _common(left: Typed, right: Typed) -> str:

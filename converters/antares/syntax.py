@@ -72,14 +72,14 @@ def _explained(
     accepted = accepted_terminals(tables, Span(local, 0, span.start), start)
     names = sorted({words.get(each) or spelled(each, tables) for each in accepted})
     expected = f"; expected {' or '.join(names)}" if 0 < len(names) <= _LISTED else ""
-    found = f"unexpected '{span.text}'" if span.text else "unexpected end"
+    unexpected = f"unexpected '{span.text}'" if span.text else "unexpected end"
     near = re.compile(r"&&|\|\||[!?]|[<>]=?|[=!]=|\*").match(text.text, span.start)
     before = text.text[max(0, span.start - 1) : span.start]
     key = "" if near is None else near[0]
     key = before * 2 if key in "&|" and before == key else key
     key = "<" if key[:1] in ("<", ">", "=") or key == "!=" else key
     hint = _HINTS.get(key) or _HINTS.get(2 * span.text) or "docs/antares.md shows the syntax"
-    return Diagnostic(found + expected, text.span(span.start, span.end), hint)
+    return Diagnostic(unexpected + expected, text.span(span.start, span.end), hint)
 
 
 def _check_depth(tree: lark.Tree[Any], text: Text) -> None:

@@ -153,7 +153,7 @@ def assemble(
         name = ".".join(parts)
         return sources.get(name) or standard_module(name) or None
 
-    program, found = check_program(Source(f"{path}/main.sknd", text), load)
+    program, diagnostics = check_program(Source(f"{path}/main.sknd", text), load)
     if program is None:
-        raise NnefError(each for each in found if each.severity == "error")
+        raise NnefError(each for each in diagnostics if each.severity == "error")
     return Assembled(program, path, variables, metadata)

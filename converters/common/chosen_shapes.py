@@ -47,9 +47,9 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         Dimensions with a bound stay dynamic: their names are added.
         """
         rest = (name for name in declared if name not in self)
-        for name, given in zip(rest, self._in_order, strict=False):
-            if given is not None:
-                self[name] = given
+        for name, shape_in_order in zip(rest, self._in_order, strict=False):
+            if shape_in_order is not None:
+                self[name] = shape_in_order
         sizes = named_sizes(declared, self)
         alike: dict[int, tuple[int | str, ...]] = {}
         batch: int | str = BATCH

@@ -52,7 +52,7 @@ def size_of(scalar: Tensor, bound: Size, builder: Builder, most: Size | None = N
     is_larger = most is None or (isinstance(bound, int) and bound < largest(most))
     advice = _LARGER if is_larger else _NO_LARGER
     scalar = builder.cast(builder.reshape(scalar, ()), "int64")
-    # One position more than the bound, so that what lies beyond is found out.
+    # One position more than the bound, so that a size beyond it is detected.
     below = builder.call(
         "extra.positions_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
     )

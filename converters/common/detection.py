@@ -129,13 +129,13 @@ def _uses_tile(function: object) -> bool:
         names = set(_names(each.__code__))
         if names & _TILE_NAMES:
             return True
-        held = [each.__globals__.get(name) for name in names]
-        held += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
-        for value in held:
+        referenced = [each.__globals__.get(name) for name in names]
+        referenced += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+        for value in referenced:
             home = value.__name__ if isinstance(value, ModuleType) else _home(value)
             if home == _TILE_PACKAGE or home.startswith(f"{_TILE_PACKAGE}."):
                 return True
-        waiting += held
+        waiting += referenced
     return False
 
 

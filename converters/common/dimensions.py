@@ -49,8 +49,8 @@ class Dimensions:
     def of_output(self, group: Sequence[Tensor]) -> Declared | None:
         """Return the shape of an output if it follows from the inputs; else None."""
         shape = []
-        for key, found in _keyed(group):
-            declared = self._known(found)
+        for key, sizes in _keyed(group):
+            declared = self._known(sizes)
             if declared is None or (isinstance(declared, Symbol) and declared not in self.symbols):
                 declared = self._named.get(key)
             if declared is None:
@@ -72,9 +72,9 @@ class Dimensions:
     def _letter(self, tensor: Tensor, axis: int) -> str:
         usual = _LETTERS.get(tensor.rank, "") if tensor.value is None else ""
         wanted = [*usual[axis : axis + 1], *_OTHERS]
-        found = next((each for each in wanted if each not in self._taken), "s")
-        self._taken.add(found)
-        return found
+        letter = next((each for each in wanted if each not in self._taken), "s")
+        self._taken.add(letter)
+        return letter
 
 
 def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]]]:
@@ -83,10 +83,10 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]
     Height and width have different keys, even if they are equal in each invocation.
     """
     spatial: list[Hashable] = []
-    for axis, found in enumerate(zip(*(each.shape for each in group), strict=True)):
-        values = tuple(map(str, found))
+    for axis, sizes in enumerate(zip(*(each.shape for each in group), strict=True)):
+        values = tuple(map(str, sizes))
         is_spatial = axis > 1 and group[0].value is None
-        yield (values, spatial.count(values) if is_spatial else 0), found
+        yield (values, spatial.count(values) if is_spatial else 0), sizes
         spatial += [values] * is_spatial
 
 

@@ -80,7 +80,9 @@ def _definition(
     public: bool = False,
 ) -> nodes.Definition:
     assert name is not None
-    blocks = tuple(nodes.Block(kind, found, span=NOWHERE) for kind, found in kinds if found)
+    blocks = tuple(
+        nodes.Block(kind, statements, span=NOWHERE) for kind, statements in kinds if statements
+    )
     return nodes.Definition(keyword, _identifier(name), blocks, public, span=NOWHERE)
 
 

@@ -56,7 +56,7 @@ def _grouped_at(
 ) -> list[Step]:
     last_read = {id(each): number for number, step in enumerate(steps) for each in reads(step)}
     last_read |= dict.fromkeys(map(id, kept), len(steps))
-    found: list[tuple[Group | None, tuple[Step, ...]]] = []
+    runs: list[tuple[Group | None, tuple[Step, ...]]] = []
     alike: dict[Hashable, list[tuple[int, Group, Run]]] = {}
     end = 0
     for group, run_steps in _segments(steps, lambda step: _group(step, groups, level)):
@@ -64,18 +64,18 @@ def _grouped_at(
         if group is not None and all(map(_is_plain, run_steps)):
             run = run_of(run_steps, _reader(last_read, end))
             key = (group.name, run.wiring, *(letter((step,)) for step in run_steps))
-            alike.setdefault(key, []).append((len(found), group, run))
-        found.append((group, run_steps))
+            alike.setdefault(key, []).append((len(runs), group, run))
+        runs.append((group, run_steps))
     replaced: dict[int, Invocation] = {}
     for same in alike.values():
-        made = invocations([run for _, _, run in same])
-        for (number, group, _), invocation in zip(same, made, strict=True):
+        invocations_of_runs = invocations([run for _, _, run in same])
+        for (number, group, _), invocation in zip(same, invocations_of_runs, strict=True):
             invocation.wanted = group.label
             replaced[number] = invocation
-        _name_operator(made[0], same[0][1])
+        _name_operator(invocations_of_runs[0], same[0][1])
     return [
         step
-        for number, (_, run_steps) in enumerate(found)
+        for number, (_, run_steps) in enumerate(runs)
         for step in ((replaced[number],) if number in replaced else run_steps)
     ]
 

@@ -38,13 +38,13 @@ def input_tensors(
         shapes.complete(declared, bounds)
     completed = named_sizes(declared, shapes)
     for name, known in declared.items():
-        given = shapes.get(name)
-        rank = _wrong_rank(name, known.shape, given, path)
+        given_shape = shapes.get(name)
+        rank = _wrong_rank(name, known.shape, given_shape, path)
         if rank is not None:
             wrong.append(rank)
             continue
         dtype = dtypes.get(name) or known.dtype
-        wanted: PartialShape = known.shape if given is None else tuple(given)
+        wanted: PartialShape = known.shape if given_shape is None else tuple(given_shape)
         shape = None if wanted is None else _shape(name, wanted, completed, bounds, symbols)
         if dtype is None or shape is None:
             wrong.append((problems or {}).get(name) or _partial_input(name, dtype, path))

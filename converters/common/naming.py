@@ -41,7 +41,7 @@ def give_names(
         return without_suffix(name.removeprefix(scope))
 
     ports = (*graph.inputs, *graph.outputs)
-    # What is an identifier stays as it is, so that no name in the source is another one of ours.
+    # Identifiers stay as they are, so that no name in the source is that of another tensor here.
     for tensor in sorted(ports, key=lambda each: identifier(each.source) != each.source):
         has_file = tensor.source in graph.defaults
         tensor.name = (_file_names(namer) if has_file else namer).name(identifier(tensor.source))
@@ -133,16 +133,16 @@ def machine_types(graph: ConvertedGraph, variables: Sequence[Tensor]) -> dict[st
 
 
 def _made_types(steps: Sequence[Step]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for step in _every(steps):
         unusual = any(not is_default(each.dtype) for each in (*reads(step), *results(step)))
         if unusual or not isinstance(step, Call):
             for each in _own(step):
-                found |= dict.fromkeys(item_names(each), each.dtype)
+                dtypes |= dict.fromkeys(item_names(each), each.dtype)
         if isinstance(step, Invocation):
             inner = _made_types(step.operator.steps)
-            found |= {f"{step.label}.{name}": dtype for name, dtype in inner.items()}
-    return found
+            dtypes |= {f"{step.label}.{name}": dtype for name, dtype in inner.items()}
+    return dtypes
 
 
 def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[str, str]]:
@@ -179,8 +179,8 @@ def inner_scopes(steps: Iterable[Step], around: str = "") -> Iterator[tuple[str,
             step_tensors = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
             yield from ((each.name, scope) for each in step_tensors if each and each.name)
         for block in inner_blocks(step):
-            made = (each for inner in block.steps for each in results(inner))
-            yield from ((name, scope) for each in made for name in item_names(each))
+            computed = (each for inner in block.steps for each in results(inner))
+            yield from ((name, scope) for each in computed for name in item_names(each))
             yield from inner_scopes(block.steps, f"{scope}.")
 
 

@@ -108,11 +108,13 @@ def module_texts(libraries: Sequence[Library], operators: Iterable[str]) -> dict
 
 
 def _text(library: Library, needed: set[str]) -> str:
-    kept = [entry for name, entry in _entries(library).items() if name in needed]
-    used = {name.partition(".")[0] for entry in kept for name in entry.invoked if "." in name}
+    needed_entries = [entry for name, entry in _entries(library).items() if name in needed]
+    used = {
+        name.partition(".")[0] for entry in needed_entries for name in entry.invoked if "." in name
+    }
     imports = f"import {', '.join(sorted(used))};\n\n" if used else ""
     header = f"# {library.title}; written by the converter.\n\n"
-    return header + imports + "\n\n".join(entry.text for entry in kept) + "\n"
+    return header + imports + "\n\n".join(entry.text for entry in needed_entries) + "\n"
 
 
 @functools.cache
@@ -120,17 +122,17 @@ def _entries(library: Library) -> Mapping[str, _Entry]:
     file = resources.files(library.package) / f"{library.name}.sknd"
     text = file.read_text(encoding="utf-8")
     module = parse_cached(text, f"<stdlib>/{library.name}.sknd")
-    found: dict[str, _Entry] = {}
+    entries: dict[str, _Entry] = {}
     for definition in module.definitions:
         body = text[definition.span.start : definition.span.end]
-        if definition.name.name in found:
+        if definition.name.name in entries:
             message = f"operator '{definition.name.name}' is defined twice"
             raise error(message, definition.span, hint="rename one of them")
         comment = _comment_above(text, definition.span.start)
-        found[definition.name.name] = _Entry(
+        entries[definition.name.name] = _Entry(
             comment + body, _words(body), frozenset(invoked(definition))
         )
-    return found
+    return entries
 
 
 def _comment_above(text: str, start: int) -> str:

@@ -264,9 +264,9 @@ def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Position 
         return None
     start, end = min(matched), max(matched) + 1
     skipped = tuple(unit for unit in range(start, end) if unit not in matched)
-    made = {id(t) for unit in matched for step in sequence.units[unit] for t in results(step)}
+    computed = {id(t) for unit in matched for step in sequence.units[unit] for t in results(step)}
     between = (t for unit in skipped for step in sequence.units[unit] for t in reads(step))
-    return None if any(id(each) in made for each in between) else _Position(start, end, skipped)
+    return None if any(id(each) in computed for each in between) else _Position(start, end, skipped)
 
 
 def _run(sequence: _Sequence, position: _Position) -> Run:
@@ -287,8 +287,8 @@ def run_of(steps: tuple[Step, ...], is_read_later: Callable[[Tensor], bool]) -> 
                 wiring.append(results_by_id.get(id(each), -1))
                 if wiring[-1] < 0:
                     read.append(each)
-        for given in results(step):
-            results_by_id[id(given)] = len(results_by_id)
+        for result in results(step):
+            results_by_id[id(result)] = len(results_by_id)
     given_out = [
         each if is_read_later(each) else None
         for step in steps

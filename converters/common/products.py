@@ -66,18 +66,18 @@ def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
     def spelled(term: str, length: int) -> str:
         return term.replace("...", "".join(dots[len(dots) - length :]))
 
-    found = [spelled(term, length) for term, length in zip(terms, lengths, strict=True)]
-    for each, term in zip(operands, found, strict=True):
+    spelled_terms = [spelled(term, length) for term, length in zip(terms, lengths, strict=True)]
+    for each, term in zip(operands, spelled_terms, strict=True):
         if len(term) != each.rank:
             reason = f"'{equation}' names {len(term)} dimensions of a tensor of rank {each.rank}"
             raise Unconvertible(reason, "write a letter for each", mismatch=True)
-    every = "".join(found)
+    every = "".join(spelled_terms)
     once = sorted(name for name in set(every) - set(dots) if every.count(name) == 1)
     result = spelled(right, len(dots)) if arrow else "".join((*dots, *once))
     if not set(result) <= set(every) or len(set(result)) < len(result):
         reason = f"the result of '{equation}' names other dimensions"
         raise Unconvertible(reason, "use letters of operands, each once")
-    return found, result
+    return spelled_terms, result
 
 
 def _common_size(name: str, left: Size, right: Size) -> Size:

@@ -165,22 +165,22 @@ def broadcast_dimension(sizes: Sequence[Size]) -> Size:
 
     The same dimensions give the same result, whatever their order and grouping.
     """
-    found: list[Size] = []
+    candidates: list[Size] = []
     for size in sizes:
         parts = size.broadcast if isinstance(size, Symbolic) and size.broadcast else (size,)
-        found += [part for part in parts if part not in found]
-    found.sort(key=lambda size: (len(str(size)), str(size)))
-    found = [
-        each for position, each in enumerate(found)
-        if not any(_agree(each, other) for other in found[:position])
+        candidates += [part for part in parts if part not in candidates]
+    candidates.sort(key=lambda size: (len(str(size)), str(size)))
+    candidates = [
+        each for position, each in enumerate(candidates)
+        if not any(_agree(each, other) for other in candidates[:position])
     ]  # fmt: skip
-    fixed = [each for each in found if _known("ne", each, 1) is True]
+    fixed = [each for each in candidates if _known("ne", each, 1) is True]
     if fixed:
         return fixed[0]
-    *others, result = found
+    *others, result = candidates
     for other in reversed(others):
         result = _select(other, result)
-    return replace(result, broadcast=tuple(found)) if isinstance(result, Symbolic) else result
+    return replace(result, broadcast=tuple(candidates)) if isinstance(result, Symbolic) else result
 
 
 def _select(size: Size, if_one: Size) -> Size:
@@ -301,11 +301,11 @@ def room(size: Size) -> Size:
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Return an array of dimensions; numbers become Python's."""
-    found = np.asarray(items, object)
-    plain = [int(item) if isinstance(item, np.integer) else item for item in found.reshape(-1)]
-    result = np.empty(found.size, object)
+    objects = np.asarray(items, object)
+    plain = [int(item) if isinstance(item, np.integer) else item for item in objects.reshape(-1)]
+    result = np.empty(objects.size, object)
     result[:] = plain
-    return result.reshape(found.shape)
+    return result.reshape(objects.shape)
 
 
 def _plain(size: Size) -> dimensions.Dimension:
@@ -317,11 +317,11 @@ def _combined(function: str, left: Size, right: Size) -> Size:
         return NotImplemented
     if not isinstance(right, (int, np.integer, Symbolic)):
         return NotImplemented
-    found = dimensions.FUNCTIONS[function](_plain(left), _plain(right))
-    if isinstance(found, int):
-        return found
+    combined = dimensions.FUNCTIONS[function](_plain(left), _plain(right))
+    if isinstance(combined, int):
+        return combined
     product_ = (*factors(left), *factors(right)) if function == "mul" else ()
-    return Symbolic(found, _symbols(left, right), product_)
+    return Symbolic(combined, _symbols(left, right), product_)
 
 
 def _symbols(*sizes: Size) -> dict[str, Symbol]:
@@ -354,11 +354,11 @@ def _known(function: str, left: Size, right: Size) -> bool | None:
 
 
 def _decided(function: str, left: Size, right: Size) -> bool:
-    found = _known(function, left, right)
-    if found is None:
+    decided = _known(function, left, right)
+    if decided is None:
         condition = dimensions.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
             f"whether {trees.text(condition)} holds is known only at run time",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
-    return found
+    return decided

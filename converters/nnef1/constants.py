@@ -81,12 +81,12 @@ def _integer(sign: str, left: int, right: int) -> int:
         if right < 0:
             hint = "cast the base: 'scalar(x) ^ -1.0'"
             raise Undefined(f"an integer to the power of {right} is not an integer", hint)
-        found: int | None = None if abs(left) > 1 and right > 63 else int(left**right)
+        power: int | None = None if abs(left) > 1 and right > 63 else int(left**right)
     else:
-        found = int(_ARITHMETIC[sign](left, right))
-    if found is None or abs(found) > MAX_INTEGER:
+        power = int(_ARITHMETIC[sign](left, right))
+    if power is None or abs(power) > MAX_INTEGER:
         raise Undefined("the result is beyond 63 bits", "compute with scalars")
-    return found
+    return power
 
 
 def _scalar(sign: str, left: float, right: float) -> float:

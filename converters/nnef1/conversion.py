@@ -60,14 +60,18 @@ def convert_graph(
     outputs = builder.outputs([state.scope[name] for name in names], names)
     updates = [(state.states[id(variable)], new) for variable, new in state.updates]
     steps = needed(builder.steps, (*outputs, *(new for _, new in updates)))
-    kept = {id(each) for step in steps for each in results(step)}
-    made = {id(each) for step in builder.steps for each in results(step)}
+    needed_results = {id(each) for step in steps for each in results(step)}
+    all_results = {id(each) for step in builder.steps for each in results(step)}
     graph_ = ConvertedGraph(
         tuple(inputs[each.name] for each in graph.parameters),
         tuple(outputs),
         tuple(steps),
         tuple(updates),
-        tuple(each for each in state.quantized if id(each[0]) in kept or id(each[0]) not in made),
+        tuple(
+            each
+            for each in state.quantized
+            if id(each[0]) in needed_results or id(each[0]) not in all_results
+        ),
     )
     return graph_, state.groups
 

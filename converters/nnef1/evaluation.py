@@ -199,7 +199,7 @@ class Evaluator(ABC):
             message = f"the arrays have different lengths: {', '.join(map(str, lengths))}"
             hint = "arrays that are iterated together are of one length"
             raise self.error(message, node.span, hint, frame)
-        found: list[Value] = []
+        values: list[Value] = []
         labels = wanted if isinstance(wanted, tuple) else ()
         for items in zip(*sources, strict=True):
             inner = replace(
@@ -208,9 +208,9 @@ class Evaluator(ABC):
             self.spend(1, node.span, frame)
             if node.condition is not None and not (yield self.evaluate(node.condition, inner)):
                 continue
-            label = labels[len(found)] if len(found) < len(labels) else None
-            found.append((yield self.evaluate(node.item, inner, label)))
-        return tuple(found)
+            label = labels[len(values)] if len(values) < len(labels) else None
+            values.append((yield self.evaluate(node.item, inner, label)))
+        return tuple(values)
 
     def _subscript(self, node: nodes.Subscript, frame: Frame) -> Evaluation:
         value = yield self.evaluate(node.value, frame)
@@ -260,22 +260,22 @@ class Evaluator(ABC):
                 self.spend(len(operand) // _ITEMS, node.span, frame)
                 return tuple(range(len(operand)))
         try:
-            found = constants.cast(node.name, operand)
+            value = constants.cast(node.name, operand)
         except constants.Undefined as problem:
             raise self.error(problem.reason, node.span, problem.hint, frame) from None
-        if isinstance(found, str):
-            self.spend(len(found) // _ITEMS, node.span, frame)
-        return found
+        if isinstance(value, str):
+            self.spend(len(value) // _ITEMS, node.span, frame)
+        return value
 
     def _shape(self, node: nodes.Builtin, operand: Value, frame: Frame) -> Value:
         if not isinstance(operand, Tensor):
             return ()
-        found = self.shape(operand)
-        if found is None:
+        sizes = self.shape(operand)
+        if sizes is None:
             hint = "'shape_of' is deprecated; hand the shape to the fragment as an attribute"
             message = f"the shape of '{operand.label}' is not known here"
             raise self.error(message, node.span, hint, frame)
-        return found
+        return sizes
 
     def unpacked(
         self, target: nodes.Expression, value: Value, frame: Frame

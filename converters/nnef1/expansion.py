@@ -191,17 +191,17 @@ class _Expansion(Evaluator):
 
     def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
         signature = frame.signatures[node.name.name]
-        given: dict[str, Value] = {}
+        arguments: dict[str, Value] = {}
         for number, argument in enumerate(node.arguments):
             name = argument.name or signature.parameters[number].name
-            given[name.name] = yield self.evaluate(argument.value, frame)
+            arguments[name.name] = yield self.evaluate(argument.value, frame)
         generic = self._generic(node, frame)
-        return (yield self.invoke(signature, given, generic, frame, wanted, node.span))
+        return (yield self.invoke(signature, arguments, generic, frame, wanted, node.span))
 
     def _generic(self, node: nodes.Invocation, frame: Frame) -> str | None:
         table = self.generics if node in self.generics else standard_generics()
-        found = table.get(node)
-        return frame.generic if found == "?" else found
+        generic = table.get(node)
+        return frame.generic if generic == "?" else generic
 
     def invoke(
         self,
@@ -289,8 +289,8 @@ class _Expansion(Evaluator):
                 step_arguments[name] = self._part(name, step, arguments, frame, span)
             wanted = tuple(self.labelling.labels.name(f"{frame.base}/{each}") for each in names)
             one = wanted if len(names) > 1 else wanted[0]
-            found = yield self.invoke(fragment, step_arguments, None, frame, one, span)
-            values = found if len(names) > 1 else (found,)
+            returned = yield self.invoke(fragment, step_arguments, None, frame, one, span)
+            values = returned if len(names) > 1 else (returned,)
             assert isinstance(values, tuple)
             parts.append(dict(zip(names, values, strict=True)))
             states = {name: parts[-1][result] for name, result in scan.carried}

@@ -245,11 +245,15 @@ def _parameter_problems(fragment: nodes.Fragment) -> Iterator[Diagnostic]:
             message = f"the tensor '{each.name.name}' follows the attribute '{attribute.name.name}'"
             yield Diagnostic(message, each.span, "declare tensors before attributes")
         if each.default is not None:
-            given = literal_type(each.default)
-            fits = given is not None and (castable(given, each.type) or is_generic(each.type))
+            default_type = literal_type(each.default)
+            fits = default_type is not None and (
+                castable(default_type, each.type) or is_generic(each.type)
+            )
             if not fits and not _is_no_literal(each.default):
-                found = "of no type" if given is None else f"of type {given}"
-                message = f"the default value of '{each.name.name}' is {found}, not {each.type}"
+                description = "of no type" if default_type is None else f"of type {default_type}"
+                message = (
+                    f"the default value of '{each.name.name}' is {description}, not {each.type}"
+                )
                 yield Diagnostic(message, each.default.span, "correct the value or the type")
 
 

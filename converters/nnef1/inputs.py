@@ -50,8 +50,8 @@ def graph_inputs(
         bounds = {**checked.extended.bounds, **bounds}
     elif not bounds:
         bounds = checked.extended.bounds
-    found, values = input_tensors(declared, given.shapes, given.dtypes, bounds, path)
-    inputs = {each.source: each for each in found}
+    tensors, values = input_tensors(declared, given.shapes, given.dtypes, bounds, path)
+    inputs = {each.source: each for each in tensors}
     named: dict[str, Value] = {name: each for name, each in values.items() if name in symbols}
     for name, known in declared.items():
         for symbol, size in zip(known.shape or (), inputs[name].shape, strict=True):

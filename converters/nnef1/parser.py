@@ -182,10 +182,10 @@ def _explain(failure: lark.UnexpectedInput, source: Source, kind: str) -> Diagno
     expected = _in_words(
         frozenset(_WORDS.get(name) or spelled(name, tables()) for name in accepted)
     )
-    found = "the text ends too early"
+    unexpected = "the text ends too early"
     if text:
-        found = f"unexpected {text}" if text[0] in "'\"" else f"unexpected '{text}'"
-    message = f"{found}; expected {expected}" if expected else found
+        unexpected = f"unexpected {text}" if text[0] in "'\"" else f"unexpected '{text}'"
+    message = f"{unexpected}; expected {expected}" if expected else unexpected
     notes: tuple[Note, ...] = ()
     if not text or text in ("fragment", "graph"):
         notes = tuple(

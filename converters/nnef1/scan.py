@@ -113,11 +113,11 @@ class Scans:
 
     def _fragment(self, node: nodes.Expression) -> nodes.Fragment:
         name = _string(node)
-        found = self.fragments.get(name)
-        if found is None or found.body is None or found.generic:
+        fragment = self.fragments.get(name)
+        if fragment is None or fragment.body is None or fragment.generic:
             hint = did_you_mean(name, self.fragments) or "name one that the document defines"
             raise error(f"there is no fragment '{name}' with a body", node.span, hint=hint)
-        return found
+        return fragment
 
 
 def _declaration(
@@ -160,10 +160,10 @@ def _string(node: nodes.Expression) -> str:
 
 
 def _is_full(node: nodes.Expression) -> bool:
-    found = _string(node)
-    if found not in ("full", "last"):
-        raise error(f"'{found}' is not an output of a scan", node.span, hint="full, last")
-    return found == "full"
+    text = _string(node)
+    if text not in ("full", "last"):
+        raise error(f"'{text}' is not an output of a scan", node.span, hint="full, last")
+    return text == "full"
 
 
 def _check_defaults(given: Mapping[str, nodes.Expression]) -> None:
@@ -203,8 +203,8 @@ def steps_of(sizes: Sequence[tuple[int, int]], span: Span) -> int:
     for size, pace in sizes:
         if pace == 0 or pace < -1 or size % abs(pace):
             raise error(f"a pace of {pace} for a dimension of {size}", span, hint=hint)
-    found = {size // abs(pace) for size, pace in sizes}
-    if len(found) != 1:
-        counts = " and ".join(map(str, sorted(found))) or "no"
+    step_counts = {size // abs(pace) for size, pace in sizes}
+    if len(step_counts) != 1:
+        counts = " and ".join(map(str, sorted(step_counts))) or "no"
         raise error(f"its tensors have {counts} parts", span, hint=hint)
-    return found.pop()
+    return step_counts.pop()

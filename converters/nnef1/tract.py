@@ -98,8 +98,8 @@ def extended(document: nodes.Document, files: Container | None) -> Extended:
 
 
 def _unknown_registry(extension: nodes.Extension) -> Diagnostic:
-    given = extension.words[-1].name
-    hint = did_you_mean(given, REGISTRIES) or f"registries are {', '.join(REGISTRIES)}"
+    registry = extension.words[-1].name
+    hint = did_you_mean(registry, REGISTRIES) or f"registries are {', '.join(REGISTRIES)}"
     return Diagnostic("the operations of this registry are not known", extension.span, hint)
 
 
@@ -147,9 +147,9 @@ def _body(
 
 
 def _dtype(node: nodes.Expression, problems: list[Diagnostic]) -> str:
-    given = node.value if isinstance(node, nodes.Literal) else None
-    if isinstance(given, str) and given.lower() in DTYPES:
-        return DTYPES[given.lower()]
+    name = node.value if isinstance(node, nodes.Literal) else None
+    if isinstance(name, str) and name.lower() in DTYPES:
+        return DTYPES[name.lower()]
     hint = f"datum types are {', '.join(DTYPES)}"
     problems.append(Diagnostic("this datum type cannot be converted", node.span, hint))
     return "float32"

@@ -22,7 +22,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor of a primitive type; unbound (``tensor<>``) if that is None."""
+    """A tensor of a primitive type; unbound (``tensor<>``) if the type is None."""
 
     item: str | None
 

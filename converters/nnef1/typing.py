@@ -97,10 +97,12 @@ class Typing:
             case nodes.Builtin():
                 return self._builtin(node, self.type_of(node.operand, scope))
             case nodes.Invocation():
-                found = self.invocation(node, scope)
-                if found is None or isinstance(found, TensorType):
-                    return found
-                message = f"'{node.name.name}' has the result {found}; only an operation with a "
+                result_type = self.invocation(node, scope)
+                if result_type is None or isinstance(result_type, TensorType):
+                    return result_type
+                message = (
+                    f"'{node.name.name}' has the result {result_type}; only an operation with a "
+                )
                 message += "single tensor can be part of an expression"
                 hint = "assign the results first, as in 'a, b = f(x);' or '[a, b] = f(x);'"
                 self.report(message, node.span, hint)
@@ -117,12 +119,12 @@ class Typing:
         return None
 
     def _array(self, node: nodes.Array, items: list[Type | None]) -> Type | None:
-        found = array_type(items)
-        if found is None and None not in items:
+        result_type = array_type(items)
+        if result_type is None and None not in items:
             listed = ", ".join(dict.fromkeys(map(str, items)))
             hint = "items of an array are of one type; an integer is cast as in 'scalar(i)'"
             self.report(f"the items of this array are of several types: {listed}", node.span, hint)
-        return found
+        return result_type
 
     def _tuple(self, node: nodes.Tuple, items: list[Type | None]) -> Type | None:
         types = tuple(each for each in items if each is not None)
@@ -155,14 +157,14 @@ class Typing:
             return self._contains(node, left, right)
         if isinstance(left, TensorType) or isinstance(right, TensorType):
             return self._operation(node, BINARY[sign], [left, right])
-        found = binary_type(sign, left, right)
-        if found is None:
+        result_type = binary_type(sign, left, right)
+        if result_type is None:
             hint = cast_hint(left) if left in (INTEGER, SCALAR) else ""
             if {left, right} == {INTEGER, SCALAR}:
                 hint = "write the integer as a scalar, as in '2.0', or cast it: 'scalar(i)'"
             hint = hint or "see table 1 of the specification, section 3.3.3"
             self.report(f"'{sign}' does not take {left} and {right}", node.span, hint)
-        return found
+        return result_type
 
     def _contains(self, node: nodes.Binary, item: Type, array: Type) -> Type | None:
         if isinstance(array, ArrayType):
@@ -194,11 +196,11 @@ class Typing:
         first, second = branches
         if first is None or second is None:
             return None
-        found = common(first, second)
-        if found is None:
+        result_type = common(first, second)
+        if result_type is None:
             message = f"the branches are of types {first} and {second}"
             self.report(message, node.span, "both are of one type; cast one of them")
-        return found
+        return result_type
 
     def expect(self, node: nodes.Expression, wanted: Type, scope: Scope, what: str) -> None:
         """Report an expression of a type other than ``wanted``."""
@@ -293,12 +295,12 @@ class Typing:
         bound_ = self._arguments(node, signature)
         if bound_ is None:
             return None
-        given = {p: (a, type_) for (p, a), type_ in zip(bound_, types, strict=True)}
-        generic = self._generic(node, signature, given, scope)
+        typed_arguments = {p: (a, type_) for (p, a), type_ in zip(bound_, types, strict=True)}
+        generic = self._generic(node, signature, typed_arguments, scope)
         if signature.is_generic and generic is None:
             return None
         self.generics[node] = generic
-        for parameter, (argument, type_) in given.items():
+        for parameter, (argument, type_) in typed_arguments.items():
             wanted = bound(parameter.type, generic or GENERIC)
             if type_ is not None and not castable(type_, wanted):
                 message = f"'{parameter.name.name}' of '{name}' is of type {wanted}, got {type_}"
@@ -313,7 +315,7 @@ class Typing:
         pairs: list[tuple[nodes.Parameter, nodes.Argument]] = []
         by_name = {each.name.name: each for each in signature.parameters}
         listed = f"parameters are {', '.join(by_name)}"
-        given: set[str] = set()
+        assigned: set[str] = set()
         named: nodes.Argument | None = None
         for number, argument in enumerate(node.arguments):
             if argument.name is not None:
@@ -334,13 +336,13 @@ class Typing:
                 break
             else:
                 parameter = signature.parameters[number]
-            if parameter.name.name in given:
+            if parameter.name.name in assigned:
                 message = f"'{parameter.name.name}' is given twice"
                 self.report(message, argument.span, "remove one of the two")
-            given.add(parameter.name.name)
+            assigned.add(parameter.name.name)
             pairs.append((parameter, argument))
         missing = [
-            name for name, each in by_name.items() if name not in given and each.default is None
+            name for name, each in by_name.items() if name not in assigned and each.default is None
         ]
         if missing and len(self.problems) == before:
             hint = f"it is of type {by_name[missing[0]].type}, and has no default value"
@@ -373,15 +375,15 @@ class Typing:
             return signature.node.generic_default if signature.is_generic else None
         if any(type_ is None and is_generic(each.type) for each, (_, type_) in given.items()):
             return None
-        found = sorted({
+        options = sorted({
             candidate
             for parameter, (_, type_) in given.items()
             if type_ is not None
             for candidate in candidates(parameter.type, type_)
         })  # fmt: skip
-        if len(found) == 1:
-            return found[0]
-        what = f"can be {' or '.join(found)}" if found else "does not follow from the arguments"
+        if len(options) == 1:
+            return options[0]
+        what = f"can be {' or '.join(options)}" if options else "does not follow from the arguments"
         hint = f"write it, as in '{name}<scalar>(...)'; arguments of one type need no cast"
         self.report(f"the generic type of '{name}' {what}", node.span, hint)
         return None

@@ -144,8 +144,8 @@ def _check_shape(shape: tuple[int, ...], label: str, call: Call, position: str) 
 def _check_type(item_type: ItemType, call: Call, position: str) -> None:
     wanted = _ITEM_TYPES[call.item_type or "scalar"]
     if item_type not in wanted:
-        found = item_type.name.lower().replace("_", " ")
-        message = f"a variable of type {call.item_type} is stored as {found} in {position}"
+        stored_type = item_type.name.lower().replace("_", " ")
+        message = f"a variable of type {call.item_type} is stored as {stored_type} in {position}"
         names = " or ".join(each.name.lower().replace("_", " ") for each in wanted)
         hint = f"store it as {names}, or declare it with another type"
         raise error(message, call.location, hint=hint)
@@ -169,11 +169,11 @@ def _array(tensor: TensorFile, call: Call, quantizer: Call | None, position: str
 
 def _float32(array: Array, call: Call, position: str) -> Array:
     with np.errstate(over="ignore"):
-        found = array.astype(np.float32, copy=False)
-    if found is not array and np.any(np.isinf(found) & np.isfinite(array)):
+        converted = array.astype(np.float32, copy=False)
+    if converted is not array and np.any(np.isinf(converted) & np.isfinite(array)):
         message = f"{position} has numbers beyond float32"
         raise error(message, call.location, hint="scale them down, or store float32")
-    return found
+    return converted
 
 
 def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, position: str) -> Array:
@@ -244,8 +244,8 @@ def _decode_range(codes: Array, tensor: TensorFile, arguments: Mapping[str, Valu
 
 
 def _decode_zero_point(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
-    found = (codes - _number(arguments["zero_point"])) * _number(arguments["scale"])
-    return np.asarray(found)
+    reals = (codes - _number(arguments["zero_point"])) * _number(arguments["scale"])
+    return np.asarray(reals)
 
 
 def _decode_logarithm(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:

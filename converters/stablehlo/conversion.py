@@ -177,7 +177,7 @@ def _convert(
         context.failures += 1
         context.problems += problem.diagnostics
     except (RecursionError, ValueError, TypeError, KeyError, IndexError, ArithmeticError) as cause:
-        # What is wrong with one operation must not hide the others.
+        # The error of one operation must not hide those of others.
         reason = f"it cannot be converted: {type(cause).__name__}: {cause}"
         _refuse(context, op, Unconvertible(reason, "report this model"))
     hint(builder.steps[start:], name.rpartition("/")[2])
@@ -209,8 +209,8 @@ def _results(
     folded = fold(operation)
     if folded is not None:
         return [folded]
-    found = function(operation, builder)
-    results = [found] if isinstance(found, Tensor) else list(found)
+    returned = function(operation, builder)
+    results = [returned] if isinstance(returned, Tensor) else list(returned)
     if len(results) != len(operation.op.results):
         reason = f"its converter gave {len(results)} tensors for {len(operation.op.results)}"
         raise Invalid(reason, "correct the converter")
@@ -260,10 +260,10 @@ def _region(
         block, inner = region.blocks[0], ChainMap({}, scope)
     inner.update(zip(block.arguments, arguments, strict=True))
     before = context.failures
-    found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
+    returned = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
     if context.failures > before:
-        raise NnefError([])  # what is wrong inside has been reported
-    return found
+        raise NnefError([])  # errors inside have been reported
+    return returned
 
 
 def _named(op: Any) -> str:

@@ -60,13 +60,13 @@ class HloExecution:
             _set_input_types(module, arrays)
             text = str(module.module)
         try:
-            found = _executed(text, arrays)
+            values = _executed(text, arrays)
         except (jax.errors.JaxRuntimeError, ValueError, RuntimeError) as cause:
             lines = str(cause).strip().splitlines()
             message = f"XLA cannot run the module: {lines[0] if lines else cause}"
             hint = "compare the routes 'mapped' and 'reference' instead"
             raise error(message, hint=hint, file=self.path) from cause
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, values, strict=True))
 
 
 def open_execution(source: Any) -> HloExecution:
@@ -114,9 +114,9 @@ def _set_input_types(module: HloModule, arrays: Sequence[Array]) -> None:
             continue
         argument.set_type(closed)
         with ir.InsertionPoint.at_block_begin(block):
-            # What reads the input expects an open type until the shapes are refined.
-            made = ir.Operation.create("stablehlo.convert", [opened], [argument])
-        argument.replace_all_uses_except(made.result, made)
+            # Readers of the input expect a dynamic type until the shapes are refined.
+            conversion = ir.Operation.create("stablehlo.convert", [opened], [argument])
+        argument.replace_all_uses_except(conversion.result, conversion)
     ends = block.operations[len(block.operations) - 1]
     kinds = ir.FunctionType.get(
         [each.type for each in block.arguments], [each.type for each in ends.operands]

@@ -127,12 +127,12 @@ def _folded(operation: Operation, kind: str) -> Tensor | None:
         shape = declared_shape(type_)
         if any(size is None for size in shape):
             return None
-        found = _moved(operation, kind, items, tuple(each or 0 for each in shape))
+        elements = _moved(operation, kind, items, tuple(each or 0 for each in shape))
     else:
-        found = _computed(operation, kind, items)
-    if found is None or found.size > _MOST:
+        elements = _computed(operation, kind, items)
+    if elements is None or elements.size > _MOST:
         return None
-    return of_sizes(_wrapped(found, dtype), found.shape, dtype)
+    return of_sizes(_wrapped(elements, dtype), elements.shape, dtype)
 
 
 def _items(tensor: Tensor) -> Any:
@@ -169,9 +169,9 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
         return None
     together = np.broadcast(*items) if len(items) > 1 else None
     shape = items[0].shape if together is None else together.shape
-    found = np.empty(shape, object)
+    elements = np.empty(shape, object)
     flat = [np.broadcast_to(each, shape).reshape(-1) for each in items]
-    positions = found.reshape(-1)
+    positions = elements.reshape(-1)
     for position, each in enumerate(zip(*flat, strict=True)):
         positions[position] = function(*each)
     return positions.reshape(shape)

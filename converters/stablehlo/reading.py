@@ -91,7 +91,7 @@ class HloModule:
 def read(source: Any) -> HloModule:
     """Return the module of a source. Raises NnefError if it is not a module."""
     path, data, dimensions = _content(source)
-    # What jax.export made in this process is sound; bytes may come from anywhere.
+    # An export of this process is valid; bytes may be from anywhere.
     is_foreign = not hasattr(source, "mlir_module_serialized")
     if isinstance(data, bytes) and is_foreign and (reason := unreadable(data)):
         hint = "the file is damaged: export it again, or give the module as text"
@@ -155,13 +155,13 @@ def result_names(module: HloModule) -> list[str]:
     count = len(ends[len(ends) - 1].operands)
     attributes = main.attributes.get("res_attrs", None)
     names = UniqueNames()
-    found: list[str] = []
+    result: list[str] = []
     for number in range(count):
         name = f"result_{number}"
         if attributes is not None and "jax.result_info" in attributes[number]:
             name = str(attributes[number]["jax.result_info"].value) or "result"
-        found.append(names.name(name))
-    return found
+        result.append(names.name(name))
+    return result
 
 
 def location_name(location: Any) -> str:
@@ -251,7 +251,7 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
     if isinstance(data, str):
         _check_nesting(data)
         return ir.Module.parse(data)
-    # MLIR would print what is wrong; it is in the exception of the second attempt as well.
+    # MLIR would print the error; it is in the exception of the second attempt as well.
     handler = context.attach_diagnostic_handler(lambda _: True)
     try:
         return stablehlo.deserialize_portable_artifact(context, data)
@@ -265,10 +265,10 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
 def _check_nesting(text: str) -> None:
     """Raise ValueError for brackets that are nested too deep for MLIR's parser, which recurses."""
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        depth += (found[0] in "([{<") - (found[0] in ")]}>")
+    for bracket in _BRACKETS.finditer(text):
+        depth += (bracket[0] in "([{<") - (bracket[0] in ")]}>")
         if depth > _DEEPEST:
-            line = text.count("\n", 0, found.start()) + 1
+            line = text.count("\n", 0, bracket.start()) + 1
             raise ValueError(f"brackets are nested deeper than {_DEEPEST} in line {line}")
 
 

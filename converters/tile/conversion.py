@@ -255,8 +255,8 @@ def convert_trace(
         problems.check()  # of which this may be a consequence
         raise problem.at(trace.location) if isinstance(problem, Mistake) else problem from None
     work = _Conversion(trace, sizes, Namer([each.name for each in trace.inputs]))
-    for tensor, made, own in zip(trace.inputs, inputs, dims, strict=True):
-        work.converted[id(tensor)] = Converted(made, own)
+    for tensor, graph_input, own in zip(trace.inputs, inputs, dims, strict=True):
+        work.converted[id(tensor)] = Converted(graph_input, own)
     for wrong in sizes.wrong.values():
         problems.add(wrong)
     broken = {*sizes.wrong, *map(id, trace.broken)}
@@ -268,8 +268,8 @@ def convert_trace(
         broken.add(id(tensor))
     problems.check()
     names = _output_names(trace)
-    found = [work.converted[id(each)].tensor for each in trace.outputs]
-    outputs = work.builder.outputs(found, names)
+    results = [work.converted[id(each)].tensor for each in trace.outputs]
+    outputs = work.builder.outputs(results, names)
     steps = tuple(needed(work.builder.steps, outputs))
     return ConvertedGraph(tuple(inputs), tuple(outputs), steps), work.operators
 

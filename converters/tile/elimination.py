@@ -115,15 +115,15 @@ def _combined(variable: Variable, upper: Inequality, lower: Inequality) -> Inequ
 
 
 def _tightest(system: Iterable[Inequality], value: Callable[[Dim], int]) -> list[Inequality]:
-    kept: dict[tuple[tuple[Variable, int], ...], Inequality] = {}
+    tightest: dict[tuple[tuple[Variable, int], ...], Inequality] = {}
     for each in system:
         if each.terms:
-            known = kept.get(each.terms)
+            known = tightest.get(each.terms)
             if known is None or value(each.bound) < value(known.bound):
-                kept[each.terms] = each
-    if len(kept) > MAX_INEQUALITIES:
+                tightest[each.terms] = each
+    if len(tightest) > MAX_INEQUALITIES:
         raise _too_many()
-    return list(kept.values())
+    return list(tightest.values())
 
 
 def _too_many() -> Mistake:

@@ -75,10 +75,10 @@ class Sizes:
                 if dim.key not in self.values and dim.key not in self.aliases:
                     self.aliases[dim.key] = size
                     continue
-                known, found = self.value(self.resolved(dim)), self.value(size)
-                if known != found:
+                known, actual = self.value(self.resolved(dim)), self.value(size)
+                if known != actual:
                     raise Mistake(
-                        f"'{dim.name}' is {known}, but dimension {axis} of '{name}' is {found}",
+                        f"'{dim.name}' is {known}, but dimension {axis} of '{name}' is {actual}",
                         f"give '{name}' a shape with {known} at this dimension",
                         binding.location,
                     )
@@ -107,15 +107,15 @@ def complete_inputs(
         for name, known in declared.items()
         for axis, each in enumerate(known.shape or ())
     ]
-    given = [each for shape in shapes.values() for each in shape if isinstance(each, str)]
-    check_bounds(bounds, {*declared, *dynamic, *given}, dynamic)
-    found, _ = input_tensors(declared, shapes, dtypes, bounds, path)
+    names = [each for shape in shapes.values() for each in shape if isinstance(each, str)]
+    check_bounds(bounds, {*declared, *dynamic, *names}, dynamic)
+    tensors_of_inputs, _ = input_tensors(declared, shapes, dtypes, bounds, path)
     sizes = Sizes()
     dims: list[tuple[Dim, ...]] = []
-    for tensor, own, made in zip(trace.inputs, named, found, strict=True):
-        axes = own or (None,) * len(made.shape)
+    for tensor, own, graph_input in zip(trace.inputs, named, tensors_of_inputs, strict=True):
+        axes = own or (None,) * len(graph_input.shape)
         shape: list[Dim] = []
-        for axis, (symbol, size) in enumerate(zip(axes, made.shape, strict=True)):
+        for axis, (symbol, size) in enumerate(zip(axes, graph_input.shape, strict=True)):
             first = symbol is not None and symbol not in sizes.values
             key = symbol if symbol and first else Symbol(f"{tensor.name}_{axis}")
             sizes.values[key] = size
@@ -128,7 +128,7 @@ def complete_inputs(
         # Equal sizes have one name.
         pairs = zip(axes, shape, strict=True)
         dims.append(tuple(sizes.resolved(Dim({s: 1})) if s else d for s, d in pairs))
-    return found, dims, sizes
+    return tensors_of_inputs, dims, sizes
 
 
 def _symbols(tensor: Tensor, rank: int | None) -> tuple[Symbol | None, ...] | None:

@@ -73,5 +73,5 @@ def _shared(kernel: Kernel, stage: Stage, value: PrimExpression, rank: int) -> K
     readers = [n for n, each in enumerate(stages) if each is not kernel.stages[n]]
     if len(readers) < 2:
         return None
-    made = Stage(buffer, fresh, substituted(value, named))
-    return replace(kernel, stages=(*stages[: readers[0]], made, *stages[readers[0] :]))
+    shared = Stage(buffer, fresh, substituted(value, named))
+    return replace(kernel, stages=(*stages[: readers[0]], shared, *stages[readers[0] :]))

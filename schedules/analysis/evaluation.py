@@ -41,11 +41,15 @@ _BINARY: Mapping[type, Callable[[Array, Array], Array]] = {
 
 _CALLS: Mapping[str, Callable[..., Array]] = {
     "tirx.pow": np.power,
+    "tirx.trunc": np.trunc,
+    "tirx.floor": np.floor,
+    "tirx.fabs": np.abs,
+    "tirx.nearbyint": np.rint,
     "tirx.nnef_floordiv": np.floor_divide,
     "tirx.nnef_floormod": np.mod,
     "tirx.nnef_choice": np.where,
 }
-"""The functions of NumPy that compute calls; the last three are those that lowering emits for long
+"""The functions of NumPy that compute calls; the last ones are those that lowering emits for long
 operands.
 """
 

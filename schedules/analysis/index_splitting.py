@@ -62,11 +62,11 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
 
     def decided(test: tirx.BinaryOpExpr) -> PrimExpression:
         for axis, (first, last) in zip(axes, box, strict=True):
-            found = None if axis.is_known else _bound(test, axis)
-            if found is not None and sizes.is_at_most(last, found[0]):
-                return tirx.const(found[1], "bool")
-            if found is not None and sizes.is_at_most(found[0], first):
-                return tirx.const(not found[1], "bool")
+            change = None if axis.is_known else _bound(test, axis)
+            if change is not None and sizes.is_at_most(last, change[0]):
+                return tirx.const(change[1], "bool")
+            if change is not None and sizes.is_at_most(change[0], first):
+                return tirx.const(not change[1], "bool")
         return test
 
     def simplified(condition: PrimExpression) -> PrimExpression:

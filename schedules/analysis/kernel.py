@@ -259,8 +259,8 @@ def is_pointwise(uses: Sequence[TensorLoad], axes: Sequence[Axis]) -> bool:
     def is_axis(index: PrimExpression, extent: PrimExpression) -> bool:
         if isinstance(index, tirx.IntImm):
             return bool(index.value == 0)
-        found = next((axis for axis in axes if index.same_as(axis.var)), None)
-        return found is not None and sizes.same(found.extent, sizes.extent(extent))
+        matching = next((axis for axis in axes if index.same_as(axis.var)), None)
+        return matching is not None and sizes.same(matching.extent, sizes.extent(extent))
 
     return all(map(is_axis, first.indices, first.source.shape))
 
@@ -316,11 +316,11 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
         if loads(store.value, store.buffer):
             return None
         return Stage(store.buffer, ordered, store.value)
-    found = read_combined(store.value)
-    if not isinstance(block.init, tirx.BufferStore) or found is None:
+    combined = read_combined(store.value)
+    if not isinstance(block.init, tirx.BufferStore) or combined is None:
         return None
     init = block.init.value
-    reducer, first, value = found
+    reducer, first, value = combined
     if not _is_overwritten(first, store):
         first, value = value, first
     if not _is_overwritten(first, store) or loads(value, store.buffer):

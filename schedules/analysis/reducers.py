@@ -77,8 +77,8 @@ def read_max_min(value: PrimExpression) -> Combined | None:
         return None
     if not structural_equal(value.condition, is_number(tested)):
         return None
-    found = _compared(chosen.condition, tested, chosen.false_value)
-    return None if found is None else (found[0], chosen.false_value, tested)
+    compared = _compared(chosen.condition, tested, chosen.false_value)
+    return None if compared is None else (compared[0], chosen.false_value, tested)
 
 
 def _compared(

@@ -115,7 +115,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     if epilogue is None or stage.reducer is None or stage.init is None:
         return None
     value, copies = _prologue(stage, before)
-    found = Reduction(
+    reduction = Reduction(
         axes=stage.axes,
         reduced=stage.reduced,
         term=value,
@@ -130,11 +130,11 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
         panel_width=stage.panel_width,
         code_bits=stage.code_bits,
     )
-    found = _without_unit_steps(found, kernel.index_type)
+    reduction = _without_unit_steps(reduction, kernel.index_type)
     if padded:
-        return _without_unit_axes(found, kernel.index_type)
-    found = with_groups(_with_borders(found), found.axes[-1:])
-    return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
+        return _without_unit_axes(reduction, kernel.index_type)
+    reduction = with_groups(_with_borders(reduction), reduction.axes[-1:])
+    return _with_merged_axes(_without_unit_axes(reduction, kernel.index_type), kernel)
 
 
 def epilogue_of(

@@ -56,9 +56,9 @@ def row_buffers(kernel: Kernel) -> dict[Buffer, Buffer]:
     places = {stage.buffer: stage.buffer for stage in kernel.results}
     for result in kernel.results:
         others = (stage for stage in kernel.stages if stage.buffer not in places)
-        found = next((each for each in others if _becomes(each, result, kernel)), None)
-        if found is not None:
-            places[found.buffer] = result.buffer
+        reused = next((each for each in others if _becomes(each, result, kernel)), None)
+        if reused is not None:
+            places[reused.buffer] = result.buffer
     return places
 
 

@@ -44,7 +44,7 @@ def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunc
         unique: dict[StructuralKey, Test] = {}
         for test in (each for expression in expressions for each in _tests(expression)):
             unique.setdefault(StructuralKey(test[1]), test)
-        # What is a view of a buffer is called like it.
+        # A view of a buffer has its name.
         return [
             assertion(condition, name, str(buffer.name).removesuffix("_view"))
             for buffer, condition in unique.values()

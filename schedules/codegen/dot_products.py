@@ -130,9 +130,9 @@ def has_pairs(machine: CpuModel) -> bool:
 
 
 def bytes_of(machine: CpuModel, *, exact: bool) -> Dot | None:
-    """Return the products of bytes that instructions compute; None if there are none.
+    """Return the products of bytes that instructions compute, exactly or with saturation.
 
-    They are ``exact``, or may saturate.
+    It is None if there are no such instructions, or only saturating ones and ``exact``.
     """
     if machine.widest(Special.DOT_INT8) > 0:
         return BYTES
@@ -157,10 +157,10 @@ def expand(function: PrimFunction) -> PrimFunction:
         if not dtype_of(added).startswith("int32"):
             return added
         for dot, instructions in _INSTRUCTIONS:
-            found = _read(added, dot)
-            if found is not None:
-                made = instructions(*found, machine)
-                return added if made is None else made
+            operands = _read(added, dot)
+            if operands is not None:
+                replacement = instructions(*operands, machine)
+                return added if replacement is None else replacement
         return added
 
     return with_mapped_body(function, (tirx.Add, expanded))
@@ -233,20 +233,14 @@ def _bytes(
 def _signed_bytes(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """Return the sum of a total and the products of int8, by an instruction.
-
-    It is None if there is none.
-    """
+    """Return the sum of a total and the products of int8, by an instruction; None without one."""
     return _dot(machine, Special.DOT_SIGNED_INT8, total, data, weight)
 
 
 def _dot(
     machine: CpuModel, special: Special, total: PrimExpression, *words: PrimExpression
 ) -> PrimExpression | None:
-    """Return the result of an instruction that adds the products of the bytes of two words.
-
-    It is None if the machine has no such instruction.
-    """
+    """Return an instruction that adds the products of two words' bytes; None if there is none."""
     width = lanes_of(total.ty)
     name = machine.intrinsic(special, width)
     if name is None:
@@ -256,7 +250,7 @@ def _dot(
 
 
 _INSTRUCTIONS = ((BYTES, _bytes), (SIGNED_BYTES, _signed_bytes), (PAIRS, _pairs))
-"""The sums of products, and what writes them as instructions."""
+"""The sums of products, with the functions that return instructions for them."""
 
 
 def _operand(value: PrimExpression | None, kind: Any, number: int) -> PrimExpression | None:

@@ -28,7 +28,7 @@ def _hoisted(loop: tirx.While) -> tirx.Stmt:
 
     def look(statement: tirx.AllocBuffer | tirx.For) -> WalkResult:
         if isinstance(statement, tirx.For):
-            # What is allocated in a parallel loop belongs to one thread.
+            # A buffer that is allocated in a parallel loop belongs to one thread.
             is_parallel = statement.kind == tirx.ForKind.PARALLEL
             return WalkResult.SKIP if is_parallel else WalkResult.ADVANCE
         symbols = {var for size in statement.buffer.shape for var in variables(size)}

@@ -56,9 +56,9 @@ def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> Pri
             return tirx.Cast(call.ty, expanded(tirx.call_intrin(wide, call.op, *single)))
         number = Lanes(call.ty, machine)
         make = functions.get(name) if scalar == "float32" else None
-        made = None if make is None else make(number, *call.args)
-        if made is not None:
-            return number.with_named(made)
+        replacement = None if make is None else make(number, *call.args)
+        if replacement is not None:
+            return number.with_named(replacement)
         if name in _ONLY_SCALAR and scalar in ("float32", "float64"):
             return number.from_c_library(name, *call.args)
         return call

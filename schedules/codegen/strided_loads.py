@@ -106,7 +106,7 @@ def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[ti
                 break
         else:
             groups.append([(0, load)])
-    made: dict[TensorLoad, PrimExpression] = {}
+    vectors: dict[TensorLoad, PrimExpression] = {}
     for group in groups:
         ordered = sorted(group, key=lambda item: item[0])
         while ordered:
@@ -114,8 +114,8 @@ def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[ti
             near = [item for item in ordered if item[0] < first + stride]
             ordered = ordered[len(near) :]
             for offset, load in near:
-                made[load] = _vectors(load, offset - first, near[-1][0] - offset)
-    replaced = (TensorLoad, lambda load: made.get(load, load))
+                vectors[load] = _vectors(load, offset - first, near[-1][0] - offset)
+    replaced = (TensorLoad, lambda load: vectors.get(load, load))
     return [tvm_ffi.structural_map(each, replaced, order="pre") for each in statements]
 
 

@@ -83,11 +83,11 @@ def blocked_loops(
             steps = emit.loop(size, lambda k: step([*indices, start + k]), name="k", dtype=dtype)
             return counted(steps, size) if outer else emit.sequence([steps, flush])
 
-        found = emit.split(last, block, part, emit.Tail.GUARD, dtype, name="block")
+        blocks = emit.split(last, block, part, emit.Tail.GUARD, dtype, name="block")
         if rest is None:
-            return found
+            return blocks
         left = rest.statement(indices)
-        return emit.sequence([found, counted(left, rest.steps) if outer else left])
+        return emit.sequence([blocks, counted(left, rest.steps) if outer else left])
 
     if not outer:
         return emit.sequence([loops([]), *([] if rest is None else [flush])])

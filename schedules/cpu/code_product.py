@@ -44,8 +44,8 @@ def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
         return None
     direct = code_rows(reduction, steps, index_type, machine, parallel=threads)
     allocated = [tirx.AllocBuffer(copy.assignment.buffer) for copy in before]
-    made = [copy.statement() for copy in before]
-    return CodeProductPlan(kernel, (*allocated, *reduction.views, *made), direct, tiles)
+    copies = [copy.statement() for copy in before]
+    return CodeProductPlan(kernel, (*allocated, *reduction.views, *copies), direct, tiles)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

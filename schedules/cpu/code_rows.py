@@ -192,11 +192,11 @@ class CodeRows:
 
         def word(index: PrimExpression) -> tirx.Stmt:
             def element(lane: PrimExpression) -> tirx.Stmt:
-                found = self._at(self.term.data, self._point(row), block, index, lane)
+                value = self._at(self.term.data, self._point(row), block, index, lane)
                 at = (number * self.number(words) + index) * self.number(codes) + lane
-                added = tirx.BufferStore(parts, parts[(lane,)] + found, [lane])
+                added = tirx.BufferStore(parts, parts[(lane,)] + value, [lane])
                 return emit.sequence([
-                    added, tirx.BufferStore(scaled, found * self._factor(lane), [at])
+                    added, tirx.BufferStore(scaled, value * self._factor(lane), [at])
                 ])  # fmt: skip
 
             return emit.vectors(codes, lanes, element, self.dtype)
@@ -275,10 +275,10 @@ class CodeRows:
                 def added(
                     row: PrimExpression, lane: PrimExpression, at: PrimExpression, code: int = code
                 ) -> tirx.Stmt:
-                    found = self._at(self.term.words, point(lane), block, index)
+                    word = self._at(self.term.words, point(lane), block, index)
                     number = (row * self.number(blocks) + block) * self.number(words) + index
                     factor = scaled[(number * self.number(codes) + self.number(code),)]
-                    product = factor * self._code(found, code)
+                    product = factor * self._code(word, code)
                     return tirx.BufferStore(products, products[(at,)] + product, [at])
 
                 statements.append(each(added))

@@ -78,18 +78,18 @@ def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
         return None
     results = kernel.results
     named = _named(kernel)
-    kept = tuple(
+    kept_stages = tuple(
         s
         for s in kernel.stages
         if s in results or (s not in named and is_costly_to_repeat(s, kernel))
     )
-    inside = {s.buffer: s for s in kernel.stages if s not in kept}
-    values = [inlined(stage.value, inside, stage.axes) for stage in kept]
+    inside = {s.buffer: s for s in kernel.stages if s not in kept_stages}
+    values = [inlined(stage.value, inside, stage.axes) for stage in kept_stages]
     stages = tuple(
         stage_plan(Stage(stage.buffer, stage.axes, value), kernel.index_type, machine)
-        for stage, value in zip(kept, values, strict=True)
+        for stage, value in zip(kept_stages, values, strict=True)
     )
-    return ElementwisePlan(kernel, kept, stages)
+    return ElementwisePlan(kernel, kept_stages, stages)
 
 
 def _named(kernel: Kernel) -> list[Stage]:
@@ -174,7 +174,7 @@ def _merged(
     regrouped = regrouping.regrouped(axes, value, target, dtype)
     if regrouped is None:
         return merged
-    # Blocks of what the last axis is divided into would be too narrow for registers.
+    # Blocks of the parts of the last axis would be too narrow for registers.
     narrow = regrouped.axes and regrouped.axes[-1].extent < machine.shuffled_lanes
     if narrow and crossing(merged.expressions[0], merged.axes, machine) is not None:
         return merged

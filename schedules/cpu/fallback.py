@@ -62,8 +62,8 @@ class FallbackPlan(Plan):
             # divide end in its own error.
             with contextlib.suppress(s_tir.ScheduleError, tvm.error.InternalError):
                 self._reorder(schedule, get_sblock_info(schedule, block))
-        made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
-        return made
+        scheduled: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
+        return scheduled
 
     def _reorder(self, schedule: s_tir.Schedule, info: SBlockInfo) -> None:
         iters = [each for each in info.iters if not sizes.same(sizes.extent(each.dom), 1)]

@@ -68,7 +68,7 @@ class ReplicatedPlan(StagePlan):
             pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
             if sizes.is_divisible(last.extent, self.count):
                 return pieces
-            # A dynamic dimension has its own name, which hides what divides it.
+            # A dynamic dimension has a separate name, which hides its divisors.
             done = sizes.number(quotient.extent * self.count, dtype)
             rest = emit.loop(last.extent - done, single, name="element", dtype=dtype)
             return emit.sequence([pieces, rest])
@@ -93,8 +93,8 @@ class ReplicatedPlan(StagePlan):
         def read(held: Buffer, remainder: int) -> tirx.Stmt:
             def stored(lane: PrimExpression) -> tirx.Stmt:
                 point = {**where, quotient.var: first + lane}
-                found = substituted(values[remainder], point)
-                return tirx.BufferStore(held, found, [number(remainder * width) + lane])
+                value = substituted(values[remainder], point)
+                return tirx.BufferStore(held, value, [number(remainder * width) + lane])
 
             return emit.vectors(width, width, stored, assignment.index_type)
 

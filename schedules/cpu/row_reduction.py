@@ -167,8 +167,8 @@ class RowPlan(Plan):
         moving = [axis.extent for axis in self.rows if not axis.is_unit]
 
         def row(indices: list[PrimExpression]) -> tirx.Stmt:
-            given = iter(indices)
-            point = [self._zero if axis.is_unit else next(given) for axis in self.rows]
+            next_indices = iter(indices)
+            point = [self._zero if axis.is_unit else next(next_indices) for axis in self.rows]
             return emit.sequence([s for each in self.stages for s in self._stage(each, point)])
 
         parallel = self.parallel and not self.chunk

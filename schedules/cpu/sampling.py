@@ -102,7 +102,7 @@ class SamplingPlan(Plan):
 
     def _piece(self, where: Values, first: PrimExpression, width: sizes.Extent) -> tirx.Stmt:
         """Return the tables of one piece of a row, and its elements of all channels."""
-        reduction, made, dtype = self.reduction, self.tables.made, self.kernel.index_type
+        reduction, tables, dtype = self.reduction, self.tables.made, self.kernel.index_type
 
         def loops(axes: Sequence[Axis], store: tirx.Stmt) -> tirx.Stmt:
             def row(indices: list[PrimExpression]) -> tirx.Stmt:
@@ -116,10 +116,12 @@ class SamplingPlan(Plan):
 
             return emit.grid([axis.extent for axis in axes], row, dtype)
 
-        stores = [tirx.BufferStore(buffer, value, [self.tables.position]) for buffer, value in made]
+        stores = [
+            tirx.BufferStore(buffer, value, [self.tables.position]) for buffer, value in tables
+        ]
         return emit.sequence(
             [
-                *(tirx.AllocBuffer(buffer) for buffer, _ in made),
+                *(tirx.AllocBuffer(buffer) for buffer, _ in tables),
                 *([loops(reduction.reduced, emit.sequence(stores))] if stores else []),
                 loops(self.channels, self._element()),
             ]
@@ -143,7 +145,7 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     reduction = read_reduction(kernel)
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
-    # What propagates NaN names both of its operands twice: sums of sums of them would explode.
+    # A max or min that keeps NaN repeats both operands twice: nested ones would grow exponentially.
     real = is_real(reduction.dtype)
     if real and reduction.reducer in (MAX, MIN):
         return None
@@ -264,11 +266,11 @@ class _Tables:
         self.views.append(view)
         offset = self._table(tirx.Cast("int32", gathered) if static else gathered)
         position = self.analyzer.simplify(known) + tirx.Cast(self.dtype, offset)
-        found: PrimExpression = flat[(position,)]
+        element: PrimExpression = flat[(position,)]
         if static:
-            return found
+            return element
         zero = tirx.const(0, dtype_of(load))
-        return tirx.if_then_else(length > self._number(0), found, zero)
+        return tirx.if_then_else(length > self._number(0), element, zero)
 
     def _number(self, value: sizes.Extent) -> PrimExpression:
         return sizes.number(value, self.dtype)

@@ -52,8 +52,8 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
     work = sizes.product((*outer, length))
     parallel = not sizes.is_known(work) or work >= machine.parallel_work(machine.sort_cycles)
     width = lanes * machine.partial_sums
-    kept = sizes.extent(indices.shape[-1])
-    return SortPlan(machine, sort, tuple(outer), length, kept, key_type, lanes, width, parallel)
+    wanted = sizes.extent(indices.shape[-1])
+    return SortPlan(machine, sort, tuple(outer), length, wanted, key_type, lanes, width, parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +283,9 @@ class _Records:
             with IR.If(shared < tirx.Cast(_INDEX, count)), IR.Then():
                 before = emit.variable(tirx.const(0, _INDEX))
                 with IR.serial(_number(values)) as value:
-                    found = IR.Bind(counters[digit, value])
+                    count_of_value = IR.Bind(counters[digit, value])
                     IR.buffer_store(counters, before[0], [digit, value])
-                    IR.buffer_store(before, before[0] + found, [0])
+                    IR.buffer_store(before, before[0] + count_of_value, [0])
                 with IR.serial(count) as record:
                     key = IR.Bind(self.keys[side[0], record])
                     at = digit, IR.Bind(self._digit(key, digit))

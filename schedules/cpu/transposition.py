@@ -134,11 +134,11 @@ def crossing(value: PrimExpression, axes: Sequence[Axis], machine: CpuModel) -> 
         return None
     for load in loads(value):
         last = _step(load, axes[-1])
-        found = next((axis for axis in axes[:-1] if _step(load, axis) == 1), None)
-        if last in (0, 1) or found is None or is_short(found):
+        contiguous = next((axis for axis in axes[:-1] if _step(load, axis) == 1), None)
+        if last in (0, 1) or contiguous is None or is_short(contiguous):
             continue
         if last is not None or _is_computed(load, axes[-1]):
-            return found
+            return contiguous
     return None
 
 

@@ -85,10 +85,10 @@ class CompactionPlan(Plan):
                 with_loads(substituted(store, point), self.counter, lambda _: after - one)
                 for store in self.stores
             ]
-            made = tirx.IfThenElse(own > 0, emit.sequence(stores), None)
+            conditional = tirx.IfThenElse(own > 0, emit.sequence(stores), None)
             last = number >= sizes.number(total - 1, dtype_of(number))
             counted = tirx.IfThenElse(last, self._counted(after), None)
-            return emit.sequence([made, counted]) if self.is_result else made
+            return emit.sequence([conditional, counted]) if self.is_result else conditional
 
         index_type = dtype_of(self.axes[0].var)
         return scan.scan_of(1, total, SUM, taken, stored, kind, index_type, self.machine)

@@ -39,7 +39,7 @@ BoundLoop: TypeAlias = "tirx.For | tirx.AttrStmt"
 """A loop over blocks or threads."""
 
 Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
-"""An index and what it has to be below."""
+"""An index and its limit."""
 
 
 def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:

@@ -189,8 +189,8 @@ class _Block:
 
     def _limits(self, *positions: PrimExpression) -> list[launch.Limit]:
         scan = self._scan
-        found = [(position, scan.length, scan.threads) for position in positions]
-        return launch.limits((self._row, scan.rows, 1), *found)
+        limits = [(position, scan.length, scan.threads) for position in positions]
+        return launch.limits((self._row, scan.rows, 1), *limits)
 
     def _phase(self, body: emit.Body) -> tirx.Stmt:
         return launch.threads(self._scan.threads, body, self._scan.index_type)

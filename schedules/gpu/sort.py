@@ -152,8 +152,8 @@ class SortPlan(Plan):
 
         def store(number: PrimExpression) -> None:
             row, position = index(number)
-            kept = self._kept if self.records is None else self._length
-            with IR.If(launch.within([(row, rows), (position, kept)])), IR.Then():
+            count = self._kept if self.records is None else self._length
+            with IR.If(launch.within([(row, rows), (position, count)])), IR.Then():
                 if self.records is None:
                     IR.buffer_store(self.result, shared[1][number], [*self._at(row, position)])
                 else:

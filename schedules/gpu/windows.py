@@ -94,11 +94,13 @@ class WindowPlan(GpuPlan):
 
     def statement(self) -> tirx.Stmt:
         """Return the launch."""
-        axis, found = self.window.axis, self.reduction
+        axis, reduction = self.window.axis, self.reduction
         runs = replace(axis, extent=sizes.quotient_above(axis.extent, self.run))
-        axes = [runs if each is axis else each for each in found.axes]
+        axes = [runs if each is axis else each for each in reduction.axes]
         threads, dtype = self.machine.usual_threads, self.kernel.index_type
-        return emit.sequence([*found.views, launch.elements(axes, threads, self._results, dtype)])
+        return emit.sequence(
+            [*reduction.views, launch.elements(axes, threads, self._results, dtype)]
+        )
 
     def _results(self, point: launch.Point) -> tirx.Stmt:
         """Return the code for the results of a thread, given the index of its run."""
@@ -132,8 +134,8 @@ class WindowPlan(GpuPlan):
                 result = self._index(first, pair[0])
                 return {**point, **rest, window.axis.var: result, window.reduced.var: index}
 
-            held = [launch.local(1, dtype_of(each), "loaded") for each, _ in window.operands]
-            for (_, operand), buffer in zip(window.operands, held, strict=True):
+            loaded = [launch.local(1, dtype_of(each), "loaded") for each, _ in window.operands]
+            for (_, operand), buffer in zip(window.operands, loaded, strict=True):
                 value = substituted(operand, at(readers[0]))
                 # The first result that reads a position exists if any does.
                 limits = self._limits(first, readers[0][0])
@@ -143,7 +145,7 @@ class WindowPlan(GpuPlan):
                 yield tirx.AllocBuffer(buffer)
                 yield tirx.BufferStore(buffer, value, [_at(0)])
             for pair in readers:
-                term = _with_operands(reduction.term, window, held)
+                term = _with_operands(reduction.term, window, loaded)
                 own = accumulators[(_at(pair[0]),)]
                 both = reduction.reducer.combine(own, substituted(term, at(pair)))
                 yield tirx.BufferStore(accumulators, both, [_at(pair[0])])
@@ -269,8 +271,8 @@ def _with_operands(term: PrimExpression, window: Window, held: Sequence[Buffer])
                 return held_value
         return node
 
-    made: PrimExpression = traversal.mapped(term, (_KINDS, replaced))
-    return made
+    mapped_term: PrimExpression = traversal.mapped(term, (_KINDS, replaced))
+    return mapped_term
 
 
 def _number(index: int, axis: Axis) -> PrimExpression:

@@ -16,32 +16,56 @@ FRAGMENT_PADDING = 8
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """A GPU.
+    """The model of a GPU.
 
-    Its number of multiprocessors, and for each of them threads, blocks, registers and bytes of
-    shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
-    block, ``tile_shared_bytes`` what it has in all if some are requested at the launch,
-    ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
-    loads at most ``vector_bytes`` at once. Memory is read by ``sector_bytes``: a thread that reads
-    one element alone wastes the others; neighbours in ``line_bytes`` are cheap. ``multiply_adds``
-    of float32 begin in each cycle on a multiprocessor, ``tensor_multiply_adds`` of float16 on its
-    tensor cores, if it has any, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
-    Kernels may call functions in CUDA C (``has_functions``), and copy to shared memory while they
-    compute (``has_async_copies``).
-
-    About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
-    block, from a load from memory to its use, from one load of a thread to the next one, and, as
-    loads overlap, for a step of a thread that loads from memory. ``index_instructions`` compute the
-    index along an axis from the number of a step, ``address_instructions`` the address of an
-    element that is staged, ``weight_instructions`` a weight of attention from its product.
-
-    A thread has about ``other_registers`` besides those of data, and ``unrolled_steps`` of a loop
-    are written one after the other, so that their loads overlap. Shared memory holds the operands
-    of ``copying_stages`` turns if they are copied while others are multiplied. A thread combines
-    ``thread_elements`` of a row before more threads share it, a block scans ``scan_turns`` for each
-    of its threads before more blocks do. A value that calls functions is computed at most
-    ``repeated_calls`` times rather than stored. Kernels over at least ``task_rows`` rows are
-    joined, and those over fewer if a row has at most ``short_row`` elements.
+    Attributes
+    ----------
+    multiprocessors
+        The number of multiprocessors. The following limits and speeds are those of one.
+    threads, blocks, registers, shared_bytes
+        The threads, blocks, registers and bytes of shared memory that it holds at a time.
+    multiply_adds, tensor_multiply_adds
+        The multiply-adds that begin in a cycle: of float32, and of float16 on tensor cores (0
+        without tensor cores).
+    memory_bytes, shared_loads
+        The bytes from memory, and loads of 4 bytes from shared memory, that arrive in a cycle.
+    has_bfloat16, has_float64
+        Whether it computes in these dtypes.
+    has_functions, has_async_copies
+        Whether kernels may call functions in CUDA C, and copy to shared memory asynchronously.
+    block_threads, block_shared_bytes, tile_shared_bytes
+        The limits of a block: threads, static shared memory, and all shared memory if some is
+        requested at the launch.
+    thread_registers, vector_bytes
+        The limits of a thread: registers, and bytes that it loads at once.
+    warp
+        The number of threads that run together.
+    sector_bytes, line_bytes
+        The bytes that are read from memory at once: a thread that reads one element alone wastes
+        the others of a sector; reads of adjacent elements in a line are cheap.
+    launch_cycles, barrier_cycles, load_cycles, issue_cycles
+        The approximate latency of a launch, of a barrier of a block, of a load from memory, and
+        between two loads of a thread.
+    step_cycles
+        The approximate time of a step of a thread that loads from memory; loads overlap.
+    index_instructions, address_instructions, weight_instructions
+        The instructions for the index along an axis from the number of a step, for the address of
+        a staged element, and for a weight of attention from its product.
+    other_registers
+        The approximate number of registers of a thread besides those for data.
+    unrolled_steps
+        The number of steps of a loop that are unrolled, so that their loads overlap.
+    copying_stages
+        The number of turns whose operands shared memory holds if they are copied asynchronously.
+    thread_elements
+        The number of elements of a row that a thread combines before more threads share the row.
+    scan_turns
+        The number of elements that a block scans for each of its threads before more blocks do.
+    repeated_calls
+        The limit of repetitions of a value with function calls; beyond it the value is stored.
+    task_rows, short_row
+        Kernels over at least ``task_rows`` rows are fused; over fewer rows only if a row has at
+        most ``short_row`` elements.
     """
 
     multiprocessors: int

@@ -31,29 +31,59 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class CpuModel:
-    """A CPU core.
+    """The model of a CPU core.
 
-    Bits of a vector register and number of registers; bytes of data cache per core and of a line,
-    ``l1_ways`` and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of
-    the first level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``),
-    ``step_overhead`` is what a step of a loop costs beside them, ``broadcast_cost`` to load an
-    element for all lanes, in multiply-adds. ``l2_bytes_per_cycle`` and ``memory_bytes_per_cycle``
-    are read or written. ``fork_cycles`` are the cycles of work from which threads pay,
-    ``parallel_tasks`` tasks of equal length keep them all busy. ``strip_vectors`` of the widest
-    operand are computed side by side. ``stack_bytes`` may be taken by one kernel from the stack. To
-    load, compute and store a vector takes about ``element_cycles``, to gather one
-    ``gather_cycles``, all stages of a vector of a row ``row_cycles``, a vector of steps in order
-    ``step_cycles``, to sort one ``sort_cycles``. ``unrolled_steps`` and ``unrolled_statements``
-    bound the code of an unrolled tile. An operand computed at run time is not packed with at most
-    ``direct_columns`` or for at most ``few_rows`` of the other. Convolutions over rows shorter than
-    ``narrow_row`` run along channels; those to at most ``few_channels`` run along longer rows.
-
-    Vectors of at least ``shuffled_lanes`` are transposed in registers, at most
-    ``interleaved_vectors`` interleaved, at most ``loaded_vectors`` loaded for one of a result. A
-    thread takes ``thread_vectors`` of a recurrence. Rows of at most ``whole_sort`` elements are
-    sorted whole if a part is wanted, at most ``counting_sort`` by comparing all with all. Between
-    steps of a loop at most ``copied_elements`` are copied. What is read once is fetched
-    ``prefetch_bytes`` ahead.
+    Attributes
+    ----------
+    vector_bits, registers
+        The bits of a vector register, and the number of vector registers.
+    l1_bytes, l2_bytes, line_bytes
+        The bytes of the data caches per core, and of a cache line.
+    l1_ways, alias_bytes
+        The ways of the first cache; lines at equal offsets modulo ``alias_bytes`` compete for them.
+    fma_in_flight, fma_latency
+        The multiply-adds that overlap (ports times latency), and the latency of one.
+    step_overhead, broadcast_cost
+        The cost of a loop step, and of loading an element for all lanes, in multiply-adds.
+    l2_bytes_per_cycle, memory_bytes_per_cycle
+        The bytes that are read or written in a cycle.
+    fork_cycles
+        The cycles of work from which several threads are faster.
+    parallel_tasks
+        The number of tasks of equal length that keep all threads busy.
+    strip_vectors
+        The number of vectors of the widest operand that are computed side by side.
+    stack_bytes
+        The limit of a kernel's buffers on the stack.
+    element_cycles, gather_cycles
+        The approximate time to load, compute and store a vector, and to gather one.
+    row_cycles, step_cycles, sort_cycles
+        The approximate time of all stages of a row for a vector, of a vector of sequential steps,
+        and of sorting a vector.
+    unrolled_steps, unrolled_statements
+        The limits of the code of an unrolled tile.
+    direct_columns, few_rows
+        An operand computed at run time is not packed if it has at most ``direct_columns``, or the
+        other one at most ``few_rows``.
+    narrow_row, few_channels
+        Convolutions over rows shorter than ``narrow_row`` run along channels; those to at most
+        ``few_channels`` run along longer rows.
+    shuffled_lanes, interleaved_vectors
+        The least lanes of vectors that are transposed in registers, and the most vectors that are
+        interleaved.
+    loaded_vectors
+        The limit of vectors that are loaded for one of the result.
+    thread_vectors
+        The number of vectors of a recurrence for a thread.
+    whole_sort, counting_sort
+        Rows of at most ``whole_sort`` elements are sorted whole if a part is wanted; rows of at
+        most ``counting_sort`` by comparing all with all.
+    copied_elements
+        The limit of elements that are copied between steps of a loop.
+    prefetch_bytes
+        The distance at which operands that are read once are prefetched.
+    instructions
+        The special instructions.
     """
 
     vector_bits: int

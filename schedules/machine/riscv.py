@@ -1,4 +1,4 @@
-"""CPUs of the RISC-V family: the vector extension has registers of at least so many bits (zvl)."""
+"""CPUs of the RISC-V family: the vector extension guarantees a minimal size of registers (zvl)."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def with_named_dimensions(function: PrimFunction) -> PrimFunction:
         inside = {*sizes.symbols(sizes.extent(expression))}
         if not inside or inside - known or not nodes(expression, *_FORMULAS):
             return expression
-        found = _name(expression, names)
-        return expression if found is None else found
+        symbol = _name(expression, names)
+        return expression if symbol is None else symbol
 
     kinds = [
         (BUFFER_TYPE, lambda kind: with_shape(kind, [*map(named, kind.shape)])),

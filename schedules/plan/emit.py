@@ -315,7 +315,7 @@ def grid(
     if not extents:
         return body([])
 
-    # What depends on outer indices only is computed outside.
+    # Values that depend on outer indices only are computed outside.
     def inner(index: PrimExpression) -> tirx.Stmt:
         return grid(extents[1:], lambda rest: body([index, *rest]), dtype)
 

@@ -16,27 +16,22 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
-from tvm import relax, sym, te, tirx
-from tvm.ir import Call, Range, TensorLoad
+from tvm import relax, te, tirx
+from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis.evaluation import evaluated
-from tvm_nnef.schedules.analysis.kernel import Kernel, at, inlined
+from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.relax.constant_elements import ConstantReader, at_load, varies
 from tvm_nnef.schedules.relax.constant_factors import factors
 from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tir.expressions import (
-    LONGEST_EXPRESSION,
     loads,
-    mentions,
-    size,
-    substituted,
     with_loads,
 )
-from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
     Buffer,
@@ -47,7 +42,6 @@ from tvm_nnef.tvm_support.compat import (
     Var,
     constant,
     constant_array,
-    is_tensor,
     prim_functions,
     shape_and_dtype,
 )
@@ -103,7 +97,7 @@ def _with_codes(
         return None
     if shape_and_dtype(call)[1] != dtype or constant_array(operands.definition(right)) is not None:
         return None
-    reader = _Reader(operands, functions, {})
+    reader = ConstantReader(operands, functions, {})
     found = reader.element(right)
     weights = None if found is None else _weights(*found, shape, reader.arrays)
     if weights is None:
@@ -114,78 +108,6 @@ def _with_codes(
         return product
     last = len(left_shape) - 1
     return relax.op.strided_slice(product, [last], [0], [columns], assume_inbound=True)
-
-
-_Element: TypeAlias = "tuple[list[Var], PrimExpression]"
-"""The indices of an element, and its value."""
-
-
-def _at(element: _Element, load: TensorLoad) -> PrimExpression:
-    """The value of an element at the indices of a load."""
-    axes, value = element
-    return substituted(value, dict(zip(axes, load.indices, strict=True)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reader:
-    """Writes an element of a Relax value as an expression over constants, the ``arrays``."""
-
-    operands: Operands
-    functions: Mapping[str, PrimFunction]
-    arrays: dict[Buffer, Array]
-
-    def element(self, value: RelaxExpression) -> _Element | None:
-        """The indices of an element, and its value; None if not all of it is from constants."""
-        value = self.operands.definition(value)
-        array = constant_array(value)
-        if array is not None:
-            buffer = tirx.decl_buffer(array.shape, str(array.dtype), "constant")
-            self.arrays[buffer] = array
-            axes = [tirx.Var(f"i{number}", "int64") for number in range(array.ndim)]
-            return axes, buffer[tuple(axes)]
-        if not isinstance(value, Call) or not is_tensor(value):
-            return None
-        if operator_name(value) == "call_tir":
-            if len(value.args) > 2:
-                return None
-            function = self.functions.get(str(value.args[0].name_hint))
-            return None if function is None else self._of_kernel(function, value.args[1].fields)
-        legalize = value.op.get_attr("FLegalize") if operator_name(value) else None
-        tensors = [each for each in value.args if hasattr(each, "ty") and is_tensor(each)]
-        if legalize is None or not tensors or self._depends_on_inputs(tensors):
-            return None
-        separate = relax.BlockBuilder()
-        made = legalize(separate, value)
-        if operator_name(made) != "call_tir" or len(made.args) > 2:
-            return None
-        return self._of_kernel(separate.get()[made.args[0]], made.args[1].fields)
-
-    def _depends_on_inputs(self, tensors: Sequence[RelaxExpression]) -> bool:
-        """Whether some operand is a parameter: then nothing is legalized for it."""
-        return any(isinstance(self.operands.definition(each), relax.Var) for each in tensors)
-
-    def _of_kernel(
-        self, function: PrimFunction, arguments: Sequence[RelaxExpression]
-    ) -> _Element | None:
-        kernel = kernel_at_call(function, arguments)
-        if kernel is None or len(kernel.results) != 1 or any(s.reduced for s in kernel.stages):
-            return None
-        given: dict[Buffer, _Element] = {}
-        for buffer, argument in zip(kernel.inputs, arguments, strict=True):
-            found = self.element(argument)
-            if found is None:
-                return None
-            given[buffer] = found
-
-        def read(load: TensorLoad) -> PrimExpression:
-            return _at(given[load.source], load)
-
-        (result,) = kernel.results
-        axes = [tirx.Var(str(axis.var.name), "int64") for axis in result.axes]
-        value = at(result, axes)
-        value = inlined(value, {s.buffer: s for s in kernel.stages if s is not result})
-        value = traversal.mapped(value, (TensorLoad, read), order="post")
-        return (axes, value) if size(value) <= LONGEST_EXPRESSION else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,11 +142,11 @@ def _with_gathered_codes(
         gathers = bool(uses) and all(any(map(loads, load.indices)) for load in uses)
         if not gathers or constant_array(operands.definition(argument)) is not None:
             continue
-        reader = _Reader(operands, functions, {})
+        reader = ConstantReader(operands, functions, {})
         found = reader.element(argument)
         if found is None or not _has_codes(reader.arrays):
             continue
-        computed = with_loads(stage.value, buffer, partial(_at, found))
+        computed = with_loads(stage.value, buffer, partial(at_load, found))
         read = {other: each for other, each in given.items() if other is not buffer}
         read |= {other: constant(array) for other, array in reader.arrays.items()}
         stages = (replace(stage, value=computed),)
@@ -248,7 +170,7 @@ def _weights(
     for block in range(min(_LONGEST_BLOCK, rows), 0, -1):
         if rows % block or block % (_WORD // max(_BITS)):
             continue
-        inside = [each for each in found if _varies(each, row, rows, block)]
+        inside = [each for each in found if varies(each, row, rows, block)]
         if len(inside) == 1:
             break
     else:
@@ -264,26 +186,6 @@ def _weights(
         scale = scale * factor.astype(np.float32)
     whole = _steps(steps, axes, (rows, columns), block, arrays)
     return None if whole is None else _coded(*whole, scale)
-
-
-def _varies(value: PrimExpression, row: Var, rows: int, block: int) -> bool:
-    """Whether a value is not the same for all rows of a block."""
-    if not mentions(value, [row]):
-        return False
-    number, inner = (tirx.Var(name, "int64") for name in ("block", "inner"))
-    analyzer = sym.Analyzer()
-    analyzer.bind(number, Range(0, rows // block))
-    analyzer.bind(inner, Range(0, block))
-    moved = substituted(value, {row: number * tirx.const(block, "int64") + inner})
-    indices = [index for load in loads(moved) for index in load.indices]
-    simple = [analyzer.simplify(index) for index in indices if not loads(index)]
-    outside = traversal.mapped(moved, (TensorLoad, _first_element))
-    nested = any(loads(index) and mentions(index, [inner]) for index in indices)
-    return nested or mentions(outside, [inner]) or any(mentions(i, [inner]) for i in simple)
-
-
-def _first_element(load: TensorLoad) -> TensorLoad:
-    return load.source[(0,) * len(load.indices)]
 
 
 def _steps(

@@ -16,40 +16,48 @@ A real that lies within a rounding error of the middle between two codes may get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.evaluation import evaluated
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax import constants
+from tvm_nnef.schedules.relax.constant_elements import ConstantReader, varies
+from tvm_nnef.schedules.relax.constant_factors import factors
 from tvm_nnef.schedules.relax.quantizers import (
     Cast,
     Reader,
     Rounding,
     Saturation,
+    Steps,
     quantized,
     rounded,
 )
-from tvm_nnef.schedules.relax.ranges import Range, range_of
+from tvm_nnef.schedules.relax.ranges import range_of
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
     again,
     operator_name,
-    permutation_axes,
     rewritten,
 )
 from tvm_nnef.tvm_support.compat import (
     Array,
+    Buffer,
     Module,
+    PrimFunction,
     RelaxExpression,
+    Var,
     constant,
     is_tensor,
+    prim_functions,
     shape_and_dtype,
 )
 
@@ -67,19 +75,30 @@ _CONTRACTIONS = (*CONVOLUTIONS, "matmul")
 _WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 
-def with_integers(mod: Module, machine: object) -> Module:
+Note: TypeAlias = "Callable[[str, str], None]"
+
+
+def _ignored(variable: str, reason: str) -> None:
+    """Takes no note."""
+
+
+def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module:
     """The module with quantized tensors computed in integers, if the machine multiplies these.
 
-    On other machines weights become reals.
+    On other machines weights become reals. ``note`` is called with the variable of a convolution
+    or product of quantized operands that stays real, and with the reason.
     """
-    reader = Reader()
+    reader, functions = Reader(), prim_functions(mod)
+    has_contractions = _has_contractions(mod)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        rewrite = _Rewrite(operands, reader)
+        rewrite = _Rewrite(operands, reader, functions, has_contractions, note)
         if in_words:
             return rewrite.apply(node)
-        return rewrite.real_weights(node) if operator_name(node) in _CONTRACTIONS else None
+        if operator_name(node) not in _CONTRACTIONS:
+            return None
+        return rewrite.real_weights(node, "the machine does not multiply integers of 8 or 16 bits")
 
     return rewritten(mod, rewrite)
 
@@ -98,6 +117,9 @@ class _Rewrite:
 
     operands: Operands
     reader: Reader
+    functions: Mapping[str, PrimFunction]
+    has_contractions: bool
+    note: Note
 
     def apply(self, call: Call) -> RelaxExpression | None:
         """What the call becomes; None if it stays."""
@@ -125,11 +147,9 @@ class _Rewrite:
         array = self.operands.array(found)
         if array is not None or not isinstance(found, Call) or not is_tensor(found):
             return array
+        if operator_name(found) == "call_tir":
+            return self._computed(found) if self.reader.is_constant(self.operands, found) else None
         shape, dtype = shape_and_dtype(found)
-        if operator_name(found) in ("call_tir", "astype"):
-            kind = self.reader.read(self.operands, found)
-            inner = self._value(self._argument(found)) if isinstance(kind, Cast) else None
-            return None if inner is None else inner.astype(dtype)
         values = [self._value(each) for each in found.args if is_tensor(each)]
         known = [each for each in values if each is not None]
         if not known or len(known) < len(values) or not sizes.are_known(shape):
@@ -169,20 +189,49 @@ class _Rewrite:
                 return _Dequantized(integers, scale) if same else None
         return None
 
-    def _weights(self, expression: RelaxExpression) -> tuple[Array, Array] | None:
-        """The integers and the scale of constant weights; the scale has as many dimensions."""
-        turned = self.operands.call(expression, "permute_dims")
-        if turned is not None:
-            inner = self._weights(turned.args[0])
-            axes = permutation_axes(turned)
-            return None if inner is None else (inner[0].transpose(axes), inner[1].transpose(axes))
-        found = self._dequantized(expression)
-        if found is None:
+    def _computed(self, call: Call) -> Array | None:
+        """Return what a kernel computes from constants."""
+        arrays: dict[Buffer, Array] = {}
+        element = ConstantReader(self.operands, self.functions, arrays).element(call)
+        if element is None:
             return None
-        integers, scale = self._value(found.integers), self._value(found.scale)
-        if integers is None or scale is None:
+        axes, value = element
+        shape, dtype = shape_and_dtype(call)
+        found = evaluated(value, _grid(axes, shape), arrays)
+        return None if found is None else np.broadcast_to(found, shape).astype(dtype)
+
+    def _weights(self, expression: RelaxExpression, outputs: int) -> tuple[Array, Array] | None:
+        """Return the integers and the scale of constant weights, for all or for each output.
+
+        The scale has as many dimensions. Nothing but the values of an element decides: it is a
+        product of factors, of which one is whole and the others are the same for an output.
+        """
+        shape, dtype = shape_and_dtype(expression)
+        is_plain = self.operands.array(expression) is not None or not sizes.are_known(shape)
+        if is_plain or dtype != "float32" or not self.reader.is_constant(self.operands, expression):
             return None
-        return integers, scale.reshape((1,) * (integers.ndim - scale.ndim) + scale.shape)
+        arrays: dict[Buffer, Array] = {}
+        element = ConstantReader(self.operands, self.functions, arrays).element(expression)
+        if element is None:
+            return None
+        axes, value = element
+        inner = [axis for axis in range(len(axes)) if axis != outputs % len(axes)]
+        every = factors(value)
+        whole = [f for f in every if any(varies(f, axes[a], shape[a], shape[a]) for a in inner)]
+        if len(whole) != 1:
+            return None
+        grid = _grid(axes, shape)
+        steps = evaluated(whole[0], grid, arrays)
+        if steps is None or not np.array_equal(steps, integers := steps.astype("int32")):
+            return None
+        first = {axes[axis]: grid[axes[axis]].flat[:1].reshape((1,) * len(axes)) for axis in inner}
+        scale = np.ones((1,) * len(axes), "float32")
+        for factor in every:
+            known = scale if factor is whole[0] else evaluated(factor, {**grid, **first}, arrays)
+            if known is None:
+                return None
+            scale = scale if factor is whole[0] else scale * known.astype("float32")
+        return np.broadcast_to(integers, shape), scale
 
     # Contractions
 
@@ -192,53 +241,68 @@ class _Rewrite:
         if shape_and_dtype(call)[1] == "int32":
             array = None if self.operands.array(weights) is not None else self._value(weights)
             return None if array is None else again(call, data, constant(array))
-        made = self._of_integers(call, is_convolution=operator_name(call) in CONVOLUTIONS)
-        return self.real_weights(call) if made is None else made
+        known = self._weights(weights, _outputs(call))
+        found = self._dequantized(data)
+        obstacle = self._obstacle(call, found, known)
+        if known is not None and found is not None and not obstacle:
+            return self._of_integers(call, found, known)
+        if found is not None or known is not None:
+            self.note(self.operands.name, obstacle)
+        return self._with_real_weights(call, known)
 
-    def real_weights(self, call: Call) -> RelaxExpression | None:
+    def real_weights(self, call: Call, reason: str) -> RelaxExpression | None:
         """A contraction with dequantized weights as a constant, if that is not too large."""
-        known = self._weights(call.args[1])
+        known = self._weights(call.args[1], _outputs(call))
+        if known is not None:
+            self.note(self.operands.name, reason)
+        return self._with_real_weights(call, known)
+
+    def _with_real_weights(
+        self, call: Call, known: tuple[Array, Array] | None
+    ) -> RelaxExpression | None:
         if known is None or known[0].size > _LARGEST or shape_and_dtype(call)[1] != "float32":
             return None
         weights = (known[0] * known[1].astype("float32")).astype("float32")
         return again(call, call.args[0], constant(weights))
 
-    def _of_integers(self, call: Call, *, is_convolution: bool) -> RelaxExpression | None:
-        """A contraction of dequantized reals as that of integers."""
-        found, known = self._dequantized(call.args[0]), self._weights(call.args[1])
-        if found is None or known is None:
-            return None
-        integers, scale = known
-        limits = range_of(self.operands, found.integers)
-        outputs = 0 if is_convolution else -1
-        if not _is_scalar(found.scale) or limits is None or not integers.size:
-            return None
-        if scale.size not in (1, scale.shape[outputs]) or not self._fits(
-            call, integers, outputs, limits
-        ):
-            return None
-        if is_convolution:
-            scale = scale.reshape((-1,) + (1,) * (integers.ndim - 2))
-        else:
-            scale = scale.reshape(-1)
+    def _of_integers(
+        self, call: Call, found: _Dequantized, weights: tuple[Array, Array]
+    ) -> RelaxExpression:
+        """Return a contraction of dequantized reals and such weights as that of integers."""
+        integers, scale = weights
+        inner = integers.ndim - 2 if operator_name(call) in CONVOLUTIONS else 0
+        scale = scale.reshape((-1,) + (1,) * inner)
         wide = self._as(found.integers, "int32")
         product = self.operands.emit(again(call, wide, constant(integers.astype("int32"))))
         return relax.op.multiply(self._as(product, "float32"), self._product(found.scale, scale))
 
-    def _fits(self, call: Call, weights: Array, outputs: int, limits: Range) -> bool:
-        """Whether products are computed in pairs, and no sum of them exceeds an int32."""
-        if outputs == 0:
-            groups = int(call.attrs.groups)
-            if weights.shape[1] < 2 or (groups > 1 and weights.shape[1] % 2):
-                return False
-        elif weights.ndim != 2 or weights.shape[0] < 2:
-            return False
+    def _obstacle(
+        self, call: Call, found: _Dequantized | None, known: tuple[Array, Array] | None
+    ) -> str:
+        """Return why a contraction is not that of integers; empty if it can be."""
+        shape, outputs = shape_and_dtype(call.args[1])[0], _outputs(call)
+        if outputs != 0:
+            if len(shape) != 2 or sizes.same(shape[0], 1):
+                return "its weights are not a matrix"
+        elif isinstance(shape[1], int) and (
+            shape[1] == 1 or (int(call.attrs.groups) > 1 and shape[1] % 2)
+        ):
+            return "the channels of a group are not pairs"
+        if known is None:
+            return "its weights are not constants with one scale for each output"
+        limits = None if found is None else range_of(self.operands, found.integers)
+        if found is None or not _is_scalar(found.scale) or limits is None:
+            return "its input is not quantized with one scale"
+        weights = known[0]
+        if not weights.size:
+            return "it is empty"
         other = tuple(axis for axis in range(weights.ndim) if axis != outputs % weights.ndim)
         largest = np.abs(weights.astype("int64")).sum(axis=other).max()
         half = np.iinfo(CODES)
         inside = half.min <= min(limits) and max(limits) <= half.max
-        small = half.min <= weights.min() and weights.max() <= half.max
-        return bool(inside and small and largest * max(map(abs, limits)) <= _ADDED)
+        if not (inside and half.min <= weights.min() and weights.max() <= half.max):
+            return "its codes have more than 16 bits"
+        return "" if largest * max(map(abs, limits)) <= _ADDED else "its sums may exceed an int32"
 
     def _product(self, scale: RelaxExpression, factor: Array) -> RelaxExpression:
         """A scale times a constant."""
@@ -295,6 +359,8 @@ class _Rewrite:
         if kind is None:
             return None
         x = self._argument(call)
+        if isinstance(kind, Steps):
+            return self._in_steps(x, kind)
         if isinstance(kind, Rounding) and shape_and_dtype(x)[1] == "float32":
             return rounded(self.operands, x, kind) if kind is Rounding.EVEN else None
         if isinstance(kind, Cast):
@@ -309,6 +375,19 @@ class _Rewrite:
         if zero:
             wide = self.operands.emit(relax.op.add(wide, relax.const(zero, "int32")))
         return relax.op.astype(wide, kind.dtype)
+
+    def _in_steps(self, x: RelaxExpression, kind: Steps) -> RelaxExpression | None:
+        """Return reals in steps as codes times their scale."""
+        # Codes have no NaN, so there are none unless something is computed with them.
+        whole = np.iinfo(CODES)
+        if not self.has_contractions or self.reader.is_constant(self.operands, x):
+            return None
+        if kind.low < whole.min or kind.high > whole.max:
+            return None
+        scale = constant(np.asarray(kind.scale, "float32"))
+        value = self.operands.emit(relax.op.divide(x, scale))
+        codes = self._quantized(value, kind.rounding, kind.low, kind.high, 0)
+        return relax.op.multiply(self._as(codes, "float32"), scale)
 
     def _codes(self, x: RelaxExpression, kind: Saturation) -> tuple[RelaxExpression, int] | None:
         """The codes of what is saturated, and the zero point that is not in them."""
@@ -361,12 +440,25 @@ class _Rewrite:
             return same
         if low >= 0:
             # What is limited to positive codes needs no relu.
-            relu = self.operands.call(x, "nn.relu")
-            x = x if relu is None else relu.args[0]
+            x = self._before_relu(x)
         scaled = self._scaled(x, 1 / float(scale.item()))
         if scaled is None and x is not divided.args[0]:
             scaled = self.operands.emit(relax.op.divide(x, divided.args[1]))
         return codes(value if scaled is None else scaled)
+
+    def _before_relu(self, x: RelaxExpression) -> RelaxExpression:
+        """Return what a relu limits; anything else itself."""
+        relu = self.operands.call(x, "nn.relu")
+        if relu is not None:
+            before: RelaxExpression = relu.args[0]
+            return before
+        larger = self.operands.call(x, "maximum")
+        for other, limit in () if larger is None else (larger.args, larger.args[::-1]):
+            array = self.operands.array(limit)
+            if array is not None and not array.any():
+                before = other
+                return before
+        return x
 
     def _same_codes(
         self, x: RelaxExpression, scale: Array, low: int, high: int
@@ -389,14 +481,14 @@ class _Rewrite:
         match operator_name(found):
             case "multiply":
                 made = self._dequantized(found)
-                scale = None if made is None else self._value(made.scale)
-                if made is None or scale is None:
-                    return None
-                return self._with(made.integers, scale, factor)
-            case "add":
+                if made is None:
+                    return self._with_constant(found, factor)
+                scale = self._value(made.scale)
+                return None if scale is None else self._with(made.integers, scale, factor)
+            case "add" | "maximum" | "minimum":
                 parts = [self._scaled_part(each, factor) for each in found.args]
                 known = [each for each in parts if each is not None]
-                return self.operands.emit(relax.op.add(*known)) if len(known) == 2 else None
+                return self.operands.emit(again(found, *known)) if len(known) == 2 else None
             case "nn.relu":
                 inner = self._scaled(found.args[0], factor)
                 return None if inner is None else self.operands.emit(relax.op.nn.relu(inner))
@@ -413,10 +505,21 @@ class _Rewrite:
         self, integers: RelaxExpression, scale: Array, factor: float
     ) -> RelaxExpression | None:
         """Integers as reals of a scale times a factor; None if that is zero, infinite or NaN."""
-        new = (scale.astype("float64") * factor).astype("float32")
-        if not np.isfinite(new).all() or (np.abs(new) < np.finfo("float32").tiny).any():
+        new = _times(scale, factor)
+        if new is None:
             return None
         return self.operands.emit(relax.op.multiply(self._real(integers), constant(new)))
+
+    def _with_constant(self, product: Call, factor: float) -> RelaxExpression | None:
+        """Return a product with a constant, as of a batch norm, with that times a factor."""
+        for x, other in (product.args, product.args[::-1]):
+            array = self._value(other)
+            if array is not None:
+                new = _times(array, factor)
+                return (
+                    None if new is None else self.operands.emit(relax.op.multiply(x, constant(new)))
+                )
+        return None
 
     # Integers
 
@@ -450,6 +553,25 @@ class _Rewrite:
         return without
 
 
+def _has_contractions(mod: Module) -> bool:
+    """Whether a module has convolutions or products."""
+    names: set[str] = set()
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, lambda node: names.add(operator_name(node)))
+    return not names.isdisjoint(_CONTRACTIONS)
+
+
+def _outputs(contraction: Call) -> int:
+    """Return the dimension of the outputs among those of the weights."""
+    return 0 if operator_name(contraction) in CONVOLUTIONS else -1
+
+
+def _grid(axes: Sequence[Var], shape: Sequence[int]) -> dict[Var, Array]:
+    """Return the indices of all elements of a shape, for each axis an array that broadcasts."""
+    return dict(zip(axes, np.ix_(*map(np.arange, shape)), strict=True))
+
+
 def _again_with(call: Call, data: RelaxExpression) -> RelaxExpression:
     """The operator of a call with another first operand."""
     return again(call, data, *call.args[1:])
@@ -460,6 +582,13 @@ def _widens(cast: Call) -> bool:
     before, after = shape_and_dtype(cast.args[0])[1], shape_and_dtype(cast)[1]
     whole = before in _WHOLE and after in _WHOLE
     return whole and np.iinfo(before).bits < np.iinfo(after).bits
+
+
+def _times(constants: Array, factor: float) -> Array | None:
+    """Return constants times a factor; None if one is zero, infinite, NaN or denormal."""
+    new = (constants.astype("float64") * factor).astype("float32")
+    ordinary = np.isfinite(new) & (np.abs(new) >= np.finfo("float32").tiny)
+    return new if ordinary.all() else None
 
 
 def _is_scalar(scale: RelaxExpression) -> bool:

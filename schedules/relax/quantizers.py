@@ -7,6 +7,7 @@ it at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.ir import Call, TensorLoad
 
+from tvm_nnef.exact.integers import hidden_real
 from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, is_short, read_kernel
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, read_max_min
 from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te
@@ -22,9 +24,11 @@ from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
 from tvm_nnef.tir import rounding
 from tvm_nnef.tir.expressions import loads, variables, with_loads
 from tvm_nnef.tir.min_max import is_number
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     RelaxExpression,
+    constant_array,
     dtype_of,
     is_scalar,
     is_tensor,
@@ -55,7 +59,20 @@ class Saturation:
     dtype: str
 
 
-Elementwise = Cast | Rounding | Saturation
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Reals divided by a scale, rounded, limited to ``low`` and ``high``, and multiplied by it.
+
+    A NaN stays NaN.
+    """
+
+    rounding: Rounding
+    low: int
+    high: int
+    scale: float
+
+
+Elementwise = Cast | Rounding | Saturation | Steps
 """What a kernel computes for each element."""
 
 _ROUND: Mapping[Rounding, Callable[[PrimExpression], PrimExpression]] = {
@@ -70,6 +87,19 @@ class Reader:
     def __init__(self) -> None:
         """Knows no kernel yet."""
         self._known: dict[str, Elementwise | None] = {}
+        self._constant: dict[RelaxExpression, bool] = {}
+
+    def is_constant(self, operands: Operands, expression: RelaxExpression) -> bool:
+        """Whether a value is computed from constants alone."""
+        if expression not in self._constant:
+            found, known = operands.definition(expression), False
+            if isinstance(found, Call):
+                of_kernel = operator_name(found) == "call_tir"
+                arguments = found.args[1].fields if of_kernel else found.args
+                tensors = [each for each in arguments if hasattr(each, "ty") and is_tensor(each)]
+                known = bool(tensors) and all(self.is_constant(operands, e) for e in tensors)
+            self._constant[expression] = known or constant_array(found) is not None
+        return self._constant[expression]
 
     def read(self, operands: Operands, call: Call) -> Elementwise | None:
         """What ``astype`` or a call of a PrimFunc computes for each element of its operand."""
@@ -93,7 +123,9 @@ def _of_one_element(kernel: Kernel) -> PrimExpression | None:
         return None
     (source,), (result,) = sources, kernel.results
     before = {stage.buffer: stage for stage in kernel.stages if stage is not result}
-    if any(stage.reduced for stage in before.values()) or not is_short(result.value, before):
+    if any(stage.reduced for stage in before.values()):
+        return None
+    if before and not is_short(result.value, before):
         return None
     value = inlined(result.value, before)
     axes = [axis.var for axis in result.axes]
@@ -115,21 +147,70 @@ def _read(value: PrimExpression) -> Elementwise | None:
     """What an expression of an element is."""
     if isinstance(value, tirx.Cast) and isinstance(value.value, tirx.Var):
         return Cast(dtype_of(value))
-    found = _saturation(value)
-    if found is not None or dtype_of(value) != "float32":
-        return found
+    found = _saturation(value) or _steps(value)
+    return found if found is not None or dtype_of(value) != "float32" else _rounding(value)
+
+
+def _rounding(value: PrimExpression) -> Rounding | None:
+    """Return how an expression rounds its only variable."""
     elements = set(variables(value))
     if len(elements) != 1 or dtype_of(element := elements.pop()) != "float32":
         return None
+    return _rounding_of(value, element)
+
+
+def _rounding_of(value: PrimExpression, rounded: PrimExpression) -> Rounding | None:
+    """Return how an expression rounds another one."""
     templates = (
         (rounding.to_even, Rounding.EVEN),
         (rounding.to_even_by_parts, Rounding.EVEN),
         (rounding.away_from_zero, Rounding.AWAY),
     )
     for template, kind in templates:
-        if tvm_ffi.structural_equal(value, template(element)):
+        if tvm_ffi.structural_equal(value, template(rounded)):
             return kind
     return None
+
+
+def _steps(value: PrimExpression) -> Steps | None:
+    """Return the steps that a product with their scale limits reals to."""
+    if not isinstance(value, tirx.Mul) or dtype_of(value) != "float32":
+        return None
+    scale, elements = value.b, set(variables(value))
+    if not isinstance(scale, tirx.FloatImm) or not 0 < scale.value < math.inf or len(elements) != 1:
+        return None
+    found = _limited(_with_plain_zeros(value.a))
+    if found is None:
+        return None
+    low, high, whole = found
+    kind = _rounding_of(whole, tirx.Div(elements.pop(), scale))
+    ends = low.is_integer() and high.is_integer()
+    return Steps(kind, int(low), int(high), scale.value) if kind is not None and ends else None
+
+
+def _with_plain_zeros(value: PrimExpression) -> PrimExpression:
+    """Return an expression without zeros that are hidden from TVM."""
+    zero = tirx.FloatImm("float32", 0.0)
+    hidden = hidden_real(zero)
+
+    def plain(call: Call) -> PrimExpression:
+        return zero if tvm_ffi.structural_equal(call, hidden) else call
+
+    return traversal.mapped(value, (Call, plain), order="post")
+
+
+def _limited(value: PrimExpression) -> tuple[float, float, PrimExpression] | None:
+    """Return the min and the max of a limited expression, and what it is without limits."""
+    limits: dict[object, float] = {}
+    for _ in range(2):
+        found = read_max_min(value)
+        if found is None or not isinstance(found[1], tirx.FloatImm):
+            return None
+        limits.setdefault(found[0], float(found[1].value))
+        value = found[2]
+    if len(limits) != 2 or limits[MAX] > limits[MIN]:
+        return None
+    return limits[MAX], limits[MIN], value
 
 
 def _saturation(value: PrimExpression) -> Saturation | None:
@@ -147,17 +228,11 @@ def _saturation(value: PrimExpression) -> Saturation | None:
     is_zero = isinstance(value.false_value, tirx.IntImm) and value.false_value.value == 0
     if not is_zero or not tvm_ffi.structural_equal(value.condition, is_number(limited)):
         return None
-    limits: dict[object, float] = {}
-    for _ in range(2):
-        found = read_max_min(limited)
-        if found is None or not isinstance(found[1], tirx.FloatImm):
-            return None
-        limits.setdefault(found[0], float(found[1].value))
-        limited = found[2]
-    if not isinstance(limited, tirx.Var) or len(limits) != 2:
+    found = _limited(limited)
+    if found is None or not isinstance(found[2], tirx.Var):
         return None
-    low, high = limits[MAX], limits[MIN]
-    return Saturation(int(low), int(high), dtype) if low <= high else None
+    low, high, _ = found
+    return Saturation(int(low), int(high), dtype)
 
 
 def quantized(

@@ -131,3 +131,21 @@ def test_random_ints_are_what_the_graph_can_take() -> None:
     assert i.min() >= 0 and i.max() < 50 and len(set(i.tolist())) > 10
     assert rate.item() == 16000
     assert set(other.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("height", "size"), [(64, (64, 64)), (8192, (1, 224))], ids=["usual", "huge"]
+)
+def test_random_inputs_have_sizes_of_the_bounds_unless_these_are_huge(
+    height: int, size: tuple[int, int]
+) -> None:
+    """A bound is a maximum: ``--bound 640`` is not meant for a batch."""
+    text = """
+    graph G {
+        @input { x: real[batch|BOUND, 3, height|BOUND, 32]; }
+        @output { y: real; }
+        @compose { y = x; }
+    }
+    """
+    (x,) = random_inputs(tvm_nnef.compose(text.replace("BOUND", str(height))))
+    assert (x.shape[0], x.shape[2]) == size

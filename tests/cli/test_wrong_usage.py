@@ -168,6 +168,11 @@ _BROKEN: dict[str, tuple[str, bytes, str]] = {
     "picture": ("a.png", b"\x89PNG\r\n\x1a\n", "this is a picture"),
     "array": ("a.npy", b"\x93NUMPY\1\0", "an array of NumPy"),
     "PyTorch": ("a.pt", b"PK\3\4archive/data.pkl", "see docs/torch.md"),
+    "TorchScript": (
+        "a.jit",
+        b"PK\3\4" + bytes(22) + b"\6\0\5\0net/d0FB\1\0Z",
+        "see docs/torch.md",
+    ),
     "UTF-16": ("a.sknd", SCORES.encode("utf-16"), "save it in the encoding UTF-8"),
 }
 """Files that are not models, as people give them to ``check``."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +29,7 @@ from tvm_nnef.tvm_support import compat, runtime, threads
 from tvm_nnef.tvm_support.compat import prim_functions
 from tvm_nnef.tvm_support.threads import default_threads
 
+ROOT = Path(__file__).resolve().parents[2]
 PORTS = {
     "inputs": [{"name": "xs", "items": 2}, {"name": "n", "items": None}],
     "outputs": [{"name": "total", "items": None}, {"name": "parts", "items": 2}],
@@ -188,10 +192,13 @@ def test_dump_dir_receives_the_module_after_each_pass(tmp_path):
         example(), "llvm", dump_dir=tmp_path / "dump", progress=lambda *step: seen.append(step)
     )
     every = passes(target)
-    assert [number for _, number, _ in seen] == list(range(len(every)))
+    numbers = [number for _, number, _ in seen]
+    assert sorted(numbers) == numbers
+    assert {int(number) for number in numbers} == set(range(len(every)))
     assert {total for *_, total in seen} == {len(every)}
     assert list(dict.fromkeys(words for words, *_ in seen)) == [
-        "reading weights", "simplifying the graph", "fusing operators", "scheduling 2 kernels",
+        "reading weights", "simplifying the graph", "fusing operators", "scheduling kernels",
+        "scheduling 1 of 2 kernels", "scheduling 2 of 2 kernels",
         "planning memory", "optimizing 2 kernels", "machine code of 2 kernels",
     ]  # fmt: skip
     texts = {file.name: file.read_text() for file in (tmp_path / "dump").iterdir()}
@@ -238,7 +245,27 @@ def test_names_of_passes_are_unique():
 
 def test_progress_is_silent_where_there_is_no_terminal(capfd):
     build_module(example(), "llvm", progress=True)
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_progress_on_a_terminal_names_steps_and_disappears():
+    import pty
+
+    program = "import tvm_nnef; tvm_nnef.build('docs/examples/digits', cache=False)"
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    command = [sys.executable, "-c", program]
+    process = subprocess.Popen(command, stderr=theirs, cwd=ROOT, env=environment)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # The end of a pseudo-terminal on Linux.
+        while part := os.read(ours, 1 << 16):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 0
+    assert re.search(rb"reading|simplifying|scheduling|planning|machine code", shown)
+    assert shown.rstrip().endswith(b"\x1b[2K"), "the line is erased"
 
 
 def test_metadata_of_a_module_that_names_no_ports():

@@ -137,9 +137,7 @@ def test_an_interrupted_build_says_so_in_one_line(delay: float, tmp_path: Path) 
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         pytest.skip("the build was faster")
-    # A slow machine reports progress as well.
-    lines = [line for line in run.stderr.splitlines() if not line.startswith("building: ")]
-    assert (run.returncode, lines) == (130, ["interrupted"])
+    assert (run.returncode, run.stderr) == (130, "interrupted\n")
     assert not list(tmp_path.iterdir())
 
 

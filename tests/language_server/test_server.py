@@ -82,6 +82,99 @@ def test_an_editor_is_served_over_standard_input_and_output() -> None:
     _serve(_session)
 
 
+async def _refactoring(editor: Editor) -> None:
+    """References, renaming, signatures and quick fixes, of a real client."""
+    from pygls.exceptions import JsonRpcException
+
+    types, document, client = editor.types, editor.document, editor.client
+    assert await editor.diagnostics() == []
+    at, context = editor.at("re$lu1 ="), types.ReferenceContext(include_declaration=True)
+    found = await client.text_document_references_async(
+        types.ReferenceParams(context, document, at)
+    )
+    starts = [editor.at("$relu1 ="), editor.at("($relu1)")]
+    assert [each.range.start for each in found] == starts
+    assert {each.uri for each in found} == {editor.uri}
+
+    named = await client.text_document_prepare_rename_async(types.PrepareRenameParams(document, at))
+    assert named == types.Range(editor.at("$relu1 ="), editor.at("relu1$ ="))
+    edit = await client.text_document_rename_async(types.RenameParams(document, at, "act"))
+    assert [each.range.start for each in edit.changes[editor.uri]] == starts
+    assert {each.new_text for each in edit.changes[editor.uri]} == {"act"}
+    for name, reason in (("yield", "a word of the language"), ("image", "is a name already")):
+        with pytest.raises(JsonRpcException, match=reason):
+            await client.text_document_rename_async(types.RenameParams(document, at, name))
+
+    position = types.SignatureHelpParams(document, editor.at("}(image, $"))
+    (signature,) = (await client.text_document_signature_help_async(position)).signatures
+    assert signature.label.startswith("nn.conv")
+    active = signature.parameters[signature.active_parameter].label
+    assert active.startswith("filter:") and active in signature.label
+
+    editor.change("nn.conv{padding=1}(image", "nn.cnov{padding=1}(image")
+    (problem,) = await editor.diagnostics()
+    assert "did you mean 'conv'?" in problem.message
+    (fix,) = await client.text_document_code_action_async(
+        types.CodeActionParams(document, problem.range, types.CodeActionContext([problem]))
+    )
+    assert (fix.kind, fix.title) == ("quickfix", "Replace 'cnov' by 'conv'")
+    (edit,) = fix.edit.changes[editor.uri]
+    expected = types.Range(editor.at("nn.$cnov{"), editor.at("nn.cnov${"))
+    assert (edit.range, edit.new_text) == (expected, "conv")
+
+
+async def _hostile(editor: Editor) -> None:
+    """Positions and documents that are not there are answered with null, never with an error."""
+    types, client = editor.types, editor.client
+    saved = DIGITS.with_name("absent.sknd").as_uri()
+    addresses = [saved, "untitled:a", "http://x/y.sknd", "file:///dev/zero", "", "file:", "a\0b"]
+    addresses += ["file:///%00", "file://" + "x" * 5000]
+    for uri, line in [*((each, 0) for each in addresses), (editor.uri, 2**31 - 1)]:
+        document = types.TextDocumentIdentifier(uri)
+        position = types.Position(line, line)
+        place = (document, position)
+        whole = types.Range(position, position)
+        context = types.ReferenceContext(True)
+        assert not await client.text_document_hover_async(types.HoverParams(*place))
+        assert not await client.text_document_definition_async(types.DefinitionParams(*place))
+        reference = types.ReferenceParams(context, *place)
+        assert not await client.text_document_references_async(reference)
+        signature = types.SignatureHelpParams(*place)
+        assert not await client.text_document_signature_help_async(signature)
+        action = types.CodeActionParams(document, whole, types.CodeActionContext([]))
+        assert not await client.text_document_code_action_async(action)
+        hint = types.InlayHintParams(document, whole)
+        assert not await client.text_document_inlay_hint_async(hint)
+        with pytest.raises(Exception, match=r"no document|no name"):
+            await client.text_document_rename_async(types.RenameParams(*place, "a"))
+        if line == 0:
+            await client.text_document_completion_async(types.CompletionParams(*place))
+            symbols = types.DocumentSymbolParams(document)
+            assert not await client.text_document_document_symbol_async(symbols)
+            formatting = types.DocumentFormattingParams(document, types.FormattingOptions(4, True))
+            assert not await client.text_document_formatting_async(formatting)
+
+
+async def _not_open(editor: Editor) -> None:
+    """A document that is not open is read from its file."""
+    types, client = editor.types, editor.client
+    client.text_document_did_close(types.DidCloseTextDocumentParams(editor.document))
+    position = types.HoverParams(editor.document, editor.at("re$lu1 ="))
+    hover = await client.text_document_hover_async(position)
+    assert hover.contents.value == "```sknd\nrelu1: real[1, 16, 8, 8]\n```"
+
+
+def test_names_are_found_and_corrected_and_hostile_requests_do_no_harm() -> None:
+    pytest.importorskip("pygls", reason=REASON)
+
+    async def session(editor: Editor) -> None:
+        await _refactoring(editor)
+        await _hostile(editor)
+        await _not_open(editor)
+
+    _serve(session)
+
+
 @pytest.mark.slow
 def test_the_exit_status_is_0_after_an_orderly_end() -> None:
     pytest.importorskip("pygls", reason=REASON)

@@ -38,3 +38,8 @@ def test_a_misspelt_output_is_a_name_that_is_not_defined() -> None:
     text = TEXT.format(formulas="").replace("y[i, j]", "yy[i, j]")
     text = text.replace("(x[i, j] - mean[i,]) / `sqrt`(var[i,] + 1.0)", "x[i, j]")
     assert "'yy' is not defined" in [each.message for each in tvm_nnef.check(text)]
+
+
+def test_a_division_by_a_tensor_that_is_not_an_output_is_no_warning() -> None:
+    found = tvm_nnef.check(TEXT.format(formulas=SUMS).replace("`sqrt`(var[i,] + 1.0)", "var[i,]"))
+    assert [each.severity for each in found] == ["error"]

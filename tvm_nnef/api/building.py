@@ -31,6 +31,8 @@ from tvm_nnef.model.variables import check_names, check_variables
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.collection import rare_collection
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import progress_reported, silent
 
 if TYPE_CHECKING:
     import os
@@ -205,7 +207,7 @@ def evaluate(
     else:
         options = {**compose_options, "variables": variables}
         model, composing = load_to_compose(model_or_graph, options)
-        graph, values = _composed_for(model, inputs, composing), model.variables
+        graph, values = composed_for(model, inputs, composing), model.variables
         check_variables(model, graph)
     kept, types = Recorder(graph, tensors), graph.machine_types or None
     results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
@@ -220,7 +222,7 @@ def _read_tensor(value: Any) -> Any:
     return read_tensor(value)
 
 
-def _composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
+def composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> Graph:
     """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
     from tvm_nnef.arguments.inputs import array_given, default_values
 
@@ -306,13 +308,17 @@ def from_nnef(
 
 
 def _asked(
-    model: AnyModel, options: Mapping[str, Any], *, checked: bool
+    model: AnyModel,
+    options: Mapping[str, Any],
+    *,
+    checked: bool,
+    progress: Progress = silent,
 ) -> tuple[Model, Composing, Lowering]:
     """The model that options of :func:`from_nnef` are for, and what they ask for."""
     left, names = dict(options), ("route", "keep_params_in_input", "lowerings")
     lowering = Lowering(**{name: left.pop(name) for name in names if name in left}, checked=checked)
     check_route(lowering.route)
-    return *load_to_compose(model, left), lowering
+    return *load_to_compose(model, left, progress), lowering
 
 
 def _lowered(model: Model, composing: Composing, lowering: Lowering) -> tvm.IRModule:
@@ -396,7 +402,7 @@ def build(
         The machine: ``"native"`` (this CPU with all of its instructions), another short name such
         as ``"x86-64-v3"``, ``"aarch64"``, ``"cuda:sm_80"`` or ``"vulkan"``, or a target of TVM.
     progress
-        Show a progress bar.
+        Show a progress bar, if standard error is a terminal.
     database
         A folder that :func:`tune` wrote, whose schedules are used.
     dump_dir
@@ -453,31 +459,32 @@ def build(
 
     threads, checked, key = checked_threads(threads), checked or verify, None
     is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
-    if _is_module(model_or_mod):
-        refuse_for_module(from_nnef_options)
-        module = model_or_mod
-    else:
-        asked = _asked(model_or_mod, from_nnef_options, checked=checked)
-        key = library_cache.key_of(*asked, target) if cache and is_plain else None
-        if key is not None and (found := library_cache.find(key)) is not None:
-            found.threads = threads
-            return found
-        module = _lowered(*asked)
-    from tvm_nnef.compilation.pipeline import build_module
+    with progress_reported(wanted=progress) as report:
+        if _is_module(model_or_mod):
+            refuse_for_module(from_nnef_options)
+            module = model_or_mod
+        else:
+            asked = _asked(model_or_mod, from_nnef_options, checked=checked, progress=report)
+            key = library_cache.key_of(*asked, target) if cache and is_plain else None
+            if key is not None and (found := library_cache.find(key)) is not None:
+                found.threads = threads
+                return found
+            module = _lowered(*asked)
+        from tvm_nnef.compilation.pipeline import build_module
 
-    built = build_module(
-        module,
-        target,
-        progress=progress,
-        dump_dir=dump_dir,
-        database=database,
-        verbose=verbose,
-        timings=timings,
-        threads=threads,
-        checked=checked,
-        verify=verify,
-        cuda_graphs=cuda_graphs,
-    )
+        built = build_module(
+            module,
+            target,
+            progress=report,
+            dump_dir=dump_dir,
+            database=database,
+            verbose=verbose,
+            timings=timings,
+            threads=threads,
+            checked=checked,
+            verify=verify,
+            cuda_graphs=cuda_graphs,
+        )
     if key is None:
         return built
     kept = library_cache.keep(key, built)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, SupportsIndex, overload
 from tvm_nnef.arguments.ports import PackInfo, PortInfo, TensorInfo, dtypes_of
 from tvm_nnef.diagnostics import InputError, NnefError, did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.support.html_table import html_table
 
 
 class Named(Protocol):
@@ -92,8 +93,27 @@ class Outputs(tuple[Any, ...]):
         """The names of the outputs, in order."""
         return self.names
 
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, value in zip(self.names, self, strict=True):
+            items = value if isinstance(value, list) else [value]
+            types = [f"{each.dtype}{list(each.shape)}" for each in items]
+            rows.append((name, ", ".join(types), ", ".join(map(_first, items))))
+        return html_table("Outputs", ("name", "type", "values"), rows)
+
     def __reduce__(self) -> tuple[type[Outputs], tuple[Any, ...]]:
         return Outputs, (self.names, tuple(self), dict(self._by_source))
+
+
+def _first(array: Any) -> str:
+    """The first elements of an array as text."""
+    found = array.reshape(-1)[: _SHOWN + 1].tolist()
+    shown = [f"{each:.4g}" if isinstance(each, float) else str(each) for each in found[:_SHOWN]]
+    return " ".join([*shown, *(["…"] if len(found) > _SHOWN else [])])
+
+
+_SHOWN = 8
+"""How many elements of an output a notebook shows."""
 
 
 class OutputPorts:

@@ -17,17 +17,22 @@ from tvm_nnef.graph.size_estimates import fitting_sizes
 from tvm_nnef.symbolic import trees
 
 
-def random_inputs(graph: Graph, seed: int = 0, known: Mapping[str, int] | None = None) -> list[Any]:
+def random_inputs(
+    graph: Graph,
+    seed: int = 0,
+    known: Mapping[str, int] | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> list[Any]:
     """A value for each input without a default: an array, a list for a pack, None for null.
 
     Reals are normally distributed around 0 with deviation 1, and truth values are either. Ints are
     indices of what they index, or the number that they are compared with, where the graph shows
     that; else 0 or 1, which are indices of most things. A dynamic dimension has its ``known`` size,
     or its size estimate, which is its bound if it has one, or another one if the model rejects
-    that.
+    that. ``variables`` are values of variables by name, which ints may be compared with.
     """
     generator, sizes = np.random.default_rng(seed), {**fitting_sizes(graph), **(known or {})}
-    ranges = input_ranges(graph, sizes)
+    ranges = input_ranges(graph, sizes, variables)
 
     def value(operand: Operand) -> Any:
         match operand:

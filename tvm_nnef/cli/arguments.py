@@ -12,7 +12,7 @@ from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.formats.registry import FORMATS
-from tvm_nnef.quantization.kinds import BITS, BLOCKS, METHODS
+from tvm_nnef.quantization.kinds import ACTIVATIONS, BITS, BLOCKS, METHODS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -198,6 +198,12 @@ def _show(parser: argparse._ActionsContainer) -> None:
         metavar="FILE",
         help="show times as colours in the page: a file that 'run --profile-json' wrote",
     )
+    parser.add_argument(
+        "--diff",
+        metavar="OLD",
+        help="show how the model differs from another one: operations added, gone, and changed in "
+        "attributes, shapes or weights",
+    )
 
 
 def _build(parser: argparse._ActionsContainer) -> None:
@@ -234,6 +240,35 @@ def _tune(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
+def _overwrite(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the model in an existing folder, although it was changed or made by hand",
+    )
+
+
+def _extract(parser: argparse._ActionsContainer) -> None:
+    for flag, name, what in (("--from", "begin", "input"), ("--to", "end", "output")):
+        parser.add_argument(
+            flag,
+            dest=name,
+            action="append",
+            default=[],
+            metavar="TENSOR",
+            help=f"a tensor that becomes an {what}, by its name in the model or in its source; "
+            f"may be repeated (default: the {what}s of the model)",
+        )
+    parser.add_argument(
+        "--output",
+        "-o",
+        required=True,
+        metavar="PART",
+        help="the model to write: a folder, or an archive (.tar, .tgz)",
+    )
+    _overwrite(parser)
+
+
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
     kinds = ", ".join(each.title for each in FORMATS if each.on_command_line)
@@ -241,11 +276,7 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace the model in an existing folder, although it was changed or made by hand",
-    )
+    _overwrite(parser)
     parser.add_argument(
         "--flat", action="store_true", help="leave blocks that repeat as they are in the source"
     )
@@ -254,35 +285,51 @@ def _convert(parser: argparse._ActionsContainer) -> None:
 def _quantize(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("destination", help="a folder, or an archive (.tar, .tgz)")
     parser.add_argument(
-        "--weights", required=True, choices=[*BITS], help="the kind of codes that weights become"
+        "--data",
+        metavar="DIR",
+        help="a folder with inputs for a calibration: a file for each, .npy, .npz or an image; "
+        "weights and activations become codes of 8 bits, and products are computed in integers",
+    )
+    parser.add_argument(
+        "--weights",
+        choices=[*BITS],
+        help="the kind of codes that weights become; without --data, weights alone are quantized",
+    )
+    parser.add_argument(
+        "--activations",
+        choices=ACTIVATIONS,
+        help="with --data, codes of activations with a zero point, or around 0 (default: uint8)",
     )
     parser.add_argument(
         "--block",
         type=int,
         choices=BLOCKS,
-        default=32,
-        help="the codes that share a scale (default: 32)",
+        help="without --data, the codes that share a scale (default: 32)",
     )
     parser.add_argument(
         "--method",
         choices=METHODS,
         default="minmax",
-        help="choose scales by the largest element of a block, or for the least squared error, "
-        "which takes longer (default: minmax)",
+        help="choose ranges by the largest elements, or for the least squared error; those of "
+        "activations also without a few elements, or by their distribution (default: minmax)",
+    )
+    parser.add_argument(
+        "--percentile",
+        type=float,
+        default=99.99,
+        metavar="P",
+        help="the percentage of elements in a range, for that method (default: 99.99)",
     )
     parser.add_argument(
         "--keep-float",
         type=words.count,
         default=0,
         metavar="N",
-        help="leave the weights of the largest errors as they are",
+        help="leave the operators, or weights, of the largest errors as they are",
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace the model in an existing folder, although it was changed or made by hand",
-    )
+    _overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print the errors as JSON")
+    image_options(parser)
 
 
 def _env(parser: argparse._ActionsContainer) -> None:
@@ -343,8 +390,13 @@ _COMMANDS = (
     ),
     Command(
         "quantize",
-        "write a model with weights of few bits",
+        "write a model computed in integers, or with weights of few bits",
         (_model, _quantize, _reading, _composing, _converting),
+    ),
+    Command(
+        "extract",
+        "write a part of a model: what is between some of its tensors",
+        (_model, _extract, _reading, _composing, _converting),
     ),
     Command(
         "ops",

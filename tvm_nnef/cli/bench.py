@@ -71,7 +71,7 @@ def _measured_model(
     model, graph = found.model, found.graph
     against = _other(options.against, found.source)
     check_variables(model, graph)
-    inputs = read_inputs(model.metadata.inputs, graph, options)
+    inputs = read_inputs(model.metadata.inputs, graph, options, model.variables)
     # What is wrong with the other model is found before ours is built.
     with naming_random(options):
         theirs = None if against is None else _session_call(against, counts[0], inputs)

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = []
     if options.input:
         check_variables(model, found.graph)
-        inputs = read_inputs(model.metadata.inputs, found.graph, options)
+        inputs = read_inputs(model.metadata.inputs, found.graph, options, model.variables)
     else:
         given_images(model.metadata.inputs, (), options)  # Raises NnefError for its options.
     report = compare(

@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "show": (
         "model",
         "model.onnx --svg model.svg",
+        "--diff old.onnx new.onnx",
     ),
     "build": (
         "model -o model.so",
@@ -42,8 +43,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "model.nnef2 model.onnx --attr batch=2",
     ),
     "quantize": (
+        "model small --data photos --method percentile --keep-float 2",
         "model small --weights int4 --block 32",
         "model.onnx small.tgz --weights int8 --block 128 --method mse",
+    ),
+    "extract": (
+        "model --from conv1 --to pool2 -o part",
+        "model.onnx --to /layer3/Add_output_0 -o part.tgz",
     ),
     "ops": (
         "nn",

@@ -31,11 +31,15 @@ _NPZ_HINT = "numpy.savez(file, name=array, ...) writes one, with the names of th
 
 
 def read_inputs(
-    images: Mapping[str, ImageInput], graph: Graph, options: argparse.Namespace
+    images: Mapping[str, ImageInput],
+    graph: Graph,
+    options: argparse.Namespace,
+    variables: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """A value for each input, from the files given, or random if none are given.
 
-    ``images`` is what the model says, by name, of how inputs are made from images.
+    ``images`` is what the model says, by name, of how inputs are made from images. ``variables``
+    are its variables by name, which random ints are compared with.
 
     A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
     all inputs by name, those of the model or of its source. NAME=1,2,3, NAME=zeros, NAME=ones and
@@ -47,7 +51,7 @@ def read_inputs(
     images = given_images(images, dict(wanted), options)
     if not options.input:
         options.random_names = [name for name, _ in wanted]
-        return random_inputs(graph, options.seed)
+        return random_inputs(graph, options.seed, variables=variables)
     files = [_split(each, graph) for each in options.input]
     if len(files) == 1 and files[0][0] is None and Path(files[0][1]).suffix == ".npz":
         arrays = _read_npz(files[0][1], graph)
@@ -61,7 +65,7 @@ def read_inputs(
             else _read(images.get(name), name, tensors[name], text)
             for name, text in named.items()
         }
-        _complete(arrays, graph, options)
+        _complete(arrays, graph, options, variables)
     values = (arrays.get(name) for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
 
@@ -79,7 +83,12 @@ def naming_random(options: argparse.Namespace) -> Iterator[None]:
         raise problem.with_note(Note(message)) from problem.__cause__
 
 
-def _complete(arrays: dict[str, Any], graph: Graph, options: argparse.Namespace) -> None:
+def _complete(
+    arrays: dict[str, Any],
+    graph: Graph,
+    options: argparse.Namespace,
+    variables: Mapping[str, Any] | None,
+) -> None:
     """Add random arrays for the inputs that have no value, of sizes that go with the others."""
     wanted = flat_tensors(graph.inputs)
     optional = _optional(graph)
@@ -95,7 +104,7 @@ def _complete(arrays: dict[str, Any], graph: Graph, options: argparse.Namespace)
     }
     made = iter(
         item
-        for value in random_inputs(graph, options.seed, sizes)
+        for value in random_inputs(graph, options.seed, sizes, variables)
         for item in (value if isinstance(value, list) else [value])
     )
     random = {name: next(made) for name, _ in wanted if name not in optional}

@@ -21,6 +21,8 @@ from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
 from tvm_nnef.graph.size_estimates import TRIED
 from tvm_nnef.model.model import Model
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import progress_reported, silent
 
 _IMPOSSIBLE = "extra.impossible"
 
@@ -45,13 +47,30 @@ def read_composed(options: argparse.Namespace) -> Composed:
     given = {**load_options(options), **compose_options(options)}
     opened = open_source(options.model, given.pop("format"))
     if not opened.format.is_foreign:
-        return _composed(opened, given)
+        return _composed(opened, given, silent)
+    with progress_reported(wanted=not options.quiet) as progress:
+        composed, shapes = _first_fitting(opened, given, _tries(options, opened), progress)
+    if shapes.chosen and not options.quiet:
+        print(_report(shapes), file=sys.stderr)
+    return composed
+
+
+def _first_fitting(
+    opened: OpenedSource,
+    given: dict[str, Any],
+    tries: Iterable[ChosenShapes],
+    progress: Progress,
+) -> tuple[Composed, ChosenShapes]:
+    """The model composed with the first shapes that fit it, and these shapes.
+
+    Those that make a branch an error are taken only if no others fit. Raises the first error.
+    """
     first: NnefError | None = None
     found: tuple[Composed, ChosenShapes] | None = None
     before = ""
-    for shapes in _tries(options, opened):
+    for shapes in tries:
         try:
-            made = _composed(opened, {**given, "input_shapes": shapes})
+            made = _composed(opened, {**given, "input_shapes": shapes}, progress)
         except NnefError as problem:
             first = first or problem
             if not shapes.chosen or str(problem) == before:
@@ -60,15 +79,11 @@ def read_composed(options: argparse.Namespace) -> Composed:
             continue
         found = found or (made, shapes)
         if not shapes.chosen or not _has_impossible_branch(made.graph.operations):
-            found = made, shapes
-            break
+            return made, shapes
     if found is None:
         assert first is not None
         raise first
-    composed, shapes = found
-    if shapes.chosen and not options.quiet:
-        print(_report(shapes), file=sys.stderr)
-    return composed
+    return found
 
 
 def _has_impossible_branch(nodes: Iterable[Node]) -> bool:
@@ -92,8 +107,8 @@ def _has_impossible_branch(nodes: Iterable[Node]) -> bool:
     return False
 
 
-def _composed(opened: OpenedSource, given: dict[str, Any]) -> Composed:
-    model, composing = load_to_compose(opened, given)
+def _composed(opened: OpenedSource, given: dict[str, Any], progress: Progress) -> Composed:
+    model, composing = load_to_compose(opened, given, progress)
     return Composed(model, composed(model, composing), asdict(composing), opened)
 
 

@@ -93,7 +93,7 @@ def _run_model(
     model, graph = found.model, found.graph
     shapes = {name: tensor.shape for name, tensor in flat_tensors(graph.outputs)}
     labels = _labels(options, model.metadata, shapes)
-    inputs = read_inputs(model.metadata.inputs, graph, options)
+    inputs = read_inputs(model.metadata.inputs, graph, options, model.variables)
     targets = _targets(options.output, list(shapes), by_source(graph.outputs))
     if options.route == "reference":
         check_variables(model, graph)

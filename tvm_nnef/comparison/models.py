@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.api.building import composed
@@ -76,7 +75,7 @@ def compare(
     variables
         Arrays by full name, instead of the ``.dat`` files.
     progress
-        Show a progress bar.
+        Show a progress bar, if standard error is a terminal.
     **compose_options
         Those of :func:`compose`.
 
@@ -102,7 +101,7 @@ def compare(
     judge = _judge(model, loaded, against)
     graph = composed(loaded, composing)
     check_variables(loaded, graph)
-    given_inputs = inputs or random_inputs(graph, seed)
+    given_inputs = inputs or random_inputs(graph, seed, variables=loaded.variables)
     defaults = default_values(graph, loaded.variables)
     bound, _ = bind_inputs(graph, given_inputs, graph.machine_types, defaults)
     route = judge.format.route if judge is not None else ""
@@ -110,7 +109,7 @@ def compare(
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
     locations = source_locations(loaded, None if isinstance(model, Model) else model)
     setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, locations=locations)
-    with progress_reported("comparing") if progress else nullcontext() as report:
+    with progress_reported(wanted=progress) as report:
         return compare_routes(
             graph,
             bound,

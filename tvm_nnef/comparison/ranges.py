@@ -42,9 +42,9 @@ def widths_of_ranges(graph: Graph) -> dict[Tensor, float]:
 
 def _visit(graph: Graph, known: dict[Tensor, Range]) -> None:
     for node in graph.operations:
-        for tensor, found in zip(flatten(node.results), _results(node, known), strict=False):
-            if tensor.type == "real" and found != ANY:
-                known[tensor] = found
+        for tensor, tensor_range in zip(flatten(node.results), _results(node, known), strict=False):
+            if tensor.type == "real" and tensor_range != ANY:
+                known[tensor] = tensor_range
 
 
 def _results(node: Node, known: dict[Tensor, Range]) -> list[Range]:

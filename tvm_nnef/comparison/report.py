@@ -122,20 +122,20 @@ class Row:
         }
 
     def _findings(self) -> Iterator[str]:
-        found, (left, right) = self.difference, self.sides
-        kinds = [f"{d} {list(s)}" for d, s in zip(found.dtypes, found.shapes, strict=True)]
-        if not found.is_alike:
+        result, (left, right) = self.difference, self.sides
+        kinds = [f"{d} {list(s)}" for d, s in zip(result.dtypes, result.shapes, strict=True)]
+        if not result.is_alike:
             yield f"{left} gives {kinds[0]}, {right} gives {kinds[1]}"
             return
-        if found.position is None or found.values is None:
+        if result.position is None or result.values is None:
             return
-        allowed = f"{found.atol:.3g} + {found.rtol:.3g} * |{left}|"
-        yield f"{kinds[0]}: {found.beyond} of {found.size} elements differ by more than {allowed}"
-        values = [_number(value) for value in found.values]
-        yield f"worst at {list(found.position)}: {values[0]} ({left}), {values[1]} ({right})"
-        yield f"largest difference {found.largest:.6g}, relative {found.relative:.6g}"
-        if any(found.nans):
-            yield f"NaN: {found.nans[0]} ({left}), {found.nans[1]} ({right})"
+        allowed = f"{result.atol:.3g} + {result.rtol:.3g} * |{left}|"
+        yield f"{kinds[0]}: {result.beyond} of {result.size} elements differ by more than {allowed}"
+        values = [_number(value) for value in result.values]
+        yield f"worst at {list(result.position)}: {values[0]} ({left}), {values[1]} ({right})"
+        yield f"largest difference {result.largest:.6g}, relative {result.relative:.6g}"
+        if any(result.nans):
+            yield f"NaN: {result.nans[0]} ({left}), {result.nans[1]} ({right})"
 
     def _hint(self) -> str:
         if self.node is None:
@@ -272,8 +272,8 @@ class Report:
         from rich.console import Group
         from rich.text import Text
 
-        found = self.diagnostic()
-        detail = "" if found is None else f"\n{found.render()}\n"
+        diagnostic = self.diagnostic()
+        detail = "" if diagnostic is None else f"\n{diagnostic.render()}\n"
         return Group(self.table(), Text(f"{detail}\n{self.summary()}"))
 
     def __repr__(self) -> str:

@@ -52,8 +52,8 @@ def _reference(setting: Setting, graph: Graph, inputs: Arrays) -> Arrays:
     from tvm_nnef.reference import evaluate
 
     state: dict[str, Array] = {}
-    found = evaluate(graph, _ports(graph, inputs), setting.variables, new_state=state)
-    return {**outputs(graph, found), **_updated(graph, state)}
+    values = evaluate(graph, _ports(graph, inputs), setting.variables, new_state=state)
+    return {**outputs(graph, values), **_updated(graph, state)}
 
 
 def _compiled(
@@ -72,8 +72,8 @@ def _compiled(
         lowerings=setting.lowerings if route == "mapped" else None,
     )
     executable = build_module(module)
-    found = executable(*_ports(graph, inputs))
-    return {**outputs(graph, found), **_updated(graph, executable.state)}
+    values = executable(*_ports(graph, inputs))
+    return {**outputs(graph, values), **_updated(graph, executable.state)}
 
 
 def _recorded(route: str, setting: Setting) -> Runner:
@@ -81,11 +81,11 @@ def _recorded(route: str, setting: Setting) -> Runner:
         (title,) = (each.title for each in FORMATS if each.route == route)
         hint = f"give the {title} model, as the model or against it: --against FILE"
         raise error(f"the route '{route}' needs the {title} model", hint=hint)
-    found = setting.source.execute(setting.graph, setting.inputs)
+    executed = setting.source.execute(setting.graph, setting.inputs)
     return lambda graph, _: {
-        each: found[each]
+        each: executed[each]
         for each in flatten(tuple(port.operand for port in graph.outputs))
-        if each in found
+        if each in executed
     }
 
 

@@ -94,15 +94,15 @@ def source_locations(model: Model, opened: OpenedSource | None = None) -> Mappin
         locations: Mapping[str, tuple[str, str]] = module.operation_locations(opened.source)
     except NnefError:
         return {}
-    found: dict[str, Origin] = {}
+    origins: dict[str, Origin] = {}
     for ours, name in model.metadata.source_names.items():
-        # What a fragment computes is called after the result of the statement that invokes it.
+        # A fragment's tensors are named after the result of the statement that invokes it.
         parts = name.split("/")
         outer = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
         statement = next((each for each in outer if each in locations), None)
         if statement is not None:
-            found[ours] = Origin(*locations[statement], name, module.WHAT)
-    return found
+            origins[ours] = Origin(*locations[statement], name, module.WHAT)
+    return origins
 
 
 def source_names(model: Model) -> Mapping[str, str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
@@ -38,10 +37,9 @@ from tvm_nnef.graph.nodes import (
     operator_name,
     part_of_graph,
 )
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import silent
 from tvm_nnef.symbolic import trees
-
-if TYPE_CHECKING:
-    from tvm_nnef.support.progress import Report as Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +100,10 @@ class _Comparison:
             self.parts.update((each, whole) for each in unknown)
 
     def _parts(self, node: Node) -> tuple[Node, ...]:
-        found = (part for each in flatten(node.operands) for part in self.parts.get(each, ()))
-        return tuple(dict.fromkeys(found))
+        parts_of_operands = (
+            part for each in flatten(node.operands) for part in self.parts.get(each, ())
+        )
+        return tuple(dict.fromkeys(parts_of_operands))
 
     def origin(self, tensor: Tensor) -> Origin | None:
         """Return the operation of the source that computes a tensor, if known."""
@@ -131,7 +131,7 @@ def compare_routes(
     rtol: float | None = None,
     atol: float | None = None,
     chained: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Report:
     """Return the report on two routes through a graph; it ends with the first tensor that differs.
 
@@ -173,7 +173,7 @@ def _level(
     walk: _Comparison,
     level: Graph,
     values: Sequence[dict[Tensor, Array]],
-    progress: Progress | None = None,
+    progress: Progress = silent,
     depth: int = 0,
     keep: Collection[Tensor] = (),
 ) -> Generator[Row, None, bool]:
@@ -185,8 +185,8 @@ def _level(
     """
     last = _last_use(level)
     for position, node in enumerate(level.operations):
-        if progress is not None:
-            progress(node.label or operator_name(node), position, len(level.operations))
+        name = node.label or operator_name(node)
+        progress(f"comparing {name}", position, len(level.operations))
         body = part_of_graph(node, walk.lowered)
         if body is None:
             agree = yield from _node(walk, level, node, values, depth)
@@ -220,7 +220,7 @@ def _node(
         return False
     walk.note_parts(node)
     results = flatten(node.results)
-    # What one route does not know is taken from the other.
+    # Arrays that one route does not have are taken from the other.
     known = {**found[1 - walk.lead], **found[walk.lead]}
     walk.define({tensor: known[tensor] for tensor in results})
     computed = [known] if len(values) == 1 else found

@@ -114,12 +114,14 @@ def passes(
     checked: bool = False,
     cuda_graphs: bool = False,
     code_forms: Sequence[str] = (),
+    scheduling: Callable[[int, int], None] = lambda number, total: None,
 ) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
     ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
-    code for CUDA. Each list serves one compilation: some passes hand what they find to the last.
+    code for CUDA. ``scheduling`` is called before each kernel is scheduled, with its number and the
+    number of all. Each list serves one compilation: some passes hand what they find to the last.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     sites, is_cpu = CallSites(), compat.is_cpu(target)
@@ -136,7 +138,7 @@ def passes(
         "graph": [
             ("read_arithmetic", _on_functions(with_plain_arithmetic)),
             ("raise_formulas", raise_to_operators),
-            ("use_integers", on_machine(with_integers)),
+            ("use_integers", on_machine(functools.partial(with_integers, note=sites.note))),
             # Products of integers first: both read constants as codes, before these are folded.
             *_if(is_cpu, ("keep_codes", on_machine(keep_codes))),
             ("simplify", simplify_calls),
@@ -174,7 +176,7 @@ def passes(
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
-            ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
+            ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned, scheduling)),
             *_if(is_cpu, ("make_loop_kernels", on_machine(with_loop_kernels))),
         ],
         "bytecode": [

@@ -22,6 +22,8 @@ from tvm_nnef.diagnostics import UnsupportedError, error, plural, warn
 from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.storage.output import check_output, write_file
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import progress_reported, silent
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.build import kernels_of, runs_here
 from tvm_nnef.tvm_support.compat import Module, Target, prim_functions
@@ -29,7 +31,6 @@ from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.compilation.tuning_database import Database
-    from tvm_nnef.support.progress import Report as Progress
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,8 +57,8 @@ def build_module(
 ) -> Executable:
     """The executable of a module for a target.
 
-    ``progress`` is called before each pass, or true for a bar on standard error, plain lines if
-    that is not a terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is called with
+    ``progress`` is called before each pass, or true for a bar on standard error if that is a
+    terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is called with
     the report of the kernels, or true to print it; kernels are timed for it if this machine runs
     code for the target. ``timings`` is called with the time of each pass, or true to print it.
     ``threads`` is how many threads kernels and calls of the executable use. ``checked`` compiles
@@ -122,21 +123,17 @@ def _report_kernels(
     found.print() if isinstance(verbose, bool) else verbose(found)
 
 
-def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:
-    if progress is False:
-        return nullcontext()
-    if progress is not True:
+def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress]:
+    if not isinstance(progress, bool):
         return nullcontext(progress)
-    from tvm_nnef.support.progress import progress_reported
-
-    return progress_reported()
+    return progress_reported(wanted=progress)
 
 
 _WORDS = {
     "bind": "reading weights",
     "graph": "simplifying the graph",
     "fuse": "fusing operators",
-    "schedule": "scheduling {}",
+    "schedule": "scheduling kernels",
     "bytecode": "planning memory",
     "lower": "optimizing {}",
     "code": "machine code of {}",
@@ -149,7 +146,7 @@ def compile_phases(
     target: object,
     *,
     dump_dir: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     database: str | os.PathLike[str] | None = None,
     last: str = PHASES[-1],
     checked: bool = False,
@@ -180,21 +177,27 @@ def compile_phases(
     if cuda_graphs and not is_cuda:
         hint = "build for cuda, or without them"
         raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
+    number = 0
+
+    def scheduling(kernel: int, count: int) -> None:
+        words = f"scheduling {kernel} of {plural(count, 'kernel')}"
+        progress(words, number + (kernel - 1) / count, len(chosen))
+
     every = passes(
         resolved,
         tuned=None if tuned is None else tuned.tuned,
         checked=checked,
         cuda_graphs=cuda_graphs,
         code_forms=forms,
+        scheduling=scheduling,
     )
     chosen = [each for each in every if PHASES.index(each.phase) <= PHASES.index(last)]
     found: dict[str, Any] = {}
-    kernels = "kernels"
+    kernels = ""
     for number, each in enumerate(chosen):
-        if progress is not None:
-            if each.phase == "schedule":
-                kernels = plural(len(prim_functions(mod)), "kernel")
-            progress(_WORDS[each.phase].format(kernels), number, len(chosen))
+        if each.phase == "bytecode":
+            kernels = kernels or plural(len(prim_functions(mod)), "kernel")
+        progress(_WORDS[each.phase].format(kernels), number, len(chosen))
         start = time.perf_counter()
         try:
             mod = each.run(mod)

@@ -93,7 +93,7 @@ def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment)
         if isinstance(first, Undefined):
             return first
         if isinstance(second, Undefined):
-            # What the left side decides alone does not depend on the right side.
+            # If the left side alone decides, the right side is not examined.
             decided = isinstance(first, bool) and first is DECISIVE.get(symbol)
             return symbol != "&&" if decided else second
         return _binary(symbol, first, second, span, env.dialect)
@@ -116,8 +116,8 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
         left, right = _comparable(left, right)
     types = {type_of(left), type_of(right)}
     if len(types) > 1:
-        found = f"{describe(left)} and {describe(right)}"
-        message = f"operator '{symbol}' needs operands of the same type, found {found}"
+        descriptions = f"{describe(left)} and {describe(right)}"
+        message = f"operator '{symbol}' needs operands of the same type, found {descriptions}"
         raise error(message, span, hint=hints.one_type(types))
     if symbol == "=>":
         return _apply("or", unary("!", left, span), right, span)

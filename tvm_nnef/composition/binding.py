@@ -59,10 +59,10 @@ def bind(
     env = replace(caller, names={}, types=dict(invocation.types))
     _bind_types(definition, invocation, env)
     _check_attributes(definition, invocation, env)
-    given = _bind_given_attributes(definition, invocation, env)
+    bound_names = _bind_given_attributes(definition, invocation, env)
     try:
         operands = _bind_inputs(definition, invocation, env, constant)
-        _bind_remaining_attributes(definition, given, invocation, env)
+        _bind_remaining_attributes(definition, bound_names, invocation, env)
     except NnefError:
         inputs = (parameter.name.name for parameter in definition.inputs)
         known_operands = dict(zip(inputs, invocation.operands, strict=True))
@@ -123,8 +123,8 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 
 def _operand_type(operand: Operand) -> str | None:
-    found = tensors(operand)
-    return found[0].type if found else None
+    operand_tensors = tensors(operand)
+    return operand_tensors[0].type if operand_tensors else None
 
 
 def _type_hint(found: str, wanted: str) -> str:

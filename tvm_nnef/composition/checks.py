@@ -136,7 +136,7 @@ _MAX_SHOWN = 100
 
 
 def _hint(check: nodes.Assertion, env: Environment) -> str:
-    """What an assertion needs, and the values in it that its message does not show."""
+    """Return a hint: the condition that is required, and values that the message does not show."""
     quoted = {detail.value.span.text for detail in check.details}
     names = dict.fromkeys(identifier.name for identifier in used_names(check.condition))
     texts = [_value(name, env.names.get(name)) for name in names if name not in quoted]
@@ -173,7 +173,7 @@ def _with_helpers(definition: CheckedDefinition, env: Environment) -> Environmen
 
 
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
-    """What an assertion says when it fails, then the values that it names, if known."""
+    """Return the message of a failed assertion, followed by the known values that it names."""
     if check.message:
         message = list(text_parts(check.message, env))
     else:

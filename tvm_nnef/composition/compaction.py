@@ -109,8 +109,8 @@ def counted_body(
     for buffer, shape in zip(buffers, shapes, strict=True):
         _check_shape(buffer, shape, length, frame)
     formula = _counting(expand(definition.lowerings, (*buffers, count), env), count)
-    made = (*buffers, count)
-    frame.operations.append(lowered_part(definition, frame, made, formula))
+    lowered = (*buffers, count)
+    frame.operations.append(lowered_part(definition, frame, lowered, formula))
     return tuple(
         _front(buffer, shape, length, count, frame, unique)
         for buffer, shape in zip(buffers, shapes, strict=True)

@@ -277,7 +277,7 @@ class Composer(Invoker):
         if own is None and not inner.operations:
             return results, self._expansions.formula(definition, results, env)
         if own is None:
-            # Quantized tensors of the operator are what its formula reads.
+            # The formula of the operator reads its quantized tensors.
             own = results_like(self.name, results, inner, ())
             env = env.extended(dict(zip(names, own, strict=True)))
             formula = self._expansions.formula(definition, own, env)

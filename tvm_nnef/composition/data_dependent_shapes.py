@@ -57,8 +57,8 @@ def _is_open(extent: nodes.Extent, env: Environment, item: int | None) -> bool:
     if not extent.per_item or item is None:
         return False
     # The symbols of a pack's items come one after the other.
-    found = known(extent.value, env)
-    return isinstance(found, tuple) and len(found) <= item
+    value = known(extent.value, env)
+    return isinstance(value, tuple) and len(value) <= item
 
 
 def _symbols(

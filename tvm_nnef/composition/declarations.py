@@ -134,8 +134,8 @@ def _elements(
         names.append((bound.index.name, len(items) if isinstance(size, tuple) else -1))
         ranges += [range(count(item, "an index bound", bound.extent.span)) for item in items]
     if tuple(len(each) for each in ranges) != shape:
-        found = show(tuple(len(each) for each in ranges))
-        message = f"the bounds {found} of the index symbols differ from the shape {show(shape)}"
+        counts = show(tuple(len(each) for each in ranges))
+        message = f"the bounds {counts} of the index symbols differ from the shape {show(shape)}"
         raise error(message, parameter.span, hint=f"write bounds that give {show(shape)}")
     volume = dimensions.product(shape)
     if not isinstance(volume, int) or volume > MAX_CONSTANT:

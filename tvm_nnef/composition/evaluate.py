@@ -368,7 +368,7 @@ def _binary(node: nodes.Binary, env: Environment) -> Value:
     if left is arithmetic.DECISIVE.get(node.operator) and promoted(
         node.left, node.operator != "||"
     ):
-        # The right side may use what the left side found to be null.
+        # The right side may use names that the left side has tested for null.
         return node.operator != "&&"
     if node.operator == "in":
         return folds.contained(left, evaluate(node.right, env), node.span, env)

@@ -318,9 +318,9 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
     length = None if given is not None else _dynamic_length(parameter, env)
     if length is not None:
         _check_alike(parameter)
-        made = tensor(name, (length, *_input_shape(parameter, env)))
-        env.symbols.stacked.add(made)
-        return made
+        stacked = tensor(name, (length, *_input_shape(parameter, env)))
+        env.symbols.stacked.add(stacked)
+        return stacked
     if given is None:
         number = _pack_length(parameter, env)
         env.budget.spend("tensors", TENSOR * number, parameter.span)

@@ -44,7 +44,7 @@ def index(target: Value, position: Value, span: Span) -> Value:
             hint = f"give one truth value for each of the {len(target)} items"
             message = f"a mask must be as long as the pack that it masks: {sizes}"
             raise error(message, span, hint=hint)
-        return tuple(item for item, kept in zip(target, position, strict=True) if kept)
+        return tuple(item for item, selected in zip(target, position, strict=True) if selected)
     return elementwise(strict(lambda each: _item(target, each, span)), span, position)
 
 

@@ -44,7 +44,7 @@ def item_names(target: nodes.Target | None, length: int, env: Environment) -> li
     """Return the names of the tensors of a packed result, as the left-hand side declares them."""
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
-        # Taking the positions apart says which name each item gets.
+        # Decomposing the positions gives the name of each item.
         for name, location in decompose(target, tuple(range(length)), env, target.span).items():
             if isinstance(location, int):
                 names[location] = name

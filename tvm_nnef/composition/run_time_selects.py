@@ -59,7 +59,7 @@ def at_run_time(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> I
             raise error(message, span, hint=value_hints.element(item))
     left, right = arithmetic.promoted(yes, no)
     if type_of(left) != type_of(right):
-        found = f"{describe(yes)} and {describe(no)}"
+        descriptions = f"{describe(yes)} and {describe(no)}"
         hint = hints.one_type((type_of(left), type_of(right)))
-        raise error(f"both branches must have the same type, found {found}", span, hint=hint)
+        raise error(f"both branches must have the same type, found {descriptions}", span, hint=hint)
     return formula.Select(condition, scalar(left), scalar(right))

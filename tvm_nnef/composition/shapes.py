@@ -105,8 +105,8 @@ class ShapeBinder:
             raise self._error(parameter, message, hint)
         if rank < fixed or (rank > fixed and not flexible):
             wanted = f"{fixed} or more" if flexible else f"{fixed}"
-            given = for_attributes(declared, self.attributes, self.names)
-            message = f"expected rank {wanted}{given}, found rank {rank}"
+            attributes = for_attributes(declared, self.attributes, self.names)
+            message = f"expected rank {wanted}{attributes}, found rank {rank}"
             raise self._error(parameter, message, _RANK_HINT)
         for index in flexible:
             pack = declared[index].pack
@@ -179,18 +179,22 @@ class ShapeBinder:
     ) -> None:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
-        found = part if packed else part[0]
+        actual_dimensions = part if packed else part[0]
         is_plain = expression.span.text == plain(shown(wanted, quote=True))
         name = "" if is_plain else f"{_text(expression)} = "
         message = [f"expected dimension {name}", *shown(wanted, quote=True)]
-        message += [", found ", *shown(found, quote=True)]
+        message += [", found ", *shown(actual_dimensions, quote=True)]
         message += [] if axis is None else [f" on axis {axis}"]
         origins = [name for name in unknown_names(expression, ()) if name in self._origins]
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
-            raise self._error(parameter, plain(message), self._agree(expression, found), origins)
+            raise self._error(
+                parameter, plain(message), self._agree(expression, actual_dimensions), origins
+            )
         for item, actual in zip(items, part, strict=True):
             same = dimensions.compare("eq", item, actual)
-            self._require(parameter, same, message, self._agree(expression, found), origins)
+            self._require(
+                parameter, same, message, self._agree(expression, actual_dimensions), origins
+            )
 
     def _agree(self, expression: nodes.Expression, found: Value) -> str:
         """Return a hint how to make the dimension that an attribute gives equal to the tensor's."""
@@ -205,12 +209,12 @@ class ShapeBinder:
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
         what = f"a dimension of {_name(parameter)}"
-        found = [deduce(expression, value, self.names, what, self.location) for value in part]
-        for value, pair in zip(part, found, strict=True):
+        deduced = [deduce(expression, value, self.names, what, self.location) for value in part]
+        for value, pair in zip(part, deduced, strict=True):
             if pair is not None and not dimensions.is_static(value):
                 self._require_exact(parameter, expression, value, pair)
-        pairs = [pair for pair in found if pair is not None]
-        if len(pairs) < len(found):
+        pairs = [pair for pair in deduced if pair is not None]
+        if len(pairs) < len(deduced):
             message = f"dimension {_text(expression)} cannot be deduced"
             raise self._error(parameter, message, _unknown_hint(expression, self.names))
         for name in unknown_names(expression, self.names):
@@ -287,8 +291,8 @@ class ShapeBinder:
         shape = "" if self._shape is None else f", and has shape {_plain(self._shape)}"
         notes = [Note(f"{_name(parameter)} is declared here{shape}", parameter.span)]
         for name in origins:
-            origin, axis, found = self._origins[name]
-            message = f"'{name}' is axis {axis} of {_name(origin)}, which has shape {_plain(found)}"
+            origin, axis, sizes = self._origins[name]
+            message = f"'{name}' is axis {axis} of {_name(origin)}, which has shape {_plain(sizes)}"
             notes.append(Note(message, origin.span))
         return tuple(notes)
 

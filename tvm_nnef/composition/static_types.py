@@ -65,8 +65,8 @@ class StaticTypes:
         if definition is None:
             return ""
         if definition.qualified_name not in self._contexts:
-            found = check_definition(self._program, definition.module, definition.node, Report())
-            self._contexts[definition.qualified_name] = found
+            context = check_definition(self._program, definition.module, definition.node, Report())
+            self._contexts[definition.qualified_name] = context
         return infer(expression, self._contexts[definition.qualified_name].at("compose")).base
 
 

@@ -50,7 +50,7 @@ def branch_on(
     ``holds`` is the condition on dimensions that is true in the first branch.
     """
     check_single(condition, "bool", "a condition", span)
-    # What follows 'elif' is a branch inside of the other, and in the same scope.
+    # An 'elif' is a branch inside of the other, in the same scope.
     scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
     outer = frozenset(frame.env.symbols.bounds)
     consequent, alternative = (
@@ -91,8 +91,8 @@ class _Common:
             message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
             raise error(message, span, hint=value_hints.same_kind(left, right))
         pairs = zip(tensors(left), tensors(right), strict=True)
-        found = tuple(replace(one, shape=self._shape(one, other)) for one, other in pairs)
-        return found if isinstance(left, tuple) else found[0]
+        common = tuple(replace(one, shape=self._shape(one, other)) for one, other in pairs)
+        return common if isinstance(left, tuple) else common[0]
 
     def _shape(self, one: Tensor, other: Tensor) -> tuple[Dimension, ...]:
         name = self.label or one.short_name
@@ -165,14 +165,14 @@ class _Step:
 
     def block(self, frame: Frame) -> Frame:
         """Return a frame with the tensors of the step, including items of stacked packs."""
-        made = frame.separate(self._scope)
-        made.declare({**self.carried, **self.items, **self.index})
+        inner = frame.separate(self._scope)
+        inner.declare({**self.carried, **self.items, **self.index})
         for name, pack in self._plan.stacked.items():
             current = replace(self._local(name, pack), shape=pack.shape[1:], role="result")
             (step,) = self.index.values()
-            made.operations.append(item(current, pack, step, (*frame.trace, self._node.span)))
-            made.declare({name: current})
-        return made
+            inner.operations.append(item(current, pack, step, (*frame.trace, self._node.span)))
+            inner.declare({name: current})
+        return inner
 
 
 def run_loop(
@@ -189,11 +189,11 @@ def run_loop(
     condition = None
     if node.condition is not None:
         condition = _close(composer, node.condition, step.block(frame), ())
-        found = condition.outputs[0].operand if len(condition.outputs) == 1 else None
-        check_single(found, "bool", "a loop condition", node.condition.span)
+        condition_output = condition.outputs[0].operand if len(condition.outputs) == 1 else None
+        check_single(condition_output, "bool", "a loop condition", node.condition.span)
     outputs = [port.operand for port in body.outputs]
-    made = outputs[len(plan.carried) :]
-    packs = tuple(_pack(each, plan, frame.env.symbols, node.body.span) for each in made)
+    scan_outputs = outputs[len(plan.carried) :]
+    packs = tuple(_pack(each, plan, frame.env.symbols, node.body.span) for each in scan_outputs)
     results = results_like(composer.name, (*plan.carried.values(), *packs), frame, targets)
     finals, scanned = results[: len(plan.carried)], results[len(plan.carried) :]
     if plan.steps is None:

@@ -39,7 +39,7 @@ def updates(
             else:
                 pack = [by_name[item] for item in by_name if item.rpartition(":")[0] == full]
                 new_tensors |= _new_values(full, pack, value, component)
-            # Whoever reads the variable after its update still gets the value of this run.
+            # Components that read the variable after its update still get the value of this run.
             inner.declare({name: frame.env.names[name]})
     # A variable that stays as it is needs no state, and may be folded in.
     return tuple((variable, new) for variable, new in new_tensors.items() if new is not variable)

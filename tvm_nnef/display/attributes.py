@@ -15,9 +15,14 @@ from tvm_nnef.syntax.walk import nodes_of
 _NO_LITERAL = object()
 
 
+def attribute_table(operation: Operation) -> dict[str, str]:
+    """The text of each attribute of an operation by its name."""
+    return {name: _written(value) for name, value in operation.attributes.items()}
+
+
 def every_attribute(operation: Operation) -> str:
     """All attributes of an operation: ``{stride=[2, 2], groups=1}``."""
-    return _braced({name: _written(value) for name, value in operation.attributes.items()})
+    return _braced(attribute_table(operation))
 
 
 class AttributeTexts:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.display.difference import Difference
 from tvm_nnef.display.page_data import page_data
 from tvm_nnef.display.statistics import WeightStatistics
 from tvm_nnef.graph.nodes import Graph
@@ -25,15 +26,22 @@ DAGRE = "dagre-3.1.3"
 _PROFILE_HINT = "write one with 'tvm-nnef run MODEL --profile-json FILE'"
 
 
-def page(graph: Graph, model: Model | None = None, seconds: Mapping[str, float] = {}) -> str:
+def page(
+    graph: Graph,
+    model: Model | None = None,
+    seconds: Mapping[str, float] = {},
+    difference: Difference | None = None,
+) -> str:
     """The page of a graph.
 
     ``model`` has the values of its variables and the defaults of attributes, ``seconds`` the times
-    of operations by their full names.
+    of operations by their full names, ``difference`` what changed since another graph.
     """
     program = None if model is None else model.program
     statistics = None if model is None else WeightStatistics(model.variables)
-    data = json.dumps(page_data(graph, program, statistics, seconds), separators=(",", ":"))
+    origins = {} if model is None else model.metadata.source_operations
+    found = page_data(graph, program, statistics, seconds, difference, origins)
+    data = json.dumps(found, separators=(",", ":"))
     parts = {
         "TITLE": escape(graph.name),
         "STYLE": _web("page.css"),

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from tvm_nnef.diagnostics import Span
-from tvm_nnef.display.attributes import AttributeTexts, every_attribute
+from tvm_nnef.display.attributes import AttributeTexts, attribute_table, every_attribute
 from tvm_nnef.display.counts import elements, multiply_adds, variables_of
+from tvm_nnef.display.difference import Change, Difference
 from tvm_nnef.display.rows import described, is_opened, rows_of, totals_of
 from tvm_nnef.display.table import count_text, totals_text
 from tvm_nnef.graph.formula import Formula
@@ -49,6 +52,8 @@ class PageData:
     written: Callable[[Operation], str] = every_attribute
     statistics: Statistics = lambda _: {}
     seconds: Mapping[str, float] = field(default_factory=dict)
+    difference: Difference | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
     tensors: list[dict[str, Any]] = field(default_factory=list)
     _numbers: dict[Tensor, int] = field(default_factory=dict)
 
@@ -65,7 +70,14 @@ class PageData:
             "outputs": [self._port(port) for port in self.graph.outputs],
             "tensors": self.tensors,
             "timed": bool(self.seconds),
+            **({} if self.difference is None else {"difference": self.difference.to_json()}),
         }
+
+    @cached_property
+    def _changes(self) -> Mapping[str, Change]:
+        """What changed, by the full name of a node of this graph."""
+        found = () if self.difference is None else self.difference.changes
+        return {each.full_name: each for each in found if each.kind != "gone"}
 
     def number(self, tensor: Tensor) -> int:
         """The number of a tensor."""
@@ -110,12 +122,18 @@ class PageData:
             "multiplyAdds": count_text(count, self.graph.limits) if count != 0 else "0",
             "source": [_place(span) for span in node.trace],
         }
+        origins = (self.origins.get(each.name) for each in results)
+        if origin := next(filter(None, origins), None):
+            found["origin"] = origin
+        change = self._changes.get(name)
+        if change is not None:
+            found["change"] = change.to_json()
         seconds = self._seconds(node, prefix)
         if seconds is not None:
             found["seconds"] = seconds
         if isinstance(node, Operation):
             found["attributes"] = self.written(node)
-            found["allAttributes"] = every_attribute(node)
+            found["table"] = [*attribute_table(node).items()]
             if isinstance(node.body, Formula):
                 found["formula"] = "\n".join([*lines(node.body)][:_LINES])
         if bodies(node):
@@ -138,10 +156,13 @@ def page_data(
     program: Program | None = None,
     statistics: Statistics | None = None,
     seconds: Mapping[str, float] | None = None,
+    difference: Difference | None = None,
+    origins: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """The data of the page of a graph, as JSON takes it."""
     written = every_attribute if program is None else AttributeTexts(program).of
-    return PageData(graph, written, statistics or (lambda _: {}), seconds or {}).data()
+    known = statistics or (lambda _: {})
+    return PageData(graph, written, known, seconds or {}, difference, origins).data()
 
 
 def _titles(node: Node) -> tuple[str, ...]:
@@ -196,4 +217,11 @@ def _place(span: Span) -> dict[str, Any]:
     line, column = span.source.position(span.start)
     end, _ = span.source.position(max(span.start, span.end - 1))
     texts = [span.source.line(number) for number in range(line, min(end, line + 11) + 1)]
-    return {"file": span.source.path, "line": line, "column": column, "text": "\n".join(texts)}
+    file = _shown_path(span.source.path)
+    return {"file": file, "line": line, "column": column, "text": "\n".join(texts)}
+
+
+def _shown_path(path: str) -> str:
+    """The path of a text; of one that is not a file, its name and what it is from."""
+    outer, _, name = path.rpartition("/")
+    return f"{name} of {outer.rpartition('/')[2]}" if outer and Path(outer).is_file() else path

@@ -219,7 +219,7 @@ def wrapped(x: PrimExpression, *, fits: bool = False) -> PrimExpression:
         return sealed(x)
     # Not by a cast alone: TVM drops the casts in an index.
     half = tirx.const(32, "int64")
-    # TVM takes what is shifted to the left for not negative if it was not before.
+    # TVM assumes that a nonnegative number stays so when it is shifted to the left.
     low = tirx.shift_right(tirx.shift_left(sealed(_in_64_bits(x)), half), half)
     return tirx.Cast("int32", low)
 

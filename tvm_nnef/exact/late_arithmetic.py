@@ -123,13 +123,13 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
     wide = dtype_of(x + y)
     left, right = (tirx.Var(text, wide) for text in ("left", "right"))
     if condition:
-        # A buffer holds what a ``Let`` names, and those of bools are special.
+        # A buffer holds the value of a ``Let``, and buffers of bools are special.
         test = tirx.Var("test", "int8")
-        made: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
-        made = tirx.Let(test, tirx.Cast("int8", *condition), made)
+        selected: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
+        selected = tirx.Let(test, tirx.Cast("int8", *condition), selected)
     else:
-        made = DIVISIONS[_FUNCTIONS[name]](left, right)
-    named = tirx.Let(right, y.astype(wide), made.astype(dtype_of(call)))
+        selected = DIVISIONS[_FUNCTIONS[name]](left, right)
+    named = tirx.Let(right, y.astype(wide), selected.astype(dtype_of(call)))
     return tirx.Let(left, x.astype(wide), named)
 
 

@@ -160,7 +160,7 @@ def _steps(
     while isinstance(expression, tirx.Let) and _is_held(expression):
         known[expression.var] = stored(expression)
         expression = expression.body
-    # What replaces a node is searched as well, so nothing that replaces one has a ``Let``.
+    # The walk also visits the replacement of a node, so no replacement contains a ``Let``.
     entries: list[traversal.Entry] = [
         (tirx.Let, inner),
         (Call, guarded),

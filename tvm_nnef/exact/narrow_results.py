@@ -38,7 +38,7 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
         return WalkResult.ADVANCE
 
     def called(call: Call) -> WalkResult:
-        # The constants of an index are none of the result.
+        # The constants of an index are not values of the result.
         is_load = getattr(call.op, "name", "") == "te.tensor_load"
         return WalkResult.SKIP if is_load else WalkResult.ADVANCE
 
@@ -49,9 +49,9 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
         reads = reads or isinstance(operation, te.PlaceholderOp)
         for body in getattr(operation, "body", ()):
             traversal.walk(body, entries, order="pre")
-        found = [tensor.op for tensor in operation.input_tensors if tensor.op not in seen]
-        waiting += found
-        seen.update(found)
+        operations = [tensor.op for tensor in operation.input_tensors if tensor.op not in seen]
+        waiting += operations
+        seen.update(operations)
     return reads and not outside
 
 

@@ -169,8 +169,8 @@ def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) ->
         else:
             return change(part)
         same = a.same_as(part.a) and b.same_as(part.b)
-        made: PrimExpression = part if same else type(part)(a, b)
-        return made
+        rebuilt: PrimExpression = part if same else type(part)(a, b)
+        return rebuilt
 
     added = term(value.b)
     return value if added.same_as(value.b) else tirx.Add(value.a, added)
@@ -197,8 +197,8 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
         return element
 
     def changed(operation: PrimExpression) -> PrimExpression:
-        made = None if numbers and not depends(operation) else change(operation)
-        return operation if made is None else made
+        mapped_valueacement = None if numbers and not depends(operation) else change(operation)
+        return operation if mapped_valueacement is None else mapped_valueacement
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))
@@ -209,11 +209,11 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
         return value
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
-    made = traversal.mapped(apart, (_CHANGED, changed))
-    if made.same_as(apart):
+    mapped_value = traversal.mapped(apart, (_CHANGED, changed))
+    if mapped_value.same_as(apart):
         return value
     # Variables of ``Let`` stay, since indices of the loads have them.
-    return traversal.mapped(made, (tirx.Var, lambda var: loaded.get(var, var)))
+    return traversal.mapped(mapped_value, (tirx.Var, lambda var: loaded.get(var, var)))
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:

@@ -35,6 +35,7 @@ from tvm_nnef.executable.state import State
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.profiling.timing import Timing, timed
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.html_table import html_table
 from tvm_nnef.tvm_support import device_errors, runtime
 from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
@@ -156,6 +157,11 @@ class Executable:
     def __repr__(self) -> str:
         sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         return "<Executable ({}) -> ({})>".format(*sides)
+
+    def _repr_html_(self) -> str:
+        ports = (("input", self.inputs), ("output", self.outputs))
+        rows = [(kind, *str(each).split(": ", 1)) for kind, found in ports for each in found]
+        return html_table("Executable", ("", "name", "type"), rows)
 
     def __call__(self, /, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
         """Run the model.

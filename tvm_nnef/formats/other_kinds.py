@@ -79,10 +79,17 @@ def _is_safetensors(candidate: Candidate) -> bool:
 
 
 def _is_zip_of_torch(candidate: Candidate) -> bool:
-    return candidate.head.startswith(_ZIP) and (
+    """Whether a zip archive has a name or a file that PyTorch gives, or fields as it aligns files.
+
+    The extra fields of a file's header, 30 bytes and the name, begin with ``FB`` then.
+    """
+    head = candidate.head
+    fields = head[30 + int.from_bytes(head[26:28], "little") :]
+    return head.startswith(_ZIP) and (
         _named(".pt", ".pth", ".pt2", ".ptl", ".bin", ".ckpt")(candidate)
-        or b"/data.pkl" in candidate.head
-        or b"/byteorder" in candidate.head
+        or b"/data.pkl" in head
+        or b"/byteorder" in head
+        or fields.startswith(b"FB")
     )
 
 

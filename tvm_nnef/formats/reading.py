@@ -38,6 +38,8 @@ from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 from tvm_nnef.storage.names import METADATA_FILE
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.progress import Report as Progress
+from tvm_nnef.support.progress import silent
 from tvm_nnef.syntax.dialect import Ambiguity, detect
 
 if TYPE_CHECKING:
@@ -107,9 +109,9 @@ def load_model(
         loaded = model if variables is None else _with_variables(model, variables)
     else:
         opened = open_source(model, format)
-        read, found = read_model(opened, dialect, search_path, variables, convert_options)
+        read, diagnostics = read_model(opened, dialect, search_path, variables, convert_options)
         if read is None:
-            raise NnefError(each for each in found if each.severity != "warning")
+            raise NnefError(each for each in diagnostics if each.severity != "warning")
         loaded = read
     names = [name for name in variables or () if name not in loaded.metadata.defaults]
     unknown = unknown_variables(loaded.program, names) if names else ()
@@ -119,7 +121,9 @@ def load_model(
 
 
 @raised_as(ModelError)
-def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, Composing]:
+def load_to_compose(
+    model: AnyModel, options: Mapping[str, Any], progress: Progress = silent
+) -> tuple[Model, Composing]:
     """Return the model for ``options`` of :func:`tvm_nnef.compose`, and the options of its
     composition.
 
@@ -133,12 +137,15 @@ def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model,
     }
     if isinstance(model, Model):
         return load_model(model, **load_options), _composing(left)
+    progress("reading the model", 0, 1)
     opened = open_source(model, load_options.pop("format", None))
+    if opened.format.is_foreign:
+        progress(f"converting the {opened.format.title} model", 0, 1)
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
     if "dtypes" in converting:
         left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])
-    given = {name: value for name, value in converting.items() if value is not None}
-    return load_model(opened, **load_options, **given), _composing(left)
+    convert_options = {name: value for name, value in converting.items() if value is not None}
+    return load_model(opened, **load_options, **convert_options), _composing(left)
 
 
 def _composing(options: Mapping[str, Any]) -> Composing:
@@ -161,22 +168,22 @@ def read_model(
             return _converted(opened, variables, convert_options), []
         refuse_options(convert_options)
         container = opened.files
-        program, found = _check_container(container, dialect, search_path)
+        program, diagnostics = _check_container(container, dialect, search_path)
     except NnefError as problem:
         return None, list(problem.diagnostics)
     metadata = Metadata()
     try:
         metadata = _metadata(container)
     except NnefError as problem:
-        found += problem.diagnostics
+        diagnostics += problem.diagnostics
     files = Variables(container)
     if variables is None:
-        found += files.check()
-    if program is None or any(each.severity == "error" for each in found):
-        return None, found
-    given = variables is not None
+        diagnostics += files.check()
+    if program is None or any(each.severity == "error" for each in diagnostics):
+        return None, diagnostics
+    has_arrays = variables is not None
     values = files if variables is None else variables
-    return Model(program, container.path, values, metadata, given), found
+    return Model(program, container.path, values, metadata, has_arrays), diagnostics
 
 
 def _converted(

@@ -294,16 +294,16 @@ def _head(path: Path) -> bytes:
 
 
 def _detected(candidate: Candidate, formats: Sequence[Format]) -> Format:
-    found = [each for each in formats if each.detect(candidate)]
-    if not found and (other := other_kind(candidate)) is not None:
+    matching = [each for each in formats if each.detect(candidate)]
+    if not matching and (other := other_kind(candidate)) is not None:
         name, hint = other
         raise error(f"this is {name}", hint=hint, file=_name(candidate))
-    if len(found) > 1:
-        titles = " and ".join(each.title for each in found)
-        options = " or ".join(f"format='{each.name}'" for each in found)
+    if len(matching) > 1:
+        titles = " and ".join(each.title for each in matching)
+        options = " or ".join(f"format='{each.name}'" for each in matching)
         hint = f"say which one is meant: {options} (--format)"
         raise error(f"this is a model of two kinds: {titles}", hint=hint, file=_name(candidate))
-    return found[0] if found else _by_suffix(candidate, formats)
+    return matching[0] if matching else _by_suffix(candidate, formats)
 
 
 def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:

@@ -6,81 +6,151 @@ indices of the dimension that they index. Random inputs are drawn from these.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation, Tensor, flatten
+import numpy as np
+
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.symbolic import trees
 
-_MOVING = frozenset(
-    f"layout.{name}"
-    for name in ("cast", "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "tile")
-) | {"math.iden"}
-"""Operators whose result has the same numbers as their first operand."""
+_MOVING = (
+    frozenset(
+        f"layout.{name}"
+        for name in (
+            "cast", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "tile",
+            "broadcast", "slice", "concat", "split", "stack", "unstack", "pad",
+        )
+    )
+    | {f"math.{name}" for name in ("iden", "min", "max", "clamp", "select")}
+)  # fmt: skip
+"""Operators whose results have the same numbers as their operands."""
 
 _COMPARING = frozenset(f"math.{name}" for name in ("eq", "ne"))
-_CONVERTED = frozenset(("extra.expand", "extra.stretch"))
-_INDEXING = frozenset(("layout.gather", "extra.gather", "extra.gather_elements"))
+_CONVERTED = frozenset(
+    f"extra.{name}" for name in ("expand", "stretch", "slice_at", "one_slice", "pad_at", "tile")
+)
+_INDEXING = re.compile(r"(layout|extra)\.(gather|gather_elements|scatter|scatter_elements_\w+)")
+_INDEXING_TUPLES = re.compile(r"(layout|extra)\.(gather_nd|scatter_nd\w*)")
 """Operators that index; those of converters are recognized by name, which suffices for random
 numbers.
 """
 
+_MOST_COMPARED = 64
+"""Upper limit of the elements of a constant that lists the values of an input."""
 
-def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequence[int]]:
+
+def input_ranges(
+    graph: Graph, sizes: Mapping[str, int], variables: Mapping[str, Any] | None = None
+) -> dict[Tensor, Sequence[int]]:
     """Return suitable values for the integer inputs whose use shows them.
 
-    ``sizes`` are those of the symbols.
+    ``sizes`` are those of the symbols, ``variables`` the values of variables by name.
     """
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
-    origin = {tensor: tensor for tensor in inputs if tensor.type == "int"}
-    candidates: dict[Tensor, list[Sequence[int]]] = {}
-    for node in _operations(graph.operations):
+    found = _Uses(sizes, variables or {})
+    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
+        if tensor.type == "int":
+            found.origins[tensor] = {tensor: None}
+    found.follow(graph.operations)
+    return {tensor: _together(each) for tensor, each in found.values.items()}
+
+
+class _Uses:
+    """The values that uses of inputs expect.
+
+    ``origins`` has, for each tensor, the inputs that its numbers are from, in order.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], variables: Mapping[str, Any]) -> None:
+        self.origins: dict[Tensor, dict[Tensor, None]] = {}
+        self.values: dict[Tensor, list[Sequence[int]]] = {}
+        self._sizes = sizes
+        self._variables = variables
+
+    def follow(self, nodes: Iterable[Node]) -> None:
+        """Record the uses in operations, in the order in which they run, and those inside them."""
+        for node in nodes:
+            match node:
+                case Operation(body=Graph() as body) if not node.standard:
+                    self.follow(body.operations)
+                    self._move(_outputs(body), node.results)
+                case Operation():
+                    self._note(node)
+                case If(consequent=consequent, alternative=alternative):
+                    for branch in (consequent, alternative):
+                        self.follow(branch.operations)
+                        self._move(_outputs(branch), node.results)
+                case Loop():
+                    self._follow_loop(node)
+
+    def _follow_loop(self, node: Loop) -> None:
+        self._move(node.initial, node.carried)
+        self._move(node.initial, node.results)
+        for scan in node.scans:
+            self._move([scan.items], [scan.item])
+        for body in filter(None, (node.condition, node.body)):
+            self.follow(body.operations)
+
+    def _move(self, sources: Iterable[Operand], targets: Iterable[Operand]) -> None:
+        """Record that targets have the numbers of the sources, one by one."""
+        for source, target in zip(sources, targets, strict=False):
+            origins = {each: None for part in flatten((source,)) for each in self._origins(part)}
+            for tensor in flatten((target,)):
+                if origins and tensor.type == "int":
+                    self.origins.setdefault(tensor, {}).update(origins)
+
+    def _origins(self, tensor: Tensor) -> Iterable[Tensor]:
+        return self.origins.get(tensor, ())
+
+    def _note(self, node: Operation) -> None:
         operands = flatten(node.operands)
-        used = [each for each in operands if each in origin]
-        if not used or not isinstance(node, Operation):
-            continue
         if node.standard_operator in _MOVING or node.operator in _CONVERTED:
-            results = flatten(node.results)
-            if len(results) == 1 and used[0] is operands[0]:
-                origin[results[0]] = origin[used[0]]
-        for tensor in used:
-            values = _values(node, tensor, operands, sizes)
+            # Positions and sizes are attributes, or come after what is moved.
+            moved = node.operands[:1] if node.operator in _CONVERTED else node.operands
+            self._move([flatten(moved)], [flatten(node.results)])
+        for tensor in dict.fromkeys(operands):
+            origins = self._origins(tensor)
+            values = self._meant(node, tensor, operands) if origins else ()
             if values:
-                candidates.setdefault(origin[tensor], []).append(values)
-    return {tensor: _together(each) for tensor, each in candidates.items()}
+                for each in origins:
+                    self.values.setdefault(each, []).append(values)
+
+    def _meant(self, node: Operation, tensor: Tensor, operands: Sequence[Tensor]) -> Sequence[int]:
+        """Return the values that an operation expects from an operand; none if it shows none."""
+        name = node.operator
+        if node.standard_operator in _COMPARING and len(operands) == 2:
+            return tuple(self._constant(operands[1] if operands[0] is tensor else operands[0]))
+        if len(operands) > 1 and operands[1] is tensor:
+            axis, shape = node.attributes.get("axis"), operands[0].shape
+            if _INDEXING.fullmatch(name) and isinstance(axis, int) and axis < len(shape):
+                return range(max(self._size(shape[axis]), 1))
+            if _INDEXING_TUPLES.fullmatch(name):
+                first = node.attributes.get("batch_dims", 0)
+                count = self._size(tensor.shape[-1])
+                indexed = shape[first : first + count] if isinstance(first, int) else ()
+                return range(max(min(map(self._size, indexed), default=1), 1))
+        depth = node.attributes.get("depth", node.attributes.get("count"))
+        if name == "extra.one_hot" and isinstance(depth, int) and operands[0] is tensor:
+            return range(max(depth, 1))
+        return ()
+
+    def _size(self, dimension: Any) -> int:
+        return int(trees.evaluate(dimension, self._sizes))
+
+    def _constant(self, tensor: Tensor) -> Iterator[int]:
+        """Yield the integers of a constant, or of a variable of few elements."""
+        value = tensor.value
+        if tensor.role == "variable" and math.prod(map(self._size, tensor.shape)) <= _MOST_COMPARED:
+            value = tuple(np.ravel(self._variables.get(tensor.name, ())).tolist())
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, int) and not isinstance(each, bool):
+                yield each
 
 
-def _operations(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield operations in the order in which they run.
-
-    Composites are replaced by their operations.
-    """
-    for node in nodes:
-        match node:
-            case Operation() if isinstance(node.body, Graph) and not node.standard:
-                yield from _operations(node.body.operations)
-            case If() | Loop():
-                continue
-            case _:
-                yield node
-
-
-def _values(
-    node: Operation, tensor: Tensor, operands: Sequence[Tensor], sizes: Mapping[str, int]
-) -> Sequence[int]:
-    """Yield the values that an operation expects from an operand; none if it does not show them."""
-    if node.standard_operator in _COMPARING and len(operands) == 2:
-        other = operands[1] if operands[0] is tensor else operands[0]
-        value = other.value
-        return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
-    if node.operator in _INDEXING and len(operands) > 1 and operands[1] is tensor:
-        axis, rank = node.attributes.get("axis"), operands[0].rank
-        if isinstance(axis, int) and -rank <= axis < rank:
-            size = trees.evaluate(operands[0].shape[axis], sizes)
-            return range(max(int(size), 1))
-    depth = node.attributes.get("depth", node.attributes.get("count"))
-    if node.operator == "extra.one_hot" and isinstance(depth, int) and operands[0] is tensor:
-        return range(max(depth, 1))
-    return ()
+def _outputs(graph: Graph) -> list[Operand]:
+    return [port.operand for port in graph.outputs]
 
 
 def _together(found: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -153,8 +153,8 @@ def _names_large_number(formula: Formula) -> bool:
 
 
 def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
-    found = {tensor.name: (tensor,) for tensor in every_tensor(graph)}
-    return {**{port.name: tensors(port.operand) for port in graph.inputs}, **found}
+    by_full_name = {tensor.name: (tensor,) for tensor in every_tensor(graph)}
+    return {**{port.name: tensors(port.operand) for port in graph.inputs}, **by_full_name}
 
 
 def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
@@ -289,7 +289,7 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
         _infer(branch, types, standard)
     for branch in (node.consequent, node.alternative):
         _follow(types, flatten(node.results), _outputs(branch))
-    # What is still without a type is a constant that a branch just gives.
+    # A tensor that is still without a type is a constant that a branch returns.
     for branch in (node.consequent, node.alternative):
         _follow(types, _outputs(branch), flatten(node.results))
 

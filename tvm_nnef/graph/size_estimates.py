@@ -6,6 +6,7 @@ Random inputs have these sizes, and the work of kernels is counted for them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -20,6 +21,9 @@ OTHER = 32
 TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
 """Alternative sizes, tried in order if the model rejects those that names suggest."""
 
+_MOST_ELEMENTS = 1 << 27
+"""Inputs of more elements at the bounds (``--bound 640`` bounds a batch, too) are not usual."""
+
 _BY_WORD = {
     **dict.fromkeys(("batch", "batches", "batchsize", "b", "n", "bs"), BATCH),
     **dict.fromkeys(("height", "width", "h", "w", "rows", "cols"), 224),
@@ -30,14 +34,19 @@ _BY_WORD = {
 
 def size_estimates(graph: Graph) -> dict[str, int]:
     """Return a size for each symbol of a graph, by name."""
+    inputs = flatten(tuple(port.operand for port in graph.inputs))
     estimates = {name: estimate(name) for name in graph.bounds}
-    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
+    for tensor in inputs:
         for axis, each in enumerate(map(trees.tree, tensor.shape)):
             if isinstance(each, str):
                 estimates.setdefault(each, estimate(each))
                 if axis == 0 and len(tensor.shape) > 1 and word_of(each) is None:
                     estimates[each] = BATCH
-    return {**estimates, **graph.limits}
+    bounded = {**estimates, **graph.limits}
+    shapes = ((trees.evaluate(each, bounded) for each in tensor.shape) for tensor in inputs)
+    if sum(map(math.prod, shapes)) <= _MOST_ELEMENTS:
+        return bounded
+    return {name: min(size, bounded[name]) for name, size in estimates.items()}
 
 
 def fitting_sizes(graph: Graph) -> dict[str, int]:

@@ -100,7 +100,7 @@ def _graph(graph: Graph, defined: set[Tensor]) -> None:
 def _control_flow(node: If | Loop, where: str) -> None:
     if message := next(problems(node), None):
         raise GraphInvariantError(f"{where}: {message}")
-    # What bodies capture is among the operands; they see nothing else.
+    # Tensors that bodies capture are among the operands; they read no others.
     for body in bodies(node):
         _graph(body, set(flatten(tuple(port.operand for port in body.inputs))))
 
@@ -151,7 +151,7 @@ def _composite(operation: Operation, body: Graph, where: str) -> None:
     for tensor in inputs:
         _require(tensor in operands, where, f"body input '{tensor.name}' is not an operand")
     results = flatten(operation.results)
-    # What a body computes may be the result itself, which the outer graph has defined already.
+    # A body may compute the result itself, which the outer graph has defined already.
     _graph(body, set(inputs))
     outputs = flatten(tuple(port.operand for port in body.outputs))
     _require(len(outputs) == len(results), where, "body outputs and results differ in number")

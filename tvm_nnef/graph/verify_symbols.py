@@ -78,5 +78,5 @@ def _undefined(where: str, values: Iterable[object], known: set[str]) -> Iterato
 
 
 def _symbols(values: Iterable[object]) -> set[str]:
-    found = (value for value in values if dimensions.is_symbolic(value))
-    return {name for value in found for name in dimensions.symbols(value)}
+    symbolic = (value for value in values if dimensions.is_symbolic(value))
+    return {name for value in symbolic for name in dimensions.symbols(value)}

@@ -6,12 +6,13 @@ of ``tvm-nnef check`` by path, and texts to show after names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_nnef.api.checking import check
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, Suggestion
 from tvm_nnef.formats.reading import load_model
 from tvm_nnef.formats.registry import SKRIPTND, OpenedSource
 from tvm_nnef.language_server.files import EditedFiles, files_of
@@ -94,6 +95,17 @@ def span_of(diagnostic: Diagnostic) -> Span:
     if span.start < span.end:
         return span
     return Span(span.source, span.start, min(span.start + 1, len(span.source.text)))
+
+
+def correction_of(diagnostic: Diagnostic) -> tuple[Span, str] | None:
+    """Where a name is misspelt, and the name that is meant, if the hint of a diagnostic says so."""
+    hint, span = diagnostic.hint, diagnostic.span
+    if span is None or not isinstance(hint, Suggestion):
+        return None
+    found = re.search(rf"(?<!\w){re.escape(hint.name)}(?!\w)", span.text)
+    if found is None:
+        return None
+    return Span(span.source, span.start + found.start(), span.start + found.end()), hint.word
 
 
 def _opened(files: EditedFiles) -> OpenedSource:

@@ -13,21 +13,20 @@ from typing import Literal
 
 from tvm_nnef.language_server.modules import Modules, definition_around
 from tvm_nnef.language_server.names import operator_description, statements_of
+from tvm_nnef.language_server.positions import is_in_text, without_texts
+from tvm_nnef.language_server.signatures import invocation_at, last_item
 from tvm_nnef.stdlib.catalogue import parameter_text
 from tvm_nnef.stdlib.library import operator_names
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.recovery import braces
-from tvm_nnef.syntax.spelling import STRING
 from tvm_nnef.syntax.vocabulary import vocabulary_of
 
 Kind = Literal["operator", "attribute", "type", "block", "module", "name", "keyword", "function"]
 
-_SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
 _WORD = re.compile(r"(?:@|(?:[A-Za-z_]\w*\.)*)\w*\Z")
 _NAME = re.compile(r"(?<![\w.@])[A-Za-z_]\w*")
 _IMPORT = re.compile(r"(?:^|;)\s*import\s[^;{}]*\Z")
 _BLOCK = re.compile(r"@(\w+)")
-_CALLEE = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*(?:<[\w\s,]*>\s*)?\Z")
 _TYPED = ("input", "output", "attrib", "variable", "constant", "dtype")
 _FORMULAS = ("lower", "using", "assert", "constant")
 
@@ -49,19 +48,13 @@ class Proposal:
 def proposals_at(modules: Modules, offset: int) -> list[Proposal]:
     """What can be typed at an offset, each word once."""
     text = modules.source.text
-    if any(match.start() < offset < _end_of(match) for match in _SKIPPED.finditer(text)):
+    if is_in_text(text, offset):
         return []
-    # Blanks for comments and strings: what they contain decides nothing.
-    bare = _SKIPPED.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), text)
+    bare = without_texts(text)
     word = _WORD.search(bare, 0, offset)
     assert word is not None
     found = _proposals(modules, bare, offset, word.start(), word[0])
     return list({each.label: each for each in found}.values())
-
-
-def _end_of(skipped: re.Match[str]) -> int:
-    """Where proposals may begin after a comment or a string: a comment lasts to its line end."""
-    return skipped.end() + skipped[0].startswith("#")
 
 
 def _proposals(
@@ -119,39 +112,14 @@ def _operators(modules: Modules, owner: str, start: int) -> Iterator[Proposal]:
 
 def _in_attributes(modules: Modules, text: str, begin: int, start: int) -> Iterator[Proposal]:
     """Between the braces of an invocation: attributes, or names for their values."""
-    opening = _open_brace(text, begin, start)
-    inside = text[opening + 1 : start]
-    callee = _CALLEE.search(text, begin, opening)
-    if callee is None or "=" in _last_item(inside):
+    found = invocation_at(modules, text, start)
+    if found is None or found.opening != "{" or "=" in last_item(found.inside):
         yield from _names(modules, text, begin, start)
         return
-    definition = modules.resolve(modules.document, tuple(callee[1].split(".")))
-    if definition is None:
-        return
-    given = set(re.findall(r"(\w+)\s*=(?!=)", inside))
-    for each in statements_of(definition, "attrib"):
+    given = set(re.findall(r"(\w+)\s*=(?!=)", found.inside))
+    for each in statements_of(found.definition, "attrib"):
         if isinstance(each, nodes.Parameter) and each.name.name not in given:
             yield Proposal(each.name.name, "attribute", start, parameter_text(each))
-
-
-def _last_item(text: str) -> str:
-    """The text after the last comma outside of brackets."""
-    depth, start = 0, 0
-    for index, sign in enumerate(text):
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and depth == 0:
-            start = index + 1
-    return text[start:]
-
-
-def _open_brace(text: str, begin: int, start: int) -> int:
-    """The offset of the innermost brace that is open before an offset."""
-    depth = 0
-    for index in range(start - 1, begin - 1, -1):
-        depth += (text[index] == "}") - (text[index] == "{")
-        if depth < 0:
-            return index
-    return begin
 
 
 def _in_statement(

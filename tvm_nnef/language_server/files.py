@@ -14,15 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.language_server.positions import without_texts
 from tvm_nnef.model.options import search_folder
 from tvm_nnef.stdlib.library import tools_names
 from tvm_nnef.storage.container import Container, open_files
 from tvm_nnef.storage.names import MAIN_FILE
 from tvm_nnef.syntax import detect
-from tvm_nnef.syntax.spelling import STRING
 
 _SUFFIX = ".sknd"
-_SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
 _GRAPH = re.compile(r"^\s*graph\s+\w", re.MULTILINE)
 _MAIN_OF_MODULE = """\
 import {name};
@@ -120,7 +119,7 @@ def _files_of(path: str, texts: Mapping[str, str]) -> EditedFiles:
     document = Path(path)
     if document.name == MAIN_FILE:
         return _folder(document.parent, texts, MAIN_FILE)
-    if _GRAPH.search(_SKIPPED.sub(" ", texts[path])):
+    if _GRAPH.search(without_texts(texts[path])):
         name = document.name
         return EditedFiles(path, name, name, {name: _encoded(texts[path])}, {name: path}, None)
     root = _root(document, texts)

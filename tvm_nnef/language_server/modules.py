@@ -41,6 +41,17 @@ class Modules:
         """The module of the document."""
         return parse_partly(self.source.text, self.source.path, self.dialect)
 
+    def sources(self) -> dict[str, Source]:
+        """The texts of all modules that the model has, by the names of their files."""
+        names = (name for name in self.files.names() if name.endswith(".sknd"))
+        return {name: self.files.read_source(name) for name in names}
+
+    def own(self) -> list[nodes.Module]:
+        """The trees of all modules that the model has."""
+        return [
+            parse_partly(each.text, each.path, self.dialect) for each in self.sources().values()
+        ]
+
     def named(self, name: str) -> tuple[nodes.Module, ...]:
         """The trees of an imported module; the first one that defines a name counts."""
         source = None

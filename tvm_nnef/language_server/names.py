@@ -1,4 +1,4 @@
-"""What a name in a document stands for: where it is declared, and how it is described.
+"""What the names in a document stand for: where each is declared, and how it is described.
 
 Input: the modules of a model, and an offset in the text of the document. Output: the span of the
 declaration, or a description in Markdown.
@@ -7,7 +7,7 @@ declaration, or a description in Markdown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvm_nnef.diagnostics import Span
@@ -15,7 +15,7 @@ from tvm_nnef.language_server.modules import Modules
 from tvm_nnef.semantics.blocks import sort_blocks
 from tvm_nnef.stdlib.catalogue import entry_of, listing, parameter_text
 from tvm_nnef.syntax import nodes
-from tvm_nnef.syntax.walk import parts, walk
+from tvm_nnef.syntax.walk import nodes_of, parts, walk
 
 _WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
@@ -33,37 +33,151 @@ class Declaration:
     used: Span
     owner: nodes.Node | None
 
+    def original(self, modules: Modules) -> Declaration:
+        """The same in the texts of the editor."""
+        original = modules.files.original
+        return replace(self, span=original(self.span), used=original(self.used))
+
 
 def declaration_at(modules: Modules, offset: int) -> Declaration | None:
     """What the name at an offset of the document stands for."""
-    found = _declaration_at(modules, offset)
-    if found is None:
+    found = NameTable(modules, modules.document).at(offset)
+    return None if found is None else found.original(modules)
+
+
+class NameTable:
+    """What the names in a module stand for: declarations, references and renaming read it."""
+
+    def __init__(self, modules: Modules, module: nodes.Module) -> None:
+        """Names are resolved when they are asked for."""
+        self._modules = modules
+        self._module = module
+        self._declared: dict[int, dict[str, list[tuple[nodes.Identifier, nodes.Node]]]] = {}
+        self._first: dict[int, dict[str, nodes.Identifier]] = {}
+
+    def at(self, offset: int) -> Declaration | None:
+        """What the name at an offset stands for, also if its statement is not in the tree."""
+        around = nodes_around(self._module, offset)
+        if isinstance(around[-1], nodes.Module | nodes.Definition | nodes.Block):
+            return self._in_broken_statement(around, offset)
+        return self._meaning(around, offset)
+
+    def every(self) -> Iterator[Declaration]:
+        """All names of the module, but those of modules; ``used`` is the name without an owner."""
+        pending: list[tuple[nodes.Node, ...]] = [(self._module,)]
+        while pending:
+            around = pending.pop()
+            node = around[-1]
+            pending += [(*around, each) for each in _children(node)][::-1]
+            if not isinstance(node, nodes.Identifier | nodes.TypeName | nodes.Path):
+                continue
+            found = self._meaning(around, node.span.end)
+            if found is not None and found.owner is not None:
+                name = found.name.rpartition(".")[2]
+                start = found.used.end - len(name)
+                yield replace(found, used=Span(found.used.source, start, found.used.end))
+
+    def _meaning(self, around: Sequence[nodes.Node], offset: int) -> Declaration | None:
+        """What the innermost of nested nodes stands for; ``offset`` is in it."""
+        innermost, parent = around[-1], around[-2] if len(around) > 1 else None
+        match innermost, parent:
+            case nodes.Path(parts=names), _:
+                is_import = isinstance(parent, nodes.Import)
+                found = self._operator_or_module(innermost, offset, is_import=is_import)
+                # Otherwise a cast to a generic type, if it is one name.
+                one = len(names) == 1
+                return found or (self._local(around, names[0], innermost.span) if one else None)
+            case nodes.Identifier(name), nodes.Definition():
+                first = self._modules.resolve(self._module, (name,)) or parent
+                return Declaration(name, first.name.span, innermost.span, first)
+            case nodes.Identifier(), nodes.AttributeAssignment(name=own) if own is innermost:
+                return self._attribute(around, innermost)
+            case nodes.Identifier(), (
+                nodes.Call(label=own) | nodes.Scope(label=own) | nodes.Builtin(function=own)
+            ) if own is innermost:
+                return None  # Labels and functions are names of other kinds.
+            case ((nodes.Identifier(name) | nodes.TypeName(name)), _):
+                return self._local(around, name, innermost.span)
         return None
-    original = modules.files.original
-    return replace(found, span=original(found.span), used=original(found.used))
 
+    def _in_broken_statement(self, around: Sequence[nodes.Node], offset: int) -> Declaration | None:
+        """What the words at an offset stand for if their statement is not in the tree."""
+        source = self._modules.source
+        words = _WORDS.finditer(source.text)
+        found = next((m for m in words if m.start() <= offset <= m.end()), None)
+        if found is None:
+            return None
+        span = Span(source, found.start(), found.end())
+        path = nodes.Path(tuple(found[0].split(".")), span=span)
+        return self._operator_or_module(path, offset) or self._local(around, found[0], span)
 
-def _declaration_at(modules: Modules, offset: int) -> Declaration | None:
-    module = modules.document
-    around = nodes_around(module, offset)
-    innermost, parent = around[-1], around[-2] if len(around) > 1 else None
-    match innermost:
-        case nodes.Module() | nodes.Definition() | nodes.Block():
-            return _in_broken_statement(modules, module, around, offset)
-        case nodes.Path(parts=names):
-            is_import = isinstance(parent, nodes.Import)
-            found = _operator_or_module(modules, module, innermost, offset, is_import=is_import)
-            # Otherwise a cast to a generic type, if it is one name.
-            return found if found or len(names) > 1 else _local(around, names[0], innermost.span)
-        case nodes.Identifier(name) if isinstance(parent, nodes.Definition):
-            return Declaration(name, innermost.span, innermost.span, parent)
-        case nodes.Identifier() if (
-            isinstance(parent, nodes.AttributeAssignment) and parent.name is innermost
-        ):
-            return _attribute(modules, module, around, innermost)
-        case nodes.Identifier(name) | nodes.TypeName(name):
-            return _local(around, name, innermost.span)
-    return None
+    def _operator_or_module(
+        self, path: nodes.Path, offset: int, *, is_import: bool = False
+    ) -> Declaration | None:
+        names = path.parts
+        if not is_import:
+            # The part of the name up to the cursor: 'nn' in 'n|n.conv' is the module.
+            before = path.span.text[: offset - path.span.start].count(".")
+            if before == len(path.parts) - 1:
+                found = self._modules.resolve(self._module, path.parts)
+                if found is None:
+                    return None
+                return Declaration(str(path), found.name.span, path.span, found)
+            names = path.parts[:-1]
+        imported = self._modules.named(".".join(names))
+        if not imported:
+            return None
+        source = imported[-1].span.source
+        return Declaration(".".join(names), Span(source, 0, 0), path.span, None)
+
+    def _attribute(
+        self, around: Sequence[nodes.Node], used: nodes.Identifier
+    ) -> Declaration | None:
+        call = next((each for each in reversed(around) if isinstance(each, nodes.Call)), None)
+        callee = None if call is None else self._modules.resolve(self._module, call.callee.parts)
+        if callee is None:
+            return None
+        for attribute in statements_of(callee, "attrib"):
+            if isinstance(attribute, nodes.Parameter) and attribute.name.name == used.name:
+                return Declaration(used.name, attribute.name.span, used.span, attribute)
+        return None
+
+    def _local(self, around: Sequence[nodes.Node], name: str, used: Span) -> Declaration | None:
+        """A name of a definition: of the statement around, else of another; else a dimension."""
+        definition = next((each for each in around if isinstance(each, nodes.Definition)), None)
+        if definition is None:
+            return None
+        block = next((i for i, each in enumerate(around) if isinstance(each, nodes.Block)), None)
+        statement = around[block + 1] if block is not None and len(around) > block + 1 else None
+        inside = statement.value if isinstance(statement, nodes.Component) else statement
+        own = self._declared_in(inside).get(name, []) if inside else []
+        before = [each for each in own if each[0].span.start <= used.start] or own
+        if before:
+            identifier, owner = before[-1]
+            return Declaration(name, identifier.span, used, owner)
+        for identifier, owner in self._declared_in(definition).get(name, ()):
+            if not isinstance(owner, nodes.LoopBound | nodes.LocalValue):
+                return Declaration(name, identifier.span, used, owner)
+        first = self._first_in(definition).get(name)
+        return None if first is None else Declaration(name, first.span, used, first)
+
+    def _declared_in(
+        self, tree: nodes.Node
+    ) -> Mapping[str, Sequence[tuple[nodes.Identifier, nodes.Node]]]:
+        """The declarations in a part of a definition by name, in the order of the text."""
+        if id(tree) not in self._declared:
+            found = self._declared.setdefault(id(tree), {})
+            for identifier, owner in _declared(tree):
+                found.setdefault(identifier.name, []).append((identifier, owner))
+        return self._declared[id(tree)]
+
+    def _first_in(self, definition: nodes.Definition) -> Mapping[str, nodes.Identifier]:
+        """Where each name is first written in a definition."""
+        if id(definition) not in self._first:
+            found = self._first.setdefault(id(definition), {})
+            for each in nodes_of(nodes.Identifier, definition.blocks):
+                found.setdefault(each.name, each)
+        return self._first[id(definition)]
 
 
 def nodes_around(tree: nodes.Node, offset: int) -> list[nodes.Node]:
@@ -86,84 +200,9 @@ def _children(node: nodes.Node) -> Iterator[nodes.Node]:
     return walk(tuple(parts(node)), lambda _: ())
 
 
-def _in_broken_statement(
-    modules: Modules, module: nodes.Module, around: list[nodes.Node], offset: int
-) -> Declaration | None:
-    """What the words at an offset stand for if their statement is not in the tree."""
-    source = modules.source
-    found = next((m for m in _WORDS.finditer(source.text) if m.start() <= offset <= m.end()), None)
-    if found is None:
-        return None
-    span = Span(source, found.start(), found.end())
-    path = nodes.Path(tuple(found[0].split(".")), span=span)
-    operator = _operator_or_module(modules, module, path, offset)
-    return operator or _local(around, found[0], span)
-
-
-def _operator_or_module(
-    modules: Modules,
-    module: nodes.Module,
-    path: nodes.Path,
-    offset: int,
-    *,
-    is_import: bool = False,
-) -> Declaration | None:
-    names = path.parts
-    if not is_import:
-        # The part of the name up to the cursor: 'nn' in 'n|n.conv' is the module.
-        before = path.span.text[: offset - path.span.start].count(".")
-        if before == len(path.parts) - 1:
-            found = modules.resolve(module, path.parts)
-            if found is None:
-                return None
-            return Declaration(str(path), found.name.span, path.span, found)
-        names = path.parts[:-1]
-    imported = modules.named(".".join(names))
-    if not imported:
-        return None
-    source = imported[-1].span.source
-    return Declaration(".".join(names), Span(source, 0, 0), path.span, None)
-
-
-def _attribute(
-    modules: Modules, module: nodes.Module, around: list[nodes.Node], used: nodes.Identifier
-) -> Declaration | None:
-    call = next((each for each in reversed(around) if isinstance(each, nodes.Call)), None)
-    callee = None if call is None else modules.resolve(module, call.callee.parts)
-    if callee is None:
-        return None
-    for attribute in statements_of(callee, "attrib"):
-        if isinstance(attribute, nodes.Parameter) and attribute.name.name == used.name:
-            return Declaration(used.name, attribute.name.span, used.span, attribute)
-    return None
-
-
 def statements_of(definition: nodes.Definition, kind: str) -> Iterator[nodes.Statement]:
     """The statements of the blocks of a kind."""
     return (each for block in definition.blocks if block.kind == kind for each in block.statements)
-
-
-def _local(around: list[nodes.Node], name: str, used: Span) -> Declaration | None:
-    """A name of a definition: that of the statement around, else of another; else a dimension."""
-    definition = next((each for each in around if isinstance(each, nodes.Definition)), None)
-    if definition is None:
-        return None
-    block = next((i for i, each in enumerate(around) if isinstance(each, nodes.Block)), None)
-    statement = around[block + 1] if block is not None and len(around) > block + 1 else None
-    inside = statement.value if isinstance(statement, nodes.Component) else statement
-    own = [each for each in _declared(inside) if each[0].name == name] if inside else []
-    before = [each for each in own if each[0].span.start <= used.start] or own
-    if before:
-        identifier, owner = before[-1]
-        return Declaration(name, identifier.span, used, owner)
-    for identifier, owner in _declared(definition):
-        is_index = isinstance(owner, nodes.LoopBound | nodes.LocalValue)
-        if identifier.name == name and not is_index:
-            return Declaration(name, identifier.span, used, owner)
-    for each in walk(definition.blocks):
-        if isinstance(each, nodes.Identifier) and each.name == name:
-            return Declaration(name, each.span, used, each)
-    return None
 
 
 def _declared(tree: nodes.Node) -> Iterator[tuple[nodes.Identifier, nodes.Node]]:

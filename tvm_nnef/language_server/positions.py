@@ -7,12 +7,16 @@ are the line ends of the protocol.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.syntax.spelling import STRING
 
 UTF16 = "utf-16"
+
+_SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
 
 _UNITS: Mapping[str, Callable[[str], int]] = MappingProxyType(
     {
@@ -48,3 +52,16 @@ def range_of(span: Span, encoding: str = UTF16) -> tuple[tuple[int, int], tuple[
     """The positions at which a span starts and ends."""
     source = span.source
     return position_of(source, span.start, encoding), position_of(source, span.end, encoding)
+
+
+def without_texts(text: str) -> str:
+    """A text with blanks for comments and strings: what they contain decides nothing."""
+    return _SKIPPED.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), text)
+
+
+def is_in_text(text: str, offset: int) -> bool:
+    """Whether an offset is in a comment or a string; a comment lasts to its line end."""
+    return any(
+        match.start() < offset < match.end() + match[0].startswith("#")
+        for match in _SKIPPED.finditer(text)
+    )

@@ -7,29 +7,43 @@ how a library counts lines. Checking runs in a thread, after a short pause in ty
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lsprotocol import types
 from lsprotocol.types import Diagnostic as PublishedDiagnostic
 from pygls import uris
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span
-from tvm_nnef.language_server.checking import Shown, diagnostics_of, shapes_of, span_of
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
+from tvm_nnef.language_server.checking import (
+    Shown,
+    correction_of,
+    diagnostics_of,
+    shapes_of,
+    span_of,
+)
 from tvm_nnef.language_server.completion import Kind, Proposal, proposals_at
 from tvm_nnef.language_server.files import files_of
 from tvm_nnef.language_server.modules import Modules, modules_of
 from tvm_nnef.language_server.names import declaration_at, description
 from tvm_nnef.language_server.positions import offset_of, position_of, range_of
+from tvm_nnef.language_server.references import references_at, renamable_at, renamed
+from tvm_nnef.language_server.signatures import Signature, signature_at
 from tvm_nnef.language_server.symbols import Symbol, SymbolKind, symbols_of
 from tvm_nnef.semantics.program import STDLIB_PREFIX
 from tvm_nnef.stdlib.library import standard_file
+from tvm_nnef.storage.container import MAX_TEXT_SIZE
 from tvm_nnef.syntax import format_text
 
 _PAUSE = 0.2
 """Seconds without a change after which the texts are checked."""
+
+_REQUEST_FAILED = types.LSPErrorCodes.RequestFailed.value
 
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
@@ -62,6 +76,9 @@ _DocumentEvent: TypeAlias = (
 )
 
 
+_Handler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
+
+
 class SkriptndServer(LanguageServer):
     """A language server, and what it has sent to the editor."""
 
@@ -69,7 +86,7 @@ class SkriptndServer(LanguageServer):
         """Modules are also looked for in the folders of ``search_path``."""
         super().__init__("tvm-nnef", "1", text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self.search_path = tuple(search_path)
-        self._published: set[str] = set()
+        self._published: dict[str, list[tuple[Diagnostic, PublishedDiagnostic]]] = {}
         self._checking: asyncio.Task[None] | None = None
         self._shapes: dict[str, tuple[Mapping[str, str], list[Shown]]] = {}
 
@@ -91,13 +108,19 @@ class SkriptndServer(LanguageServer):
         file = standard_file(path) if path.startswith(STDLIB_PREFIX) else Path(path)
         return opened.get(path) or file.absolute().as_uri()
 
+    def texts_for(self, uri: str) -> dict[str, str]:
+        """The texts of all open documents and of one more; raises :class:`NnefError`."""
+        return self.texts | {_path(uri): self.source(uri).text}
+
     def modules(self, uri: str) -> Modules:
         """The modules of the model of a document; raises :class:`NnefError`."""
-        return modules_of(files_of(_path(uri), self.texts, self.search_path))
+        return modules_of(files_of(_path(uri), self.texts_for(uri), self.search_path))
 
     def source(self, uri: str) -> Source:
-        """The text of a document."""
-        return Source(_path(uri), self.workspace.get_text_document(uri).source)
+        """The text of a document, or of its file if it is not open; raises :class:`NnefError`."""
+        path = _path(uri)
+        text = self.texts.get(path)
+        return Source(path, _saved_text(uri) if text is None else text)
 
     def offset(self, uri: str, position: types.Position) -> int:
         """The offset of a position in a document."""
@@ -126,17 +149,42 @@ class SkriptndServer(LanguageServer):
         texts = self.texts
         found = await asyncio.to_thread(_check_all, texts, self.search_path)
         addresses = {self.uri(path): problems for path, problems in found.items()}
-        for uri in self._published - addresses.keys():
+        for uri in self._published.keys() - addresses.keys():
             self._publish(uri, [])
         for uri, problems in addresses.items():
             self._publish(uri, problems)
-        self._published = {uri for uri, problems in addresses.items() if problems}
 
-    def _publish(self, uri: str, problems: Iterable[Diagnostic]) -> None:
-        found = [self._diagnostic(uri, each) for each in problems]
+    def _publish(self, uri: str, problems: Sequence[Diagnostic]) -> None:
+        found = [self._diagnostic(each) for each in problems]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+        self._published.pop(uri, None)
+        if found:
+            self._published[uri] = list(zip(problems, found, strict=True))
 
-    def _diagnostic(self, uri: str, problem: Diagnostic) -> PublishedDiagnostic:
+    def corrections(self, uri: str, within: types.Range) -> list[types.CodeAction]:
+        """What corrects the words in a part of a document that the last check found misspelt."""
+        text, found = self.source(uri).text, []
+        for problem, published in self._published.get(uri, ()):
+            correction = correction_of(problem)
+            is_here = _pair(published.range.start) <= _pair(within.end)
+            is_here = is_here and _pair(within.start) <= _pair(published.range.end)
+            # What was changed since is checked again soon.
+            if correction is None or not is_here or correction[0].source.text != text:
+                continue
+            span, word = correction
+            edit = types.WorkspaceEdit({uri: [types.TextEdit(self.range(span), word)]})
+            found.append(
+                types.CodeAction(
+                    f"Replace '{span.text}' by '{word}'",
+                    types.CodeActionKind.QuickFix,
+                    [published],
+                    is_preferred=True,
+                    edit=edit,
+                )
+            )
+        return found
+
+    def _diagnostic(self, problem: Diagnostic) -> PublishedDiagnostic:
         start = types.Position(0, 0)
         notes = [note for note in problem.notes if note.span is not None]
         lines = [problem.message, *(n.message for n in problem.notes if n.span is None)]
@@ -155,7 +203,7 @@ class SkriptndServer(LanguageServer):
 
     async def shapes(self, uri: str) -> list[Shown]:
         """The shapes in a document, composed once for each state of the texts."""
-        path, texts = _path(uri), self.texts
+        path, texts = _path(uri), self.texts_for(uri)
         known = self._shapes.get(path)
         if known is None or known[0] != texts:
             known = texts, await asyncio.to_thread(shapes_of, path, texts, self.search_path)
@@ -166,6 +214,21 @@ class SkriptndServer(LanguageServer):
 def _path(uri: str) -> str:
     """The path of a document; the name of one that was never saved."""
     return str(uris.to_fs_path(uri) or uri) if uri.startswith("file:") else uri.rpartition(":")[2]
+
+
+def _saved_text(uri: str) -> str:
+    """The text of a file, which may be a device or huge; raises :class:`NnefError`."""
+    try:
+        file = Path(_path(uri))
+        if uri.startswith("file:") and file.is_file() and file.stat().st_size <= MAX_TEXT_SIZE:
+            return file.read_text("utf-8")
+    except (OSError, ValueError):
+        pass  # A name that no file can have, or a file that is not a text.
+    raise error(f"there is no document '{uri}'", hint="open it first")
+
+
+def _pair(position: types.Position) -> tuple[int, int]:
+    return position.line, position.character
 
 
 def _check_all(texts: Mapping[str, str], search_path: Sequence[str]) -> dict[str, list[Diagnostic]]:
@@ -193,45 +256,78 @@ def make_server(search_path: Sequence[str] = ()) -> SkriptndServer:
         async def changed(params: _DocumentEvent) -> None:
             server.check_soon()
 
-    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
-    def definition(params: types.DefinitionParams) -> types.Location | None:
+    @_answering(server, types.TEXT_DOCUMENT_DEFINITION)
+    async def definition(params: types.DefinitionParams) -> types.Location | None:
         uri = params.text_document.uri
-        try:
-            found = declaration_at(server.modules(uri), server.offset(uri, params.position))
-        except NnefError:
-            return None
+        found = declaration_at(server.modules(uri), server.offset(uri, params.position))
         return None if found is None else server.location(found.span)
 
-    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    @_answering(server, types.TEXT_DOCUMENT_REFERENCES)
+    async def references(params: types.ReferenceParams) -> list[types.Location]:
+        uri, declaration = params.text_document.uri, params.context.include_declaration
+        modules, offset = server.modules(uri), server.offset(uri, params.position)
+        found = references_at(modules, offset, with_declaration=declaration)
+        return [server.location(each) for each in found]
+
+    @_answering(server, types.TEXT_DOCUMENT_PREPARE_RENAME)
+    async def prepare_rename(params: types.PrepareRenameParams) -> types.Range:
+        uri = params.text_document.uri
+        with _refusing():
+            modules, offset = server.modules(uri), server.offset(uri, params.position)
+            return server.range(renamable_at(modules, offset))
+
+    @_answering(server, types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
+    async def rename(params: types.RenameParams) -> types.WorkspaceEdit:
+        uri, changes = params.text_document.uri, dict[str, list[types.TextEdit]]()
+        with _refusing():
+            modules, offset = server.modules(uri), server.offset(uri, params.position)
+            for each in renamed(modules, offset, params.new_name):
+                edit = types.TextEdit(server.range(each), params.new_name)
+                changes.setdefault(server.uri(each.source.path), []).append(edit)
+        return types.WorkspaceEdit(changes)
+
+    @_answering(
+        server,
+        types.TEXT_DOCUMENT_SIGNATURE_HELP,
+        types.SignatureHelpOptions(trigger_characters=["{", "(", ","]),
+    )
+    async def signature_help(params: types.SignatureHelpParams) -> types.SignatureHelp | None:
+        uri = params.text_document.uri
+        found = signature_at(server.modules(uri), server.offset(uri, params.position))
+        return None if found is None else types.SignatureHelp([_signature(found)])
+
+    @_answering(
+        server,
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions([types.CodeActionKind.QuickFix]),
+    )
+    async def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
+        return server.corrections(params.text_document.uri, params.range)
+
+    @_answering(server, types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:
         uri = params.text_document.uri
-        try:
-            found = declaration_at(server.modules(uri), server.offset(uri, params.position))
-        except NnefError:
-            return None
+        found = declaration_at(server.modules(uri), server.offset(uri, params.position))
         if found is None:
             return None
         shapes = {each.offset: each.text for each in await server.shapes(uri)}
         text = description(found, shapes if found.span.source.path == _path(uri) else {})
         if text is None:
             return None
-        content = types.MarkupContent(types.MarkupKind.Markdown, text)
-        return types.Hover(content, server.range(found.used))
+        return types.Hover(_markdown(text), server.range(found.used))
 
-    @server.feature(
+    @_answering(
+        server,
         types.TEXT_DOCUMENT_COMPLETION,
         types.CompletionOptions(trigger_characters=[".", "@", "{", ","]),
     )
-    def completion(params: types.CompletionParams) -> list[types.CompletionItem]:
+    async def completion(params: types.CompletionParams) -> list[types.CompletionItem]:
         uri = params.text_document.uri
         offset = server.offset(uri, params.position)
-        try:
-            found = proposals_at(server.modules(uri), offset)
-        except NnefError:
-            return []
+        found = proposals_at(server.modules(uri), offset)
         return [_completion(server, uri, offset, each) for each in found]
 
-    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    @_answering(server, types.TEXT_DOCUMENT_INLAY_HINT)
     async def inlay_hint(params: types.InlayHintParams) -> list[types.InlayHint]:
         uri = params.text_document.uri
         source, kind = server.source(uri), types.InlayHintKind.Type
@@ -242,28 +338,65 @@ def make_server(search_path: Sequence[str] = ()) -> SkriptndServer:
         ]
         return [hint for hint in hints if first <= hint.position.line <= last]
 
-    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def document_symbol(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+    @_answering(server, types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    async def document_symbol(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
         uri = params.text_document.uri
-        try:
-            found = symbols_of(server.modules(uri).document)
-        except NnefError:
-            return []
-        return [_symbol(server, server.source(uri), each) for each in found]
+        source, found = server.source(uri), symbols_of(server.modules(uri).document)
+        return [_symbol(server, source, each) for each in found]
 
-    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
-    def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+    @_answering(server, types.TEXT_DOCUMENT_FORMATTING)
+    async def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
         uri = params.text_document.uri
         source = server.source(uri)
-        try:
-            text = format_text(source.text, source.path, server.modules(uri).dialect)
-        except NnefError:
-            return []
+        text = format_text(source.text, source.path, server.modules(uri).dialect)
         if text == source.text:
             return []
         return [types.TextEdit(server.range(Span(source, 0, len(source.text))), text)]
 
     return server
+
+
+def _answering(
+    server: SkriptndServer, method: str, options: object = None
+) -> Callable[[_Handler], _Handler]:
+    """Register what answers a request; the answer is null where it raises :class:`NnefError`."""
+
+    def register(handler: _Handler) -> _Handler:
+        @functools.wraps(handler)
+        async def answer(params: Any) -> Any:
+            try:
+                return await handler(params)
+            except NnefError:
+                return None
+
+        server.feature(method, options)(answer)
+        return handler
+
+    return register
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A block whose :class:`NnefError` is the answer, for the editor to show."""
+    try:
+        yield
+    except NnefError as problem:
+        reason = problem.diagnostics[0]
+        hint = f" ({reason.hint})" if reason.hint else ""
+        raise JsonRpcException(f"{reason.message}{hint}", _REQUEST_FAILED) from None
+
+
+def _markdown(text: str) -> types.MarkupContent:
+    return types.MarkupContent(types.MarkupKind.Markdown, text)
+
+
+def _signature(found: Signature) -> types.SignatureInformation:
+    return types.SignatureInformation(
+        found.label,
+        _markdown(found.comment) if found.comment else None,
+        [types.ParameterInformation(each) for each in found.parameters],
+        found.active,
+    )
 
 
 def _completion(
@@ -275,7 +408,7 @@ def _completion(
         proposal.label,
         kind=_COMPLETIONS[proposal.kind],
         detail=proposal.detail or None,
-        documentation=types.MarkupContent(types.MarkupKind.Markdown, text) if text else None,
+        documentation=_markdown(text) if text else None,
         text_edit=types.TextEdit(server.range(span), proposal.label),
     )
 

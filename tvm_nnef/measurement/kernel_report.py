@@ -23,7 +23,9 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 class KernelRow:
     """A kernel: its strategy, its calls, its work, its time, its plan.
 
-    ``operations`` are the names of the operations of the model that it computes. ``work`` and
+    ``operations`` are the names of the operations of the model that it computes, ``dtype`` is that
+    of its sums, or of what it stores, and of the operands of sums of integers; ``notes`` say why
+    operations with quantized operands are not computed in integers. ``work`` and
     ``seconds`` are those of one call, None if dimensions are data-dependent; ``calls`` counts the
     calls in the text of the model, so that one in a loop counts once.
     """
@@ -35,6 +37,8 @@ class KernelRow:
     seconds: float | None
     plan: str = ""
     operations: tuple[str, ...] = ()
+    dtype: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def total(self) -> float | None:
@@ -101,6 +105,8 @@ class KernelReport:
                 "share": self.share(row),
                 "plan": row.plan,
                 "operations": list(row.operations),
+                "dtype": row.dtype,
+                "notes": list(row.notes),
             }
             for row in self.rows
         ]
@@ -118,7 +124,9 @@ class KernelReport:
         lines = []
         for row in self.rows:
             lines += [f"{row.name}: {row.plan}"] if row.plan else []
-            lines += [f"{row.name} computes {', '.join(row.operations)}"] if row.operations else []
+            names, kind = ", ".join(row.operations), f" in {row.dtype}" if row.dtype else ""
+            lines += [f"{row.name} computes {names}{kind}"] if row.operations else []
+            lines += [f"{row.name} computes in reals: {note}" for note in row.notes]
         return [*lines, ""] if lines else []
 
     def print(self) -> None:

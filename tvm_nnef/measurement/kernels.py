@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
 from tvm_nnef import schedules
@@ -25,7 +25,7 @@ from tvm_nnef.profiling.flop_counts import extent_value, size_estimates, work_of
 from tvm_nnef.schedules.cpu.quotients import divides_data
 from tvm_nnef.tir.expressions import loads
 from tvm_nnef.tvm_support import build, compat
-from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, bits_of, prim_functions
 from tvm_nnef.tvm_support.threads import use_threads
 
 SECONDS = 8.0
@@ -56,7 +56,11 @@ def kernel_report(
     if here:
         use_threads(threads)
         seconds = _timed(functions, library, sizes)
-    operations = operations_of(json.loads(library.metadata or "{}"))
+    metadata = json.loads(library.metadata or "{}")
+    operations = operations_of(metadata)
+    notes = {
+        each["name"]: each["note"] for each in metadata.get("operations", ()) if "note" in each
+    }
     rows = [
         KernelRow(
             name=name,
@@ -66,6 +70,12 @@ def kernel_report(
             seconds=seconds.get(name),
             plan=reported[name].plan if name in reported else "",
             operations=tuple(operations.get(name, ())),
+            dtype=(sums_of(function) or stores_of(function) or [""])[-1],
+            notes=tuple(
+                f"{each}: {notes[each]}"
+                for each in operations.get(name, ())
+                if each in notes and sums_of(function)
+            ),
         )
         for name, function in functions.items()
     ]
@@ -81,6 +91,34 @@ def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
             names = (metadata["operations"][number]["name"] for number, _ in shares)
             operations.setdefault(kernel, {}).update(dict.fromkeys(names))
     return operations
+
+
+def _stores(function: PrimFunction) -> list[Any]:
+    """Return the blocks of a kernel that store something, in order."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, found.append), order="post")
+    return [each for each in found if isinstance(each.body, tirx.BufferStore)]
+
+
+def stores_of(function: PrimFunction) -> list[str]:
+    """Return the dtypes of what a kernel stores."""
+    return [str(block.body.buffer.dtype) for block in _stores(function)]
+
+
+def sums_of(function: PrimFunction) -> list[str]:
+    """Return the dtypes of the sums of a kernel.
+
+    That of a sum of integers comes after that of the operands, as in ``int16 to int32``.
+    """
+    found: list[str] = []
+    for block in _stores(function):
+        if block.init is not None:
+            dtype = str(block.body.buffer.dtype)
+            operands = {str(load.source.dtype) for load in loads(block.body.value)}
+            whole = [each for each in operands if each.startswith(("int", "uint"))]
+            least = min(sorted(whole), key=bits_of, default=dtype)
+            found.append(dtype if least == dtype else f"{least} to {dtype}")
+    return found
 
 
 def calls_of(mod: Module) -> Counter[str]:
@@ -105,15 +143,15 @@ def _timed(
 ) -> dict[str, float | None]:
     patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
     machine_code = build.kernels_of(library)
-    found: dict[str, float | None] = {}
+    times: dict[str, float | None] = {}
     for name, function in functions.items():
         arguments = random_arguments(function, sizes)
         kernel = machine_code(name)
         if arguments is None or kernel is None:
-            found[name] = None
+            times[name] = None
         else:
-            found[name] = best_time(kernel, arguments, patience)
-    return found
+            times[name] = best_time(kernel, arguments, patience)
+    return times
 
 
 def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience: float) -> float:
@@ -163,12 +201,12 @@ def _divides(function: PrimFunction) -> bool:
 def _are_places(function: PrimFunction) -> bool:
     """Whether elements of tensors are indices or the ends of loops."""
     places: list[Any] = []
-    found: list[Any] = []
+    while_loops: list[Any] = []
 
     def look(node: Any) -> None:
         match node:
             case tirx.While():
-                found.append(node)
+                while_loops.append(node)
             case tirx.For():
                 places.append(node.extent)
             case tirx.Let() | tirx.Bind():
@@ -180,7 +218,7 @@ def _are_places(function: PrimFunction) -> bool:
         TensorLoad, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
     )  # fmt: skip
     tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
-    return bool(found) or any(map(loads, places))
+    return bool(while_loops) or any(map(loads, places))
 
 
 def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:

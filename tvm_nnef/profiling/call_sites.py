@@ -45,11 +45,13 @@ class CallSites:
 
     ``paths`` are the operations, by their numbers, ``sites`` the operations of each site, and
     ``reads`` the numbers of the sites that it reads, or that are in functions that it calls.
+    ``notes`` say of operations how they are computed.
     """
 
     paths: dict[OperationPath, int] = field(default_factory=dict)
     sites: list[Weights] = field(default_factory=list)
     reads: dict[int, set[int]] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
 
     def number(self, mod: Module) -> Module:
         """Return the module whose variables are each named after their site."""
@@ -75,14 +77,14 @@ class CallSites:
                 gone = [each for each in others if str(each.name) not in remaining]
                 every = [self._weights(each) for each in (first, *gone)]
                 sites[str(first.name)] = _scaled(_sum(every), 1 / len(every))
-            found = {
+            weights = {
                 name: {
                     binding.var: sites.get(str(binding.var.name), self._weights(binding.var))
                     for binding in _bindings(function)
                 }
                 for name, function in _functions(shared_mod).items()
             }
-            return self._renamed(shared_mod, found)
+            return self._renamed(shared_mod, weights)
 
         return run
 
@@ -99,6 +101,12 @@ class CallSites:
             return self._renamed(grouped_mod, weights)
 
         return run
+
+    def note(self, variable: str, text: str) -> None:
+        """Take a note on the operations that a variable, given by its name, computes."""
+        found = _NUMBERED.match(variable)
+        if found and int(found[1]) < len(self.sites):
+            self.notes.update(dict.fromkeys(self.sites[int(found[1])], text))
 
     def described(self, mod: Module) -> dict[str, Any]:
         """Return the operations and the calls of kernels, as the metadata of a library have them.
@@ -121,6 +129,7 @@ class CallSites:
         last, parent = path[-1], self.paths.get(path[:-1])
         row = {"name": last.name, "operator": last.operator, "parent": parent}
         row |= {"place": last.place, "source": last.source}
+        row["note"] = self.notes.get(self.paths[path], "")
         return {key: value for key, value in row.items() if value not in (None, "")}
 
     def _operation(self, path: OperationPath) -> int:
@@ -211,17 +220,17 @@ class CallSites:
             return _scaled(_shares(self._weights(variable)), estimate(value))
 
         same: dict[Any, Any] = dict(zip(after.params, before.params, strict=True))
-        found: dict[Any, Weights] = {}
+        weights: dict[Any, Weights] = {}
         for binding in _bindings(after):
             group = _called(binding.value, functions)
             if group is None or not _is_group(group):
-                found[binding.var] = match(binding, same)
+                weights[binding.var] = match(binding, same)
                 continue
             values = zip(group.params, binding.value.args, strict=True)
             inside = {parameter: same.get(value, value) for parameter, value in values}
-            found[binding.var] = _sum([match(each, inside) for each in _bindings(group)])
+            weights[binding.var] = _sum([match(each, inside) for each in _bindings(group)])
             same[binding.var] = inside.get(group.body.body)
-        return found
+        return weights
 
     def _renamed(self, mod: Module, found: Mapping[str, Mapping[Any, Weights]]) -> Module:
         """Return the module in which each variable has its own site."""
@@ -234,9 +243,9 @@ class CallSites:
                 variables[name][variable] = type(variable)(title, variable.ty)
                 self.sites.append(site)
         changed = {name: _with_variables(functions[name], own) for name, own in variables.items()}
-        made = compat.update_functions(mod, changed)
-        self._note_reads(_functions(made))
-        return made
+        renamed = compat.update_functions(mod, changed)
+        self._note_reads(_functions(renamed))
+        return renamed
 
     def _note_reads(self, functions: Mapping[str, relax.Function]) -> None:
         self.reads.clear()
@@ -352,11 +361,11 @@ def _scaled(weights: Weights, factor: float) -> Weights:
 
 
 def _sum(every: Iterator[Weights] | list[Weights]) -> Weights:
-    found: Weights = {}
+    total_weights: Weights = {}
     for weights in every:
         for number, weight in weights.items():
-            found[number] = found.get(number, 0.0) + weight
-    return found
+            total_weights[number] = total_weights.get(number, 0.0) + weight
+    return total_weights
 
 
 def _shares(weights: Weights) -> Weights:

@@ -192,13 +192,13 @@ def _new_expression(
         for index in expression.indices:
             _expression(index, times, count, seen)
         return True
-    found = [_expression(part, times, count, seen) for part in _parts(expression)]
+    has_elements = [_expression(part, times, count, seen) for part in _parts(expression)]
     if isinstance(expression, tirx.Select):
         decided_by_data = _expression(expression.condition, times, count, seen)
         count.flop += times * (decided_by_data and not _tests_for_nan(expression.condition))
-    elif any(found) and _is_operation(expression):
+    elif any(has_elements) and _is_operation(expression):
         count.flop += times
-    return any(found)
+    return any(has_elements)
 
 
 def _tests_for_nan(condition: PrimExpression) -> bool:

@@ -172,8 +172,8 @@ class Profile:
         free = sum(not each.seconds for each in self.operations)
         if free:
             verb = "takes" if free == 1 else "take"
-            said = f"{plural(free, 'operation')} {verb} no time: computed at build time, or a view"
-            notes += ["", said]
+            note = f"{plural(free, 'operation')} {verb} no time: computed at build time, or a view"
+            notes += ["", note]
         return notes
 
 

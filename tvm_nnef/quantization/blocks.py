@@ -1,7 +1,7 @@
 """Arrays of reals as codes of few bits with a scale for each block.
 
-Input: an array, and an axis along which blocks lie. Output: codes and scales, for which
-``(code - zero) * scale`` is close to the array. Zero is the middle code.
+Input: an array, and how its blocks lie. Output: codes and scales, for which
+``(code - zero) * scale`` is close to the array. Zero is the middle code, or 0 for codes of 32 bits.
 """
 
 from __future__ import annotations
@@ -24,22 +24,28 @@ _STEP = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """Codes of ``bits`` in the shape of an array, and scales, fewer by ``size`` along an axis."""
+    """Codes of ``bits`` in the shape of an array, and a scale for each block of some sizes."""
 
     codes: Array
     scales: Array
     bits: int
-    axis: int
-    size: int
+    sizes: tuple[int, ...]
+
+    @property
+    def are_bytes(self) -> bool:
+        """Whether codes are stored in bytes; others are in int32."""
+        return self.bits <= 8
 
     @property
     def zero(self) -> int:
         """The code of 0."""
-        return 1 << self.bits - 1
+        return 1 << self.bits - 1 if self.are_bytes else 0
 
     @property
     def packed(self) -> Array:
-        """The codes in bytes along the last axis, those of the lowest bits first."""
+        """Return codes in bytes along the last axis, the lowest bits first; or in int32."""
+        if not self.are_bytes:
+            return self.codes
         count = 8 // self.bits
         missing = -self.codes.shape[-1] % count
         codes = np.pad(self.codes, [(0, 0)] * (self.codes.ndim - 1) + [(0, missing)])
@@ -50,7 +56,9 @@ class Blocks:
 
     def reals(self) -> Array:
         """What the codes mean."""
-        scales = np.repeat(self.scales, self.size, self.axis)
+        scales = self.scales
+        for axis, size in enumerate(self.sizes):
+            scales = np.repeat(scales, size, axis)
         return np.asarray((self.codes.astype(np.float32) - np.float32(self.zero)) * scales)
 
 
@@ -65,8 +73,33 @@ def quantized(array: Array, axis: int, bits: int, size: int, method: Method) -> 
     return Blocks(
         np.ascontiguousarray(np.moveaxis(codes, -1, axis)),
         np.ascontiguousarray(np.moveaxis(scales, -1, axis)),
-        bits, axis, size,
+        bits, tuple(size if each == axis else 1 for each in range(array.ndim)),
     )  # fmt: skip
+
+
+def quantized_by_output(array: Array, outputs: int, method: Method) -> Blocks:
+    """Return an array in 8 bits, with a positive scale for each index of an axis, without -128."""
+    moved = np.moveaxis(array.astype(np.float32, copy=False), outputs, 0)
+    rows = moved.reshape(moved.shape[0], -1)
+    scales = np.abs(_largest(rows)) / np.float32(127)
+    if method == "mse":
+        scales = np.abs(_with_least_error(rows, scales, 8))
+    codes = np.maximum(_codes(rows, scales, 8), 1).reshape(moved.shape)
+    sizes = tuple(1 if each == outputs else n for each, n in enumerate(array.shape))
+    shape = [n if each == outputs else 1 for each, n in enumerate(array.shape)]
+    whole = np.ascontiguousarray(np.moveaxis(codes, 0, outputs))
+    return Blocks(whole, scales.reshape(shape), 8, sizes)
+
+
+def quantized_bias(array: Array, scales: Array) -> Blocks:
+    """Return a bias in int32, of the scales of the sums that it is added to.
+
+    A sum whose scale is too small for its bias has a larger one.
+    """
+    least = (np.abs(array) / np.float32(1 << 30)).astype(np.float32)
+    wide = np.maximum(np.broadcast_to(scales, array.shape).astype(np.float32), least)
+    wide = np.where(wide > 0, wide, np.float32(1))
+    return Blocks(np.rint(array / wide).astype(np.int32), wide, 32, (1,))
 
 
 def _largest(blocks: Array) -> Array:

@@ -1,8 +1,8 @@
-"""A model with other variables for some of a graph, from which components compute these.
+"""A model with codes for some variables of a graph, and quantizers for some of its tensors.
 
-Input: a model, and blocks of codes by the names of variables of a graph. Output: the model, whose
-text is as it was but for the declarations of these variables, the components that replace them, and
-an import.
+Input: a model, blocks of codes by the names of variables of a graph, and codes of activations by
+the names of tensors. Output: the model, whose text is as it was but for the declarations of these
+variables, the components that compute them from codes, a block ``@quantize``, and imports.
 """
 
 from __future__ import annotations
@@ -10,24 +10,34 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.pickling import program_of, texts_of
 from tvm_nnef.quantization.blocks import Blocks
+from tvm_nnef.quantization.ranges import Codes
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition
 
 MODULE = "nbits"
 """The module of the operators that say what codes mean."""
 
+_QUANTIZER = "quant.zero_point_linear_quantize"
+
 _WORD = re.compile(r"\w+")
 
 
-def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
+def with_codes(
+    model: Model,
+    scope: str,
+    blocks: Mapping[str, Blocks],
+    activations: Mapping[str, Codes] = MappingProxyType({}),
+) -> Model:
     """The model with codes and scales for some variables, by their names in a scope: a graph.
 
-    Raises NnefError in the tools dialect, which has no such operators.
+    ``activations`` are rounded to codes, by the names of tensors in that scope. Raises NnefError in
+    the tools dialect, which has no such operators.
     """
     if model.dialect == "tools":
         hint = "write it in the draft dialect: tvm-nnef format does not translate between them"
@@ -50,8 +60,16 @@ def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
         edits[parameter.span] = _declared(parameter.span, codes, packed, scales, found.scales)
         components += _components(name, codes, scales, unpacked, found)
         values |= {f"{scope}.{codes}": packed, f"{scope}.{scales}": found.scales}
-        types[f"{scope}.{codes}"] = "uint8"
-    text = _edited(model.program.modules[MAIN].source.text, edits, components, definition)
+        types |= {f"{scope}.{codes}": "uint8"} if found.are_bytes else {}
+    quantizers = [
+        f"{name}: {_QUANTIZER}{_attributes(codes)};" for name, codes in activations.items()
+    ]
+    modules_used = [*([MODULE] if blocks else []), *(["quant"] if quantizers else [])]
+    text = _edited(
+        model.program.modules[MAIN].source.text, edits, components, quantizers, definition
+    )
+    for module in modules_used:
+        text = _with_import(text, module)
     gone = {f"{scope}.{name}" for name in blocks}
     kept = {name: array for name, array in model.variables.items() if name not in gone}
     texts = texts_of(model.program, model.metadata)
@@ -90,32 +108,52 @@ def _declared(span: Span, codes: str, packed: Any, scales: str, values: Any) -> 
 
 def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks) -> list[str]:
     """The components that compute a variable from its codes."""
-    sizes = [1] * found.codes.ndim
-    sizes[found.axis] = found.size
+    blocks = f"blocks={[*found.sizes]}, zero={float(found.zero)}"
+    if not found.are_bytes:
+        return [f"{name} = {MODULE}.dequantize{{{blocks}}}({codes}, {scales});"]
     length = found.codes.shape[-1]
     steps = f"{unpacked} = {MODULE}.unpack{{bits={found.bits}, length={length}}}({codes});"
-    blocks = f"blocks={sizes}, zero={float(found.zero)}"
     return [steps, f"{name} = {MODULE}.dequantize{{{blocks}}}({unpacked}, {scales});"]
 
 
+def _attributes(codes: Codes) -> str:
+    """Return the attributes of a quantizer."""
+    signed = str(codes.low < 0).lower()
+    return f"{{zero_point={codes.zero}, scale={codes.scale!r}, bits=8, signed={signed}}}"
+
+
 def _edited(
-    text: str, edits: Mapping[Span, str], components: list[str], definition: CheckedDefinition
+    text: str,
+    edits: Mapping[Span, str],
+    components: list[str],
+    quantizers: list[str],
+    definition: CheckedDefinition,
 ) -> str:
-    """The text with parts replaced, components before those of a graph, and an import."""
+    """Return the text with parts replaced, new components first, and quantizers last."""
     (compose,) = (each for each in definition.node.blocks if each.kind == "compose")
-    first = compose.statements[0].span.start
-    line = text[text.rfind("\n", 0, first) + 1 : first]
-    separator = f"\n{line}" if line.isspace() or not line else " "
+    first, last = compose.statements[0].span.start, compose.span.end
+    inner, outer = _indentation(text, first), _indentation(text, compose.span.start)
     places = [(span.start, span.end, new) for span, new in edits.items()]
-    places.append((first, first, "".join(each + separator for each in components)))
+    places.append((first, first, "".join(each + inner for each in components)))
+    if quantizers:
+        block = f"{outer}@quantize {{" + "".join(inner + each for each in quantizers) + f"{outer}}}"
+        places.append((last, last, block))
     for start, end, new in sorted(places, reverse=True):
         text = text[:start] + new + text[end:]
-    return text if re.search(rf"^import\b[^;]*\b{MODULE}\b", text, re.M) else _with_import(text)
+    return text
 
 
-def _with_import(text: str) -> str:
-    """The text with an import of the module before the first line that is not a comment."""
+def _indentation(text: str, position: int) -> str:
+    """Return a line break with the indentation of a line; a space inside of a line."""
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return f"\n{line}" if line.isspace() or not line else " "
+
+
+def _with_import(text: str, module: str) -> str:
+    """Return the text with an import of a module before the first line that is not a comment."""
+    if re.search(rf"^import\b[^;]*\b{module}\b", text, re.M):
+        return text
     lines = text.splitlines(keepends=True)
     plain = (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#"))
     count = next(plain, len(lines))
-    return "".join([*lines[:count], f"import {MODULE};\n", *lines[count:]])
+    return "".join([*lines[:count], f"import {module};\n", *lines[count:]])

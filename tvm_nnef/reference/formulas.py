@@ -152,25 +152,25 @@ def _run_statement(statement: Statement, results: Mapping[Tensor, Array], contex
             continue
         shape = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
         if count is not None:
-            taken = np.broadcast_to(active, shape)
-            before = np.cumsum(taken).reshape(shape) - taken
+            executed = np.broadcast_to(active, shape)
+            before = np.cumsum(executed).reshape(shape) - executed
             block = replace(block, counts={count: results[count] + before})
         writes = [_prepare(store, results[store.tensor], block, active, shape) for store in stores]
         for write in writes:
             write.commit()
         if count is not None:
-            results[count][...] += taken.sum()
+            results[count][...] += executed.sum()
 
 
 def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
     """Return the extent of each loop; the largest one if it depends on outer loops."""
-    found: tuple[int, ...] = ()
+    extents: tuple[int, ...] = ()
     for loop in loops:
-        outer = found + (0,) * (len(loops) - len(found))
+        outer = extents + (0,) * (len(loops) - len(extents))
         grid = _grid(loops, (0,) * len(loops), outer, context)
         extent = evaluate(loop.extent, replace(context, indices=grid), np.array(False))
-        found += (int(extent.max(initial=0)),)
-    return found
+        extents += (int(extent.max(initial=0)),)
+    return extents
 
 
 def _free(statement: Statement, count: Tensor | None) -> tuple[bool, ...]:
@@ -250,7 +250,7 @@ def _active(
     active = np.array(True)
     for index, extent in bounds:
         within = (index >= 0) & (index < extent)
-        # What holds everywhere is left out, so that the array of active steps stays small.
+        # Conditions that hold everywhere are omitted, so that the array of active steps is small.
         active = active if within.all() else active & within
     if statement.condition is not None:
         active = active & evaluate(statement.condition, block, active)
@@ -269,8 +269,8 @@ def _prepare(
     values = evaluate(store.value, block, active).astype(target.dtype, copy=False)
     if store.operator == "=":
         position, values = np.broadcast_to(position, shape), np.broadcast_to(values, shape)
-        taken = np.broadcast_to(active, shape)
-        return _Write(target, "=", position[taken], values[taken])
+        executed = np.broadcast_to(active, shape)
+        return _Write(target, "=", position[executed], values[executed])
     position = position.reshape((1,) * (len(shape) - position.ndim) + position.shape)
     if not active.all():
         values = np.where(active, values, null(store.operator, values.dtype))

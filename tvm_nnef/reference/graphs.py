@@ -196,15 +196,15 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
             arrays = _run_formula(node, formula, operands, context)
         case Operation():
             tensors = [operands[tensor] for tensor in flatten(node.operands)]
-            given = {name: _known(value, context) for name, value in node.attributes.items()}
-            arrays = list(_intrinsic(node)(replace(node, attributes=given), tensors))
-    found: dict[Tensor, Array] = {}
+            attributes = {name: _known(value, context) for name, value in node.attributes.items()}
+            arrays = list(_intrinsic(node)(replace(node, attributes=attributes), tensors))
+    results: dict[Tensor, Array] = {}
     for tensor, array in zip(flatten(node.results), arrays, strict=True):
-        found[tensor] = _as(tensor, array, context)
+        results[tensor] = _as(tensor, array, context)
         _define(node, tensor, array.shape, context)
         if tensor not in shown:
-            context.observe(tensor, found[tensor])
-    return found
+            context.observe(tensor, results[tensor])
+    return results
 
 
 def _known(value: Attribute, context: _Run) -> Any:
@@ -285,11 +285,11 @@ def _run_formula(
     stored = {fill.tensor: np.dtype(context.types[fill.tensor]) for fill in formula.fills}
     try:
         block = Block({**operands, **captures}, dtypes, context.symbols)
-        found = run(formula, block, stored)
+        results = run(formula, block, stored)
     except OutOfBounds as problem:
         hint = "correct the indices, or put bars around them, as in 'x[|i|,]'"
         raise _complaint(operation, str(problem), hint) from problem
-    return [found[tensor] for tensor in flatten(operation.results)]
+    return [results[tensor] for tensor in flatten(operation.results)]
 
 
 def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:

@@ -140,7 +140,7 @@ def positions(
 
     A guarded index is clipped silently: the caller skips its step.
     """
-    found = []
+    clipped = []
     for dimension, (subscript, size) in enumerate(zip(subscripts, shape, strict=True)):
         index = evaluate(subscript.index, block, active)
         if subscript.below is not None and subscript.above is not None:
@@ -150,8 +150,8 @@ def positions(
             index = np.where(low, below, np.where(high, above, index))
         if subscript.below is not None or not subscript.guarded:
             _check(index, size, active, f"dimension {dimension} of '{tensor.name}'")
-        found.append(np.clip(index, 0, max(size - 1, 0)).astype(np.intp))
-    return tuple(found)
+        clipped.append(np.clip(index, 0, max(size - 1, 0)).astype(np.intp))
+    return tuple(clipped)
 
 
 def _check(index: Array, size: int, active: Array, position: str) -> None:
@@ -190,6 +190,6 @@ def _lookup(items: tuple[Scalar, ...], index: Scalar, block: Block, active: Arra
         return np.asarray(table[np.clip(chosen, 0, len(items) - 1)])
     result = evaluate(items[0], block, active & (chosen == 0))
     for number, item in enumerate(items[1:], 1):
-        taken = chosen == number
-        result = np.where(taken, evaluate(item, block, active & taken), result)
+        is_chosen = chosen == number
+        result = np.where(is_chosen, evaluate(item, block, active & is_chosen), result)
     return result

@@ -99,9 +99,9 @@ def _check_rank(expression: nodes.Subscript, symbol: Symbol, context: Context) -
     if symbol.shape is None:
         return
     declared = [_extent_count(extent, context) for extent in symbol.shape]
-    given = [_index_count(item) for item in expression.items]
-    rank, indices = _total(declared), _total(given)
-    least, minimum = sum(c or 0 for c in declared), sum(c or 0 for c in given)
+    counts = [_index_count(item) for item in expression.items]
+    rank, indices = _total(declared), _total(counts)
+    least, minimum = sum(c or 0 for c in declared), sum(c or 0 for c in counts)
     if rank is not None and indices is not None and rank != indices:
         problem = f"is of rank {rank}, but has {indices} {'index' if indices == 1 else 'indices'}"
     elif rank is not None and indices is None and minimum > rank:
@@ -109,7 +109,7 @@ def _check_rank(expression: nodes.Subscript, symbol: Symbol, context: Context) -
     elif rank is None and indices is not None and indices < least:
         problem = f"is at least of rank {least}, but has {indices} indices"
     else:
-        if set(declared) | set(given) <= {1} and len(declared) == len(given):
+        if set(declared) | set(counts) <= {1} and len(declared) == len(counts):
             _check_literal_indices(expression, symbol, context)
         return
     _report_shape(problem, expression, symbol, context)
@@ -161,21 +161,21 @@ def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Co
         case nodes.Range():
             return lists.infer_range(item, context)
         case nodes.Expand():
-            found = lists.infer_expand(item, context)
+            expanded = lists.infer_expand(item, context)
         case _:
-            found = context.infer(item)
-    if found.tensor and not found.poison:
+            expanded = context.infer(item)
+    if expanded.tensor and not expanded.poison:
         return expected.scalar(item.item if isinstance(item, nodes.Expand) else item, context)
-    if not (found.poison or context.generics.may_be(found.base, _INT)):
+    if not (expanded.poison or context.generics.may_be(expanded.base, _INT)):
         context.report.error(
-            f"an index must be of type int, not {context.generics.describe(found.base)}",
+            f"an index must be of type int, not {context.generics.describe(expanded.base)}",
             item.span,
             expected.cast_hint(
-                found.base, _INT, item.item if isinstance(item, nodes.Expand) else item
+                expanded.base, _INT, item.item if isinstance(item, nodes.Expand) else item
             ),
         )
         return UNKNOWN
-    return found
+    return expanded
 
 
 def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
@@ -237,8 +237,8 @@ def _pack_item(
     length = index.length if index.base == "int" else None
     if isinstance(item, nodes.Range):
         length = _slice_length(item, target.length)
-    found = target.pack(length) if index.packed else target.item
-    return replace(found, optional=optional)
+    item_type = target.pack(length) if index.packed else target.item
+    return replace(item_type, optional=optional)
 
 
 def _slice_length(item: nodes.Range, length: int | None) -> int | None:
@@ -292,10 +292,10 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     packed = optional = poison = False
     for part in (expression.index, expression.below, expression.above):
         if part is not None:
-            found = expected.expect(part, context, _INT, "an index between bars")
-            packed |= found.packed
-            optional |= found.optional
-            poison |= found.poison
+            part_type = expected.expect(part, context, _INT, "an index between bars")
+            packed |= part_type.packed
+            optional |= part_type.optional
+            poison |= part_type.poison
     if poison:
         return replace(UNKNOWN, base="int", packed=packed)
     return replace(INT, packed=packed, optional=optional, guarded=True)

@@ -104,7 +104,7 @@ def _bind(parameter: nodes.Parameter, known: set[str], declared: set[str]) -> Ob
     if kind.rank is not None:
         known.add(kind.rank.name)
     flexible: list[nodes.Extent] = []
-    # What earlier extents of the same shape bind does not yet count: their offsets depend on it.
+    # Names that earlier extents of the same shape bind do not count yet: offsets depend on them.
     before = frozenset(known)
     for extent in kind.shape or ():
         if extent.pack is not None:

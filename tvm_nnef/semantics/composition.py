@@ -82,8 +82,8 @@ def _is_known(name: str, context: Context) -> bool:
 
 
 def _symbols(context: Context) -> dict[str, Symbol]:
-    found = ((name, context.names.find(name)) for name in context.names)
-    return {name: symbol for name, symbol in found if symbol is not None}
+    pairs = ((name, context.names.find(name)) for name in context.names)
+    return {name: symbol for name, symbol in pairs if symbol is not None}
 
 
 def check_quantizations(definition: CheckedDefinition, program: Program, context: Context) -> None:

@@ -72,14 +72,14 @@ def _scope(scope: nodes.Scope, caller: Caller) -> Sequence[Type]:
     check_components(scope.components, Assignments("block"), inner)
     results: list[Type] = []
     for value in scope.yields:
-        found = infer.infer(value, inner.context)
-        if found.optional and not found.poison:
+        value_type = infer.infer(value, inner.context)
+        if value_type.optional and not value_type.poison:
             inner.context.report.error(
                 f"'{value.span.text}' may be null and cannot be yielded",
                 value.span,
                 f"give a tensor for the case of null, as in '{value.span.text} ?? y'",
             )
-        results.append(found.required)
+        results.append(value_type.required)
     return results
 
 
@@ -88,11 +88,11 @@ def _branch(branch: nodes.Branch, caller: Caller) -> Sequence[Type] | None:
     rest = caller
     for arm in branch.arms:
         _condition(arm.condition, rest)
-        taken = rest
+        required = rest
         if not isinstance(arm.condition, nodes.Scope):
-            taken = _promote(rest, promoted(arm.condition))
+            required = _promote(rest, promoted(arm.condition))
             rest = _promote(rest, promoted(arm.condition, False))
-        arms.append((arm.consequent, body_types(arm.consequent, taken)))
+        arms.append((arm.consequent, body_types(arm.consequent, required)))
     arms.append((branch.alternative, body_types(branch.alternative, rest)))
     return _join_arms(arms, caller.context)
 
@@ -116,16 +116,16 @@ def _condition(condition: nodes.Body, caller: Caller) -> None:
             "name the results in a component before, and test one of the names here",
         )
         return
-    found = results[0]
-    if found.poison:
+    kind = results[0]
+    if kind.poison:
         return
-    if not caller.context.generics.may_be(found.base, _BOOL):
+    if not caller.context.generics.may_be(kind.base, _BOOL):
         report.error(
-            f"a condition must be of type bool, not {caller.context.generics.describe(found.base)}",
+            f"a condition must be of type bool, not {caller.context.generics.describe(kind.base)}",
             condition.span,
             hints.CONDITION,
         )
-    elif found.packed:
+    elif kind.packed:
         report.error("a condition cannot be a pack", condition.span, "fold it, as in 'c && ..'")
 
 
@@ -202,40 +202,40 @@ def _loop(loop: nodes.Loop, caller: Caller) -> Sequence[Type] | None:
 
 
 def _declare_carried(item: nodes.Carried, context: Context, inner: Context) -> Type:
-    found = infer.infer(item.value, context)
+    value_type = infer.infer(item.value, context)
     if item.type is not None:
         base = base_type(item.type, context)
-        if not found.poison and not same_base(found, Type(base)):
+        if not value_type.poison and not same_base(value_type, Type(base)):
             context.report.error(
                 f"'{item.name.name}' is declared {base}, but its initial value is "
-                f"{context.generics.describe(found.base)}",
+                f"{context.generics.describe(value_type.base)}",
                 item.value.span,
-                expected.cast_hint(found.base, frozenset({base}), item.value),
+                expected.cast_hint(value_type.base, frozenset({base}), item.value),
             )
-        found = replace(found, base=base) if not found.poison else Type(base)
+        value_type = replace(value_type, base=base) if not value_type.poison else Type(base)
     shapes = Shapes(context.at("static"), "local")
     for extent in item.shape or ():
-        shapes.check_extent(extent, False, packed=found.packed)
-    if found.optional and not found.poison:
+        shapes.check_extent(extent, False, packed=value_type.packed)
+    if value_type.optional and not value_type.poison:
         context.report.error(
             f"the initial value of '{item.name.name}' may be null",
             item.value.span,
             f"give a value for the case of null, as in '{item.value.span.text} ?? ...'",
         )
-    kind = found if found.poison else replace(found, tensor=True, optional=False)
+    kind = value_type if value_type.poison else replace(value_type, tensor=True, optional=False)
     _declare_once(Symbol(item.name.name, "tensor", kind, item.name.span), inner)
     return kind
 
 
 def _declare_scan(scan: nodes.Scan, context: Context, inner: Context) -> None:
-    found = infer.infer(scan.value, context)
-    if not (found.packed or found.poison):
+    scanned = infer.infer(scan.value, context)
+    if not (scanned.packed or scanned.poison):
         context.report.error(
             f"'{scan.value.span.text}' is not a pack and cannot be scanned",
             scan.value.span,
             "'for' goes through the tensors of a pack",
         )
-    kind = found if found.poison else replace(found.item, tensor=True)
+    kind = scanned if scanned.poison else replace(scanned.item, tensor=True)
     _declare_once(Symbol(scan.name.name, "tensor", kind, scan.name.span), inner)
 
 
@@ -252,17 +252,17 @@ def _declare_once(symbol: Symbol, inner: Context) -> None:
 def _check_iteration(loop: nodes.Loop, context: Context, inner: Context) -> None:
     iteration = loop.iteration
     if iteration is not None and iteration.count is not None:
-        found = infer.infer(iteration.count, context)
-        if not found.poison and not context.generics.may_be(found.base, _INT):
+        count_type = infer.infer(iteration.count, context)
+        if not count_type.poison and not context.generics.may_be(count_type.base, _INT):
             context.report.error(
                 f"the count of a loop must be of type int, "
-                f"not {context.generics.describe(found.base)}",
+                f"not {context.generics.describe(count_type.base)}",
                 iteration.count.span,
                 "convert it by 'layout.cast<int>(...)' in a component before"
-                if found.tensor
-                else expected.cast_hint(found.base, _INT, iteration.count),
+                if count_type.tensor
+                else expected.cast_hint(count_type.base, _INT, iteration.count),
             )
-        if found.tensor and loop.unroll:
+        if count_type.tensor and loop.unroll:
             context.report.error(
                 "the count of an unrolled loop cannot be a tensor",
                 iteration.count.span,

@@ -187,19 +187,19 @@ class Shapes:
         self._check_value(extent, extent.value)
 
     def _check_value(self, extent: nodes.Extent, value: nodes.Expression) -> None:
-        found = expected.expect(value, self.context, _INT, "a dimension")
-        if found.poison or is_negative(value, "a dimension", self.context):
+        value_type = expected.expect(value, self.context, _INT, "a dimension")
+        if value_type.poison or is_negative(value, "a dimension", self.context):
             return
         text = value.span.text
-        if found.packed and extent.pack is None and not extent.per_item:
+        if value_type.packed and extent.pack is None and not extent.per_item:
             self.context.report.error(
                 f"'{text}' is a pack of dimensions", value.span, f"write '{text}..'"
             )
-        elif not found.packed and extent.per_item:
+        elif not value_type.packed and extent.per_item:
             self.context.report.error(
                 f"'{text}' is one dimension, not one per item", value.span, f"write '{text}'"
             )
-        elif not found.packed and extent.pack is not None and extent.pack.length is None:
+        elif not value_type.packed and extent.pack is not None and extent.pack.length is None:
             self.context.report.error(
                 f"'{text}' is a single dimension and needs a count to be repeated",
                 extent.span,
@@ -209,8 +209,8 @@ class Shapes:
     def _int(self, expression: nodes.Expression, what: str) -> None:
         if is_negative(expression, what, self.context):
             return
-        found = expected.expect(expression, self.context, _INT, what)
-        if found.packed and not found.poison:
+        value_type = expected.expect(expression, self.context, _INT, what)
+        if value_type.packed and not value_type.poison:
             self.context.report.error(
                 f"{what} must be a single value",
                 expression.span,

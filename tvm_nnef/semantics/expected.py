@@ -89,8 +89,8 @@ def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) 
 
 def _example(allowed: frozenset[str]) -> str:
     examples = {"int": "1", "real": "1.0", "bool": "true", "str": "'text'"}
-    found = [example for name, example in examples.items() if name in allowed]
-    return " or ".join(found) or "1"
+    allowed_examples = [example for name, example in examples.items() if name in allowed]
+    return " or ".join(allowed_examples) or "1"
 
 
 def _one_of(allowed: frozenset[str]) -> str:

@@ -118,18 +118,18 @@ def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context:
         base = ANY
     if argument is None:
         return Type(base)
-    found = expected.scalar(argument, context)
+    argument_type = expected.scalar(argument, context)
     arithmetic = context.generics.may_be(base, ARITHMETIC)
-    if found.poison or base in (ANY, found.base):
-        return replace(found, base=base)
-    if not (arithmetic and context.generics.may_be(found.base, ARITHMETIC)):
-        source, target = (context.generics.describe(name) for name in (found.base, base))
+    if argument_type.poison or base in (ANY, argument_type.base):
+        return replace(argument_type, base=base)
+    if not (arithmetic and context.generics.may_be(argument_type.base, ARITHMETIC)):
+        source, target = (context.generics.describe(name) for name in (argument_type.base, base))
         context.report.error(
             f"no cast from {source} to {target}",
             argument.span,
             "casts are between int, real and bool; a string is made with '\"{x}\"'",
         )
-    return replace(found, base=base)
+    return replace(argument_type, base=base)
 
 
 def _call(expression: nodes.Call, context: Context) -> Type:

@@ -137,12 +137,12 @@ def _restriction(definition: nodes.DtypeDefinition) -> str:
 def _check_attributes(call: nodes.Call, match: _Match) -> None:
     callee, context = match.callee, match.context
     declared = {attribute.name.name: attribute for attribute in callee.attributes}
-    given: dict[str, nodes.AttributeAssignment] = {}
+    assigned: dict[str, nodes.AttributeAssignment] = {}
     for assignment in call.attributes:
         name = assignment.name.name
-        found = expected.scalar(assignment.value, context.at("static"))
-        if name in given:
-            hint = f"keep '{given[name].span.text}' or '{assignment.span.text}'"
+        value_type = expected.scalar(assignment.value, context.at("static"))
+        if name in assigned:
+            hint = f"keep '{assigned[name].span.text}' or '{assignment.span.text}'"
             context.report.error(f"attribute '{name}' is given twice", assignment.name.span, hint)
         elif name not in declared:
             context.report.error(
@@ -151,17 +151,17 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
                 did_you_mean(name, declared) or _list_names(declared, callee),
             )
         else:
-            _compare(declared[name], found, assignment.value, f"attribute '{name}'", match)
-        given.setdefault(name, assignment)
+            _compare(declared[name], value_type, assignment.value, f"attribute '{name}'", match)
+        assigned.setdefault(name, assignment)
     missing = [
         attribute.name.name
         for attribute in callee.attributes
-        if attribute.name.name not in given
+        if attribute.name.name not in assigned
         and attribute.default is None
         and not attribute.type.optional
     ]
     # A name that is not known is likely to be meant for one that is missing.
-    if missing and given.keys() <= declared.keys():
+    if missing and assigned.keys() <= declared.keys():
         names = ", ".join(f"'{name}'" for name in missing)
         context.report.error(
             f"'{call.callee}' needs the attribute{'s' if len(missing) > 1 else ''} {names}",
@@ -196,8 +196,8 @@ def _check_arguments(call: nodes.Call, match: _Match) -> None:
         given = arguments[index] if index < len(arguments) else None
         name = parameter.name.name
         if given is not None and not isinstance(given, nodes.Omitted):
-            found = infer.infer(given, context)
-            _compare(parameter, found, given, f"input '{name}'", match)
+            argument_type = infer.infer(given, context)
+            _compare(parameter, argument_type, given, f"input '{name}'", match)
         elif not parameter.type.optional and parameter.default is None:
             context.report.error(
                 f"'{call.callee}' needs the input '{name}'",

@@ -53,15 +53,15 @@ def infer_item(item: nodes.ListItem, context: Context) -> Type:
         case nodes.Zip(items=items, count=count):
             return _zip(items, count, context)
         case _:
-            found = context.infer(item)
-            if found.packed and not found.poison:
+            item_type = context.infer(item)
+            if item_type.packed and not item_type.poison:
                 context.report.error(
                     f"'{item.span.text}' is a pack, and packs cannot be nested",
                     item.span,
                     f"write '{item.span.text}..' to insert its items",
                 )
                 return UNKNOWN
-            return found if found.poison else found.pack(1)
+            return item_type if item_type.poison else item_type.pack(1)
 
 
 def infer_range(item: nodes.Range, context: Context) -> Type:
@@ -130,14 +130,14 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
             hints.NOT_NEGATIVE,
         )
         return UNKNOWN
-    found = expected.expect(length, context, _COUNT, "a pack length")
-    if found.packed and not found.poison:
+    length_type = expected.expect(length, context, _COUNT, "a pack length")
+    if length_type.packed and not length_type.poison:
         context.report.error(
             "a pack length must be a single value",
             length.span,
             hints.single(length.span.text),
         )
-    return found
+    return length_type
 
 
 def check_zip_target(target: nodes.ZipTarget, context: Context) -> None:
@@ -156,37 +156,37 @@ def _zip(
     infer_length(count, context)
     joined = Type(ANY, packed=True)
     for item in items:
-        found = context.infer(item)
-        if found.poison:
+        item_type = context.infer(item)
+        if item_type.poison:
             continue
-        if not found.packed:
+        if not item_type.packed:
             context.report.error(
                 f"'{item.span.text}' is not a pack and cannot be interleaved",
                 item.span,
                 f"write '[{item.span.text}]' for a pack of one item",
             )
             continue
-        if not same_base(joined, found):
-            bases = [context.generics.describe(each.base) for each in (joined, found)]
+        if not same_base(joined, item_type):
+            bases = [context.generics.describe(each.base) for each in (joined, item_type)]
             context.report.error(
                 "the packs that are interleaved must be of one type",
                 item.span,
                 f"convert one: the first holds {bases[0]}, this one {bases[1]}",
             )
             return UNKNOWN
-        if None not in (joined.length, found.length) and joined.length != found.length:
+        if None not in (joined.length, item_type.length) and joined.length != item_type.length:
             context.report.error(
-                f"packs of different lengths: {joined.length} and {found.length}",
+                f"packs of different lengths: {joined.length} and {item_type.length}",
                 item.span,
                 hints.LENGTHS,
             )
         joined = Type(
-            join_base(joined.base, found.base),
+            join_base(joined.base, item_type.base),
             packed=True,
-            optional=joined.optional or found.optional,
-            tensor=joined.tensor or found.tensor,
-            length=found.length,
-            guarded=joined.guarded or found.guarded,
+            optional=joined.optional or item_type.optional,
+            tensor=joined.tensor or item_type.tensor,
+            length=item_type.length,
+            guarded=joined.guarded or item_type.guarded,
         )
     total = joined.length * len(items) if joined.length is not None else None
     return joined.pack(total)

@@ -146,13 +146,13 @@ def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
 
 
 def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
-    found = expected.expect(bound.extent, context, _INT, "the bound of an index symbol")
-    if not found.poison and _reads_element(bound.extent, f"'{bound.index.name}'", context):
-        found = UNKNOWN
+    bound_type = expected.expect(bound.extent, context, _INT, "the bound of an index symbol")
+    if not bound_type.poison and _reads_element(bound.extent, f"'{bound.index.name}'", context):
+        bound_type = UNKNOWN
     # An extent that is left out takes its index symbol along.
     kind = UNKNOWN
-    if not found.poison:
-        kind = Type("int", found.packed, found.optional, length=found.length)
+    if not bound_type.poison:
+        kind = Type("int", bound_type.packed, bound_type.optional, length=bound_type.length)
     declare(Symbol(bound.index.name, "index", kind, bound.index.span), context)
 
 
@@ -172,10 +172,10 @@ def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool
 
 
 def _declare_local(local: nodes.LocalValue, context: Context) -> None:
-    found = infer.infer(local.value, context)
-    if found.tensor:
-        found = expected.scalar(local.value, context)
-    declare(Symbol(local.name.name, "local", found, local.name.span), context)
+    value_type = infer.infer(local.value, context)
+    if value_type.tensor:
+        value_type = expected.scalar(local.value, context)
+    declare(Symbol(local.name.name, "local", value_type, local.name.span), context)
 
 
 def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Symbol | None:
@@ -192,22 +192,22 @@ def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Sy
             "the left side is an access to an output, as in 'y[i,j]'",
         )
         return None
-    found = infer.infer(target, context)
-    if found.tensor:
+    target_type = infer.infer(target, context)
+    if target_type.tensor:
         context.report.error(
             f"'{target.span.text}' is a whole tensor",
             target.span,
             f"write the indices of an element after it, as in '{target.span.text}[i,]'",
         )
         return None
-    if found.packed and not symbol.type.packed and not (value.packed or value.poison):
+    if target_type.packed and not symbol.type.packed and not (value.packed or value.poison):
         context.report.error(
             f"'{target.span.text}' has a pack as an index and means several elements",
             target.span,
             "write '..' after the pack of indices to mean one element",
         )
         return None
-    kind = Type(symbol.type.base, packed=found.packed, poison=found.poison)
+    kind = Type(symbol.type.base, packed=target_type.packed, poison=target_type.poison)
     return Symbol(symbol.name, symbol.kind, kind, symbol.span, symbol.shape)
 
 

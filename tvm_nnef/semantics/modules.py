@@ -29,7 +29,7 @@ location.
 """
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
-# What the specification calls its modules.
+# The names of the specification's modules.
 _STANDARD_NAMES = ("algo", "image", "layout", "linalg", "math", "nn", "quant")
 
 
@@ -72,7 +72,7 @@ def load_modules(
         for item in imports:
             wanted = str(item.path)
             if wanted not in tried:
-                # What failed is remembered as well, so that it is reported once.
+                # A failed module is recorded as well, so that it is reported once.
                 tried.add(wanted)
                 imported = _load(item, load, diagnostics)
                 if dialect == "draft":

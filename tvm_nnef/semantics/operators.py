@@ -72,6 +72,8 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
             expression.right, inner, allowed, f"the right operand of '{spelled}'"
         )
     if left.poison or right.poison:
+        if operator in _DIVISIONS:  # One complaint is enough.
+            _note_division(expression, context)
         base = BOOL.base if operator in COMPARISONS or allowed == {"bool"} else ANY
         return replace(UNKNOWN, base=base, packed=left.packed or right.packed)
     if not (

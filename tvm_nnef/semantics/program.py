@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import NnefError, Source, did_you_mean, error
+from tvm_nnef.diagnostics import NnefError, Source, Suggestion, did_you_mean, error
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import nodes_of
 
@@ -165,8 +165,8 @@ class Program:
     @property
     def graphs(self) -> tuple[CheckedDefinition, ...]:
         """The graphs of ``main`` in the order of the text; the first one is the primary one."""
-        found = self.modules[MAIN].definitions.values()
-        return tuple(definition for definition in found if definition.is_graph)
+        definitions = self.modules[MAIN].definitions.values()
+        return tuple(definition for definition in definitions if definition.is_graph)
 
     def resolve(self, module: str, path: nodes.Path) -> CheckedDefinition:
         """Return the definition that ``path`` denotes in ``module`` (2.15).
@@ -186,20 +186,20 @@ class Program:
         definitions = self.modules[owner].definitions
         if name not in definitions:
             raise _unknown_operator(self, home, owner, path)
-        found = definitions[name]
-        if owner != module and found.is_private:
+        definition = definitions[name]
+        if owner != module and definition.is_private:
             raise error(
                 f"operator '{path}' is private to module '{owner}'",
                 path.span,
                 hint="names that begin with '_' can only be used in their own module",
             )
-        return found
+        return definition
 
     def invoked(self) -> Mapping[str, CheckedDefinition]:
         """Return the definitions that the graphs invoke, directly or not, by their qualified
         names.
         """
-        found: dict[str, CheckedDefinition] = {}
+        by_name: dict[str, CheckedDefinition] = {}
         pending = list(self.graphs)
         while pending:
             definition = pending.pop()
@@ -208,10 +208,10 @@ class Program:
                     callee = self.resolve(definition.module, call.callee)
                 except NnefError:
                     continue  # a cast to a generic type
-                if callee.qualified_name not in found:
-                    found[callee.qualified_name] = callee
+                if callee.qualified_name not in by_name:
+                    by_name[callee.qualified_name] = callee
                     pending.append(callee)
-        return found
+        return by_name
 
 
 def _not_imported(program: Program, home: CheckedModule, owner: str, path: nodes.Path) -> NnefError:
@@ -236,5 +236,5 @@ def _unknown_operator(
 def _found_elsewhere(program: Program, home: CheckedModule, name: str) -> str | None:
     for module in home.imports:
         if module in program.modules and name in program.modules[module].definitions:
-            return f"did you mean '{module}.{name}'?"
+            return Suggestion(name, f"{module}.{name}")
     return None

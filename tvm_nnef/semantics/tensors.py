@@ -78,8 +78,8 @@ def _check_constant_value(
 ) -> None:
     inner = context.enter()
     for bound in constant.bounds:
-        found = expected.expect(bound.extent, inner, _INT, "the bound of an index symbol")
-        kind = INT.pack() if found.packed else INT
+        bound_type = expected.expect(bound.extent, inner, _INT, "the bound of an index symbol")
+        kind = INT.pack() if bound_type.packed else INT
         declare(Symbol(bound.index.name, "index", kind, bound.index.span), inner)
     shape = constant.type.shape or ()
     counted = all(e.pack is None and not isinstance(e.value, nodes.Select) for e in shape)
@@ -95,17 +95,17 @@ def _check_constant_value(
             constant.bounds[0].span,
             "declare one index symbol per dimension, in order",
         )
-    found = expected.scalar(value, inner)
-    if not found.poison:
-        _check_count(constant, value, found, context)
+    bound_type = expected.scalar(value, inner)
+    if not bound_type.poison:
+        _check_count(constant, value, bound_type, context)
     wanted = constant.type.name.name
     known = context.generics.knows(wanted)
-    if known and not found.poison and not same_base(found, Type(wanted)):
+    if known and not bound_type.poison and not same_base(bound_type, Type(wanted)):
         context.report.error(
             f"constant '{constant.name.name}' is {context.generics.describe(wanted)}, but its "
-            f"value is {context.generics.describe(found.base)}",
+            f"value is {context.generics.describe(bound_type.base)}",
             value.span,
-            cast_hint(found.base, frozenset({wanted}), value),
+            cast_hint(bound_type.base, frozenset({wanted}), value),
         )
 
 

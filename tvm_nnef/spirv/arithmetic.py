@@ -168,8 +168,8 @@ def _real_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
         code.emit(Op.Store, rest, binary(code, "Sub", dtype, value, scaled))
 
     control_flow.repeat(code, is_left, subtract)
-    found = reinterpreted(code, code.result(Op.Load, kind, rest), dtype, bits)
-    signed = binary(code, "BitwiseOr", bits, found, of_bits("BitwiseAnd", a, sign))
+    remainder_bits = reinterpreted(code, code.result(Op.Load, kind, rest), dtype, bits)
+    signed = binary(code, "BitwiseOr", bits, remainder_bits, of_bits("BitwiseAnd", a, sign))
     signed = reinterpreted(code, signed, bits, dtype)
     return code.result(Op.Select, kind, defined, signed, code.constant(dtype, math.nan))
 

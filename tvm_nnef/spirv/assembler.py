@@ -187,14 +187,14 @@ class Assembler:
 
     def variable(self, storage: StorageClass, pointee: Id) -> Id:
         """Declare a variable of the kernel, or in memory that is shared."""
-        kind, made = self.pointer(storage, pointee), self.new_id()
+        kind, new = self.pointer(storage, pointee), self.new_id()
         local = storage is StorageClass.Function
-        words = _instruction(Op.Variable, kind, made, storage)
+        words = _instruction(Op.Variable, kind, new, storage)
         if local:
             self._variables += words
         else:
             self._globals += words
-        return made
+        return new
 
     def built_in(self, which: BuiltIn, component: int) -> Id:
         """Return a component of a variable of three numbers that the device sets."""

@@ -201,10 +201,10 @@ def _let(scope: Scope, node: Any) -> Value:
 
 def _ramp(scope: Scope, node: Any) -> Value:
     base, stride = scope.value(node.base), scope.value(node.stride)
-    found = [base.scalar]
+    lanes = [base.scalar]
     for _ in range(int(node.lanes) - 1):
-        found.append(arithmetic.binary(scope.code, "Add", base.dtype, found[-1], stride.scalar))
-    return Value(base.dtype, tuple(found))
+        lanes.append(arithmetic.binary(scope.code, "Add", base.dtype, lanes[-1], stride.scalar))
+    return Value(base.dtype, tuple(lanes))
 
 
 def _broadcast(scope: Scope, node: Any) -> Value:

@@ -21,7 +21,7 @@ def register() -> bool:
     if tvm_ffi.get_global_func(_NAME, allow_missing=True) is not None:
         return False
     tvm_ffi.register_global_func(_NAME, generate)
-    # Else it comes out of TVM as a RuntimeError.
+    # Otherwise TVM raises it as a RuntimeError.
     tvm_ffi.register_error(Unsupported.__name__, Unsupported)
     launcher.register()
     return True

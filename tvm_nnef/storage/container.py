@@ -118,27 +118,27 @@ class _Folder(Container):
     main: str | None
 
     def names(self) -> tuple[str, ...]:
-        found: list[str] = []
+        file_names: list[str] = []
         for name in _walk(Path(self.path)):
-            if len(found) >= MAX_MEMBERS:
+            if len(file_names) >= MAX_MEMBERS:
                 raise error(
                     f"the folder holds more than {MAX_MEMBERS} files",
                     hint="give the folder of one model",
                     file=self.path,
                 )
-            found.append(name)
-        return tuple(sorted(found))
+            file_names.append(name)
+        return tuple(sorted(file_names))
 
     def near_names(self) -> tuple[str, ...]:
         root = Path(self.path)
-        found = [*_files_in(root), *(f for each in _folders_in(root) for f in _files_in(each))]
-        return tuple(sorted(each.relative_to(root).as_posix() for each in found))
+        files = [*_files_in(root), *(f for each in _folders_in(root) for f in _files_in(each))]
+        return tuple(sorted(each.relative_to(root).as_posix() for each in files))
 
     def exists(self, name: str) -> bool:
         path = Path(self.path) / member_name(name, self.path)
         try:
-            found = path.is_file()
-            inside = not found or path.resolve().is_relative_to(Path(self.path).resolve())
+            is_file = path.is_file()
+            inside = not is_file or path.resolve().is_relative_to(Path(self.path).resolve())
         except (OSError, ValueError) as cause:
             if getattr(cause, "errno", None) == errno.ENAMETOOLONG:
                 return False
@@ -149,7 +149,7 @@ class _Folder(Container):
                 hint="copy the file into the folder",
                 file=str(path),
             )
-        return found
+        return is_file
 
     def size(self, name: str) -> int:
         if not self.exists(name):
@@ -370,7 +370,7 @@ def is_text(model: str) -> bool:
     """Whether a model is given as text: with a line break, or with a brace and not a path."""
     if any(end in model for end in "\r\n"):
         return True
-    # Path.exists raises an error for what is too long for a name.
+    # Path.exists raises an error for a text that is too long for a name.
     return "{" in model and not os.path.exists(model)  # noqa: PTH110
 
 

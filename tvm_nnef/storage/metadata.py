@@ -98,7 +98,7 @@ def read_metadata(data: bytes, file: str) -> Metadata:
 
 
 def write_metadata(metadata: Metadata) -> bytes:
-    """``model.json`` of the metadata, without what has its default; equal input, equal bytes."""
+    """Return ``model.json`` of the metadata, without default values; equal input, equal bytes."""
     content: dict[str, Json] = {}
     if metadata.labels:
         content["labels"] = list(metadata.labels)

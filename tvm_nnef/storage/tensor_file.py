@@ -285,7 +285,7 @@ def _read_items(data: memoryview, header: TensorHeader) -> Array:
     if header.item_type is ItemType.BOOL and bits == 8:
         return np.not_equal(np.frombuffer(data, np.uint8), 0)
     if header.item_type.is_ours and bits == dtype.itemsize * 8:
-        # Without a byte order: NumPy knows these dtypes in that of the machine only.
+        # Without a byte order: NumPy has these dtypes only in the machine's order.
         return np.frombuffer(data, f"<u{dtype.itemsize}").astype(f"u{dtype.itemsize}").view(dtype)
     if dtype.kind != "b" and bits == dtype.itemsize * 8:
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False)

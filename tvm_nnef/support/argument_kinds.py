@@ -115,10 +115,12 @@ def with_checked_arguments(function: Function, *, named_inputs: bool = False) ->
     def checked(*args: Any, **kwargs: Any) -> Any:
         if not named_inputs:
             kwargs = {**given_options(kwargs), **{n: kwargs[n] for n in parameters if n in kwargs}}
-        given = dict(zip(positional, args, strict=False)) | kwargs
-        absent = {name for name in optional if given.get(name) is None}
-        names = parameters if named_inputs else given
-        wrong = wrong_arguments({n: given[n] for n in names if n in given and n not in absent})
+        arguments = dict(zip(positional, args, strict=False)) | kwargs
+        absent = {name for name in optional if arguments.get(name) is None}
+        names = parameters if named_inputs else arguments
+        wrong = wrong_arguments(
+            {n: arguments[n] for n in names if n in arguments and n not in absent}
+        )
         if wrong:
             raise NnefError(wrong)
         return function(*args, **kwargs)

@@ -54,7 +54,7 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
 
 def hidden_package() -> NnefError | None:
     """Return the error for a file of the user that hides a required package; None if none does."""
-    # What a program's folder or PYTHONPATH holds is found before installed packages.
+    # Python searches a program's folder and PYTHONPATH before installed packages.
     before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -93,7 +93,7 @@ def _requirements(extra: str, package: str) -> list[str]:
         declared = metadata.requires("tvm-nnef") or []
     except metadata.PackageNotFoundError:
         return []
-    found = []
+    requirements = []
     for each in declared:
         requirement, _, marker = each.partition(";")
         match = re.match(r"([\w.-]+)(?:\[(\w+)\])?", requirement)
@@ -102,5 +102,5 @@ def _requirements(extra: str, package: str) -> list[str]:
         if (of_extra[1] if of_extra else "") != extra or (not extra and name != package):
             continue
         own = name == "tvm-nnef" and inner is not None
-        found += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
-    return found
+        requirements += _requirements(str(inner), "") if own else [f"'{requirement.strip()}'"]
+    return requirements

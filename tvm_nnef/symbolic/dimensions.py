@@ -31,7 +31,7 @@ Dimension: TypeAlias = "int | PrimExpr"
 Condition: TypeAlias = "bool | PrimExpr"
 
 UNLIMITED = (1 << 31) - 1
-"""The bound of a dimension without one: what an index of a tensor can be. No bound is larger."""
+"""The bound of a dimension without one: the largest index of a tensor. No bound is larger."""
 
 
 def is_static(size: Dimension) -> TypeGuard[int]:

@@ -2,8 +2,8 @@
 
 Input: text. Output: its tree, as from :func:`tvm_nnef.syntax.parser.parse`, but sooner if the same
 text was parsed before. Errors of reading and writing are ignored. The cache stores the class, the
-fields and the two offsets of each node; the caller provides the source. Reading a tree constructs
-nodes and nothing else, whatever a file contains.
+fields and the two offsets of each node; the caller provides the source. Reading constructs only
+nodes, also from a manipulated file.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name == _node.__name__:
             return self._make
-        found = getattr(nodes, name, None)
-        if isinstance(found, type) and issubclass(found, nodes.Node):
-            return found
+        node_class = getattr(nodes, name, None)
+        if isinstance(node_class, type) and issubclass(node_class, nodes.Node):
+            return node_class
         raise pickle.UnpicklingError(f"{module}.{name} is not a node")
 
 

@@ -112,7 +112,7 @@ def explain(
 ) -> Diagnostic:
     """Return the diagnostic of a failure to parse the part of a source that ``chunk`` covers.
 
-    ``kind`` is what was to be parsed, a start symbol of the grammar.
+    ``kind`` is the expected start symbol of the grammar.
     """
     location = failure_span(exception, chunk)
     before = Span(chunk.source, chunk.start, location.start)

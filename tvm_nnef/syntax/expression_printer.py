@@ -55,13 +55,13 @@ class ExpressionPrinter:
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
-        """Return the text of an expression at a location that admits what ``level`` names."""
+        """Return the text of an expression at a location that allows expressions of a ``level``."""
         text = self._bare(expression)
         return f"({text})" if self._level(expression) < level else text
 
     def _level(self, expression: nodes.Expression) -> Level:
         if self.spelling.is_tools and isinstance(expression, nodes.Fold):
-            # Hardly anything may follow a fold there, so it is alone or in parentheses.
+            # The grammar allows hardly anything after a fold, so it is alone or in parentheses.
             return Level.CLOSED
         return _level(expression)
 

@@ -37,8 +37,8 @@ def failure_span(exception: lark.UnexpectedInput, chunk: Span) -> Span:
 def accepted_terminals(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
     """Return the names of the terminals that may follow a part of the source.
 
-    The part is parsed once more, since a failing parser has already forgotten: on its way to the
-    failure it completes what it read, as if that could have been the end.
+    The part is parsed once more, since the state of the failed parser is too late: on its way to
+    the failure it has reduced the part as if it ended there.
     """
     text: Any = lark.TextSlice(before.source.text, before.start, before.end)
     state = tables.parse_interactive(text, start=kind)

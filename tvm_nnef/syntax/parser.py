@@ -22,10 +22,10 @@ from tvm_nnef.syntax.recovery import braces, without_error
 from tvm_nnef.syntax.spelling import STRING, Spelling, spelling_of
 
 MAXIMUM_SIZE = 4 * 1024 * 1024
-"""The longest text that is read, in characters."""
+"""Upper limit of the length of a text, in characters."""
 
 MAXIMUM_TOKENS = 300_000
-"""The most words and signs of a text; reading so many takes some ten seconds."""
+"""Upper limit of the words and signs of a text; reading that many takes some ten seconds."""
 
 MAXIMUM_ERRORS = 20
 

@@ -80,9 +80,9 @@ def braces(text: str, start: int, position: int) -> list[Brace]:
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """Return the location after what ends a statement, or before the end of the block around it.
+    """Return the location after the end of a statement, or before the end of the block around it.
 
-    ``depth`` braces are open at the position within what ends, by ``last``.
+    ``last`` is the sign at the end; ``depth`` braces are open at the position.
     """
     for sign, location in _tokens(text, position, len(text)):
         depth += (sign == "{") - (sign == "}")

@@ -192,7 +192,7 @@ class Scope(Node):
 
 @dataclass(frozen=True, slots=True)
 class BranchArm(Node):
-    """A condition and what follows when it holds."""
+    """A condition and the body that runs if it holds."""
 
     condition: Body
     consequent: Body

@@ -29,7 +29,7 @@ def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     if isinstance(value, int) and dtype.startswith(("int", "uint")):
         wraps = np.array(value % (1 << 64), "uint64").astype(dtype)
         return tirx.const(int(wraps), dtype)
-    # TVM refuses what a dtype does not hold.
+    # TVM rejects a constant that its dtype does not hold.
     with np.errstate(over="ignore"):
         rounded = np.float64(value).astype(np.dtype(dtype))
     return tirx.const(float(rounded), dtype)

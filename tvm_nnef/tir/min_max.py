@@ -105,12 +105,12 @@ def arg_reduction(
 
     def best_value(*indices: PrimExpression) -> PrimExpression:
         candidates = loops()
-        found = value(indices, [loop.var for loop in candidates])
-        if is_real(dtype_of(found)):
-            found = tirx.Select(is_number(found), found, worst(dtype_of(found)))
+        best = value(indices, [loop.var for loop in candidates])
+        if is_real(dtype_of(best)):
+            best = tirx.Select(is_number(best), best, worst(dtype_of(best)))
         # TVM reads the number of parameters, which its own functions do not show.
         reducer = te.comm_reducer(lambda a, b: combine(a, b), worst, name="best")
-        return reducer(found, axis=candidates)
+        return reducer(best, axis=candidates)
 
     def first_index(*indices: PrimExpression) -> PrimExpression:
         candidates = loops()

@@ -14,7 +14,7 @@ def away_from_zero(x: PrimExpression) -> PrimExpression:
     rest = x - whole
     one, half = tirx.const(1, dtype_of(x)), tirx.const(0.5, dtype_of(x))
     below = tirx.Select(rest <= -half, whole - one, whole)
-    return tirx.Select(rest >= half, whole + one, below)
+    return tirx.Select(half <= rest, whole + one, below)
 
 
 def to_even(x: PrimExpression) -> PrimExpression:

@@ -1,8 +1,7 @@
-"""Display of the progress of tuning: a bar above a table, or plain lines without a terminal."""
+"""Display of the progress of tuning: a bar above a table on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,9 +20,6 @@ with needed_for("the progress of tuning"):
     )
     from rich.table import Table
 
-PATIENCE = 2.0
-"""Seconds from one line to the next."""
-
 _FIRST = "timing the kernels by the strategies"
 """The title before the first trial."""
 
@@ -33,10 +29,10 @@ _ROWS = 12
 
 @contextmanager
 def tuning_reported() -> Iterator[Observer]:
-    """Yield a function that reports progress on standard error until the block ends."""
+    """Yield a function that reports progress on a terminal until the block ends."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(console)
+        yield lambda state: None
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)
@@ -46,7 +42,7 @@ def tuning_reported() -> Iterator[Observer]:
 
         def observe(state: TuningState) -> None:
             if not begun:
-                # What a database had already says nothing of the time that is left.
+                # Trials that a database had already do not help to estimate the time left.
                 begun.append(state.done)
             bar.update(
                 task,
@@ -78,31 +74,3 @@ def kernel_table(report: TuningReport) -> Table:
             style="green" if kernel.tuned else "",
         )
     return table
-
-
-def _lines(console: Console) -> Observer:
-    console.print(_FIRST)
-    start = last = time.monotonic()
-    begun: list[int] = []
-
-    def observe(state: TuningState) -> None:
-        nonlocal last
-        if not begun:
-            begun.append(state.done)
-        now = time.monotonic()
-        if now - last <= PATIENCE:
-            return
-        last = now
-        fresh = state.done - begun[0]
-        left = (
-            f", {(now - start) / fresh * (state.wanted - state.done):.0f} s left" if fresh else ""
-        )
-        kernel = next(k for k in state.report.kernels if k.name == state.searching)
-        times = f"{1e6 * kernel.seconds:.1f} us, {1e6 * kernel.strategy_seconds:.1f} us untuned"
-        console.print(
-            f"tuning: {state.done} of {state.wanted} trials{left}; {kernel.name}: {times}",
-            soft_wrap=True,
-            highlight=False,
-        )
-
-    return observe

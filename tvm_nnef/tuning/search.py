@@ -69,7 +69,7 @@ class KernelSearch:
             if (known.strategy_hash, known.threads) == (fresh.strategy_hash, threads):
                 self.record = known
             else:
-                # Other strategies or threads: what was measured says nothing of who is faster now.
+                # With other strategies or threads, old measurements do not show the fastest.
                 self.record = replace(self.record, judged=not known.traces)
 
     @property
@@ -130,10 +130,10 @@ class KernelSearch:
         try:
             if self._context is None:
                 self._context = self._started()
-            found = self._context.generate_measure_candidates()
+            candidates = self._context.generate_measure_candidates()
         except (tvm.error.InternalError, RuntimeError, s_tir.ScheduleError):
             return []
-        return [] if found is None else list(found)
+        return [] if candidates is None else list(candidates)
 
     def _started(self) -> Any:
         """Return the context of a search that starts with the schedules of the record."""
@@ -172,8 +172,8 @@ class KernelSearch:
         seconds = trial.seconds_of(kernel, self._arguments, best)
         self._commit(candidate.sch, seconds)
         judged = self.record.judged and seconds >= self._best
-        kept = sorted([*self.record.traces, Measured(seconds, trace)], key=lambda m: m.seconds)
-        self.record = replace(self.record, traces=tuple(kept[:MAX_TRACES]), judged=judged)
+        ordered = sorted([*self.record.traces, Measured(seconds, trace)], key=lambda m: m.seconds)
+        self.record = replace(self.record, traces=tuple(ordered[:MAX_TRACES]), judged=judged)
         return meta_schedule.runner.RunnerResult([seconds], None)
 
     def judge(self) -> None:

@@ -91,8 +91,8 @@ def _tuned(
             def observe_trial(search: KernelSearch = search) -> None:
                 if search.record.trials:
                     kept(folder, search)
-                found = report()
-                observe(TuningState(found.trials, trials, search.name, found))
+                results = report()
+                observe(TuningState(results.trials, trials, search.name, results))
                 stop_if_asked()
 
             observe_trial()

@@ -161,10 +161,10 @@ def _in_turns(
     times: list[list[float]] = [[] for _ in calls]
     deadline = time.perf_counter() + _SECONDS
     while len(times[-1]) < _TURNS or time.perf_counter() < deadline:
-        for (kernel, arguments), found in zip(calls, times, strict=True):
-            found.append(_once(kernel, arguments, clock))
+        for (kernel, arguments), runs in zip(calls, times, strict=True):
+            runs.append(_once(kernel, arguments, clock))
     # A clock of processor time may be too coarse for a kernel of nothing.
-    return [max(1e-9, min(found)) for found in times]
+    return [max(1e-9, min(runs)) for runs in times]
 
 
 def _once(

@@ -19,9 +19,9 @@ def _without_folder_of_torch() -> Iterator[None]:
 
     TVM takes any module ``torch`` for PyTorch.
     """
-    found = None if "torch" in sys.modules else find_spec("torch")
-    folders = () if found is None else found.submodule_search_locations or ()
-    if found is None or any(Path(folder, "version.py").is_file() for folder in folders):
+    spec = None if "torch" in sys.modules else find_spec("torch")
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    if spec is None or any(Path(folder, "version.py").is_file() for folder in folders):
         yield
         return
     sys.modules["torch"] = None  # type: ignore[assignment]  # Raises ImportError if imported.

@@ -34,9 +34,9 @@ from tvm_nnef.tvm_support.threads import available_cores
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """The result of a compilation: instructions of the virtual machine, constants, and kernels.
 
-    ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
-    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it,
-    ``parameters`` the content of its parameter file, if they are known and needed.
+    ``target`` is the target of the compilation, ``code_forms`` are the forms of its code for CUDA
+    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it, ``parameters`` is
+    the content of its parameter file, if they are known and needed.
     """
 
     code_forms: tuple[str, ...] = cuda.SOURCE
@@ -44,7 +44,9 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     parameters: Array | None = None
 
     def __init__(self, library: Any, target: Target, copy: Callable[[], Any]) -> None:
-        """Takes a library of TVM, its target, and a function that makes the same library again."""
+        """Create the result from a library of TVM, its target, and a function that makes an equal
+        library.
+        """
         super().__init__(library)
         self.target = target
         self._copy = copy
@@ -161,7 +163,7 @@ def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., ob
 
 
 def module_of(function: PrimFunction, name: str) -> Module:
-    """Return a module of one PrimFunc, which code can be generated from under a name."""
+    """Return a module of one PrimFunc, for code generation under a name."""
     return tvm.IRModule({name: function.with_attr("global_symbol", name)})
 
 
@@ -219,7 +221,7 @@ def llvm_cpus(description: str) -> list[str]:
 
 
 def host_of(target: Target) -> Target:
-    """Return the CPU of a target: itself, or that which controls the device that it is."""
+    """Return the CPU of a target: itself, or the one that controls the device."""
     if is_cpu(target):
         return target
     return target.host or tvm.target.Target("llvm")
@@ -233,7 +235,7 @@ def triple_of(target: Target) -> str:
 def runs_here(target: Target) -> bool:
     """Whether this machine runs code for a target: a CPU of its kind with all features that it has.
 
-    LLVM detects instructions on the host; what else a target has are hints how to schedule them.
+    LLVM detects instructions on the host; other properties of a target are hints for schedules.
     """
     if not is_cpu(target):
         return False
@@ -306,8 +308,8 @@ _FATAL = b"LLVM ERROR"
 
 
 def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
-    """Return the machine code of the PrimFuncs in a result of :func:`compile_virtual_machine`, by
-    name.
+    """Return the machine code of the PrimFuncs by name, from a :func:`compile_virtual_machine`
+    result.
     """
     parts = list(library.mod.imports)
 

@@ -183,7 +183,7 @@ def opaque_function(
     allocated: Sequence[Buffer],
     body: tirx.Stmt,
 ) -> PrimFunction:
-    """Return a PrimFunc of one block that no schedule looks into.
+    """Return a PrimFunc of one block that schedules do not analyze.
 
     ``parameters`` are buffers, and variables for scalars, the ``written`` buffers last;
     ``allocated`` buffers live inside the function.
@@ -249,7 +249,7 @@ def buffer_view(buffer: Buffer, shape: Sequence[int | PrimExpression]) -> tuple[
 
 
 def prefetch(load: TensorLoad) -> tirx.Stmt:
-    """Return the statement that fetches what a load will read into the nearest cache."""
+    """Return the statement that prefetches the elements of a load into the nearest cache."""
     reading, near, data = 0, 3, 1
     address = tirx.address_of(load)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, reading, near, data))
@@ -275,7 +275,7 @@ def poll_signals() -> tirx.Evaluate:
 
 
 def cuda_call(name: str, source: str, *arguments: PrimExpression) -> tirx.Stmt:
-    """Return a call of a CUDA function, which the kernel is compiled with."""
+    """Return a call of a CUDA function that is compiled with the kernel."""
     arguments_of_call = (name, *arguments, source)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *arguments_of_call))
 
@@ -402,7 +402,7 @@ def choice_of(
 
 
 def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
-    """Return the type of a vector of so many elements, of a scalar for one."""
+    """Return the type of a vector of ``lanes`` elements; of a scalar for one."""
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
 
 
@@ -412,12 +412,12 @@ def lanes_of(kind: tvm.ir.Type) -> int:
 
 
 def scalar_type_of(value: PrimExpression) -> str:
-    """Return the dtype of a scalar, of each element of a vector."""
+    """Return the dtype of a scalar, or of each element of a vector."""
     return str(value.ty.dtype).split("x")[0]
 
 
 def bits_of(dtype: str) -> int:
-    """Return the bits of an element in memory, of each one of a vector."""
+    """Return the bits of an element in memory, or of each element of a vector."""
     number = re.search(r"\d+", dtype)
     return int(number[0]) if number else 8
 

@@ -1,8 +1,9 @@
-"""CUDA source in, code for GPUs out: by nvcc, which need not see a GPU.
+"""Compilation of CUDA source by nvcc, which works without a GPU.
 
-Input: what TVM compiled, and the names of architectures (``sm_80``). Output: a fat binary, which
-has machine code for each architecture, and PTX that the driver of a newer GPU compiles; and the
-object file that carries it in a library. Knows where compilers are installed.
+Input: the result of TVM's compilation, and the names of architectures (``sm_80``). Output: a fat
+binary, which has machine code for each architecture, and PTX that the driver of a newer GPU
+compiles; and the object file that carries it in a library. This module also searches for installed
+compilers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.tvm_support.packed_data import Reader, number, text, write_data
 
 OLDEST = 75
-"""The oldest version of GPUs that schedules are made for: CUDA 13 knows no older one."""
+"""The oldest version of GPUs that schedules support: CUDA 13 knows no older one."""
 
 INSTALL = (
     "pip install nvidia-cuda-nvcc nvidia-cuda-cccl, or install the CUDA toolkit; "
@@ -155,9 +156,10 @@ def source_of(library: Any) -> str | None:
 
 
 def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Path:
-    """Write the object file of what a library imports, with a fat binary as its code for GPUs.
+    """Write the object file of a library's imports, with a fat binary as its code for GPUs.
 
-    Without a GPU TVM has no function that makes such a library, so what it writes is changed.
+    Without a GPU TVM has no function that makes such a library, so its serialized imports are
+    changed.
     """
     packed = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(library).numpy()
     return write_data(_with_binary(packed.tobytes(), binary), triple, folder)
@@ -199,7 +201,7 @@ def _module_of(module: bytes, binary: bytes) -> bytes:
         reader.text(), reader.text()
         reader.read(f"<{reader.number()}I")  # dtypes of arguments
         for _ in range(reader.number()):
-            reader.text()  # what arguments of the launch are, such as "threadIdx.x"
+            reader.text()  # the meaning of the launch's arguments, such as "threadIdx.x"
         reader.read(f"<{reader.number()}I")
     table = module[start : reader.offset]
     reader.text()
@@ -209,12 +211,14 @@ def _module_of(module: bytes, binary: bytes) -> bytes:
 
 
 def runs_here() -> bool:
-    """Whether this process has TVM's runtime for CUDA, which compiles each module that is made."""
+    """Whether this process has TVM's runtime for CUDA, which compiles each module that is
+    created.
+    """
     return tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None
 
 
 def use_for_calls(architecture: str) -> None:
-    """Let TVM compile what this process runs without fast-math, which it would use by itself."""
+    """Let TVM compile kernels for calls in this process without fast-math, which is its default."""
 
     def compile_source(code: str) -> bytes:
         return compiled(code, [architecture])

@@ -31,12 +31,12 @@ _OF_DRIVER = ("CUDA", "dynamic shared memory size")
 class Reported:
     """A context that raises NnefError for each error that the driver reports inside of it.
 
-    Tensors that are made in it have to be in variables: what is freed before it ends, while an
-    exception is raised, ends the process.
+    Tensors that are created in it have to be in variables: if one is released before its end, while
+    an exception is raised, the process ends.
     """
 
     def __enter__(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -75,7 +75,7 @@ def driver_error(problem: RuntimeError) -> NnefError | None:
 
 
 def synchronize(device: Any) -> None:
-    """Wait until a device has run all that it was given. Raises RuntimeError for what failed."""
+    """Wait until a device has run all its pending work; raise RuntimeError if that failed."""
     tvm_ffi.get_global_func(_SYNCHRONIZE)(device, 0)
 
 
@@ -90,7 +90,9 @@ def is_broken() -> bool:
 
 
 def keep_if_broken(machine: Any) -> None:
-    """Keep a virtual machine until the process ends, if CUDA cannot free what it has captured."""
+    """Keep a virtual machine until the process ends, if CUDA cannot free the graphs that it
+    captured.
+    """
     if is_broken():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(machine))
 

@@ -95,6 +95,6 @@ def _table_of(device: int) -> int:
 
 
 def _runtime_path() -> str:
-    found = importlib.util.find_spec("tvm")
-    folders = (found.submodule_search_locations or ()) if found else ()
+    spec = importlib.util.find_spec("tvm")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
     return str(next(path for each in folders for path in Path(each).glob("lib/libtvm_runtime.*")))

@@ -1,7 +1,7 @@
-"""Constants without elements, in a form that a library holds.
+"""Constants without elements, in a form that a library can hold.
 
-TVM 0.27 cannot read back what it writes of a tensor without elements whose first dimension is not
-0. A module in, the same out with such constants as views of ones of dimensions 0.
+Input: a module. Output: the same with such constants as views of constants whose dimensions are 0.
+TVM 0.27 cannot read back a tensor without elements whose first dimension is not 0.
 """
 
 from __future__ import annotations

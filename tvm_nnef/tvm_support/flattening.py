@@ -1,10 +1,13 @@
-"""Offsets of multi-dimensional accesses, without a simplification that is wrong in TVM 0.27.
+"""Offsets of multi-dimensional accesses, without a wrong simplification of TVM 0.27.
 
-``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and rewrites it.
-Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
-``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
-are not loop variables, nor indices of threads, this is not done; the rules that follow later, which
-are right, suffice.
+Input and output: a module of PrimFuncs. ``FlattenBuffer`` takes an offset for a sum of loop
+variables, split and scaled, and rewrites it. For quotients and remainders the result is wrong: ``(5
+- j) % 8`` becomes ``j % -8 * -1``, ``(j % 4 + 3)
+
+4`` becomes ``(j + 3) % 4
+
+4``, and some divide by zero while TVM runs. TVM does not do this for variables that are neither of
+loops nor indices of threads; its later rules, which are correct, suffice.
 """
 
 from __future__ import annotations

@@ -84,18 +84,18 @@ def pool_of_this_thread() -> Any:
     visit_libraries = getattr(ctypes.CDLL(None), "dl_iterate_phdr", None)
     if visit_libraries is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
-    found: list[tuple[int, int]] = []
+    segments_of_runtime: list[tuple[int, int]] = []
 
     def visit(library: Any, size: int, _: object) -> int:
         each = library.contents
         if size >= ctypes.sizeof(_Library) and each.variables and _is_runtime(each.name):
             segments = each.segments[: each.segment_count]
             sizes = (s.size for s in segments if s.kind == _THREAD_LOCAL_SEGMENT)
-            found.extend((each.variables, size) for size in sizes)
+            segments_of_runtime.extend((each.variables, size) for size in sizes)
         return 0
 
     visit_libraries(_Visit(visit), None)
-    for start, size in found:
+    for start, size in segments_of_runtime:
         for offset in range(0, size - ctypes.sizeof(_Pool) + 1, ctypes.alignment(_Pool)):
             pool = _Pool.from_address(start + offset)
             if pool.is_valid():

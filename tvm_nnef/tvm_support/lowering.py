@@ -128,23 +128,24 @@ def _of_bits(vector: tirx.Broadcast) -> PrimExpression:
 
 
 def keeping_buffers(function: PrimFunction) -> PrimFunction:
-    """Return the function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong
-    there.
+    """Return the function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong in
+    it.
 
-    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
-    loop reads it where it writes. TVM does not see what goes through views of the two buffers, and
-    takes all buffers of dynamic sizes for equally large. And a loop may compute its last elements
-    again, which is no longer the same once their operands are overwritten.
+    TVM lets a buffer reuse the memory of another one that a loop reads for the last time, if it is
+    as large and the loop reads and writes the same position. TVM does not see accesses through
+    views of the two buffers, and takes all buffers of dynamic sizes for equally large. And a loop
+    may compute its last elements again, which gives other results after their operands are
+    overwritten.
     """
     return function.with_attr(KEEPS_BUFFERS, 1) if _reuse_is_unsound(function) else function
 
 
 def _reuse_is_unsound(function: PrimFunction) -> bool:
-    """Whether a PrimFunc reuses memory in a way that TVM does not understand.
+    """Whether a PrimFunc reuses memory in a way that TVM does not analyze correctly.
 
-    It has several buffers, of dynamic sizes, or one computed from another with views, or in loops
-    whose last vectors start at a minimum and overlap the ones before; or it has booleans, which are
-    stored as other types.
+    It has several buffers of dynamic sizes, or one that is computed from another with views, or in
+    loops whose last vectors overlap the ones before; or it has booleans, which are stored as other
+    types.
     """
     allocated: list[Any] = []
     views: list[Any] = []
@@ -164,7 +165,7 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
 
 
 def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
-    """Whether what is stored in one of the buffers is computed from another one of them."""
+    """Whether a value stored in one of the buffers is computed from another one of them."""
     read: list[Buffer] = []
     walk(store.value, (TensorLoad, lambda load: read.append(load.source)))
     return store.buffer in buffers and bool(buffers.intersection(read) - {store.buffer})
@@ -216,9 +217,9 @@ def converts_positions(function: PrimFunction) -> bool:
 
 
 def _named_values(node: Any) -> list[tirx.Let]:
-    found: list[tirx.Let] = []
-    tvm_ffi.structural_walk(node, (tirx.Let, found.append))
-    return found
+    lets: list[tirx.Let] = []
+    tvm_ffi.structural_walk(node, (tirx.Let, lets.append))
+    return lets
 
 
 def polling(function: PrimFunction) -> PrimFunction:
@@ -233,7 +234,7 @@ def polling(function: PrimFunction) -> PrimFunction:
         names = [str(getattr(each, "value", "")) for each in getattr(call, "args", ())]
         if names != [CHECK_SIGNALS]:
             return statement
-        # The error by which TVM says that Python already has an exception.
+        # The error by which TVM reports that Python already has an exception.
         kind = tvm.ir.StringImm("EnvErrorAlreadySet")
         return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
 

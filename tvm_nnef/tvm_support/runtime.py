@@ -31,7 +31,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Tensor: Any = tvm_ffi.Tensor
 """The class of TVM's tensors."""
 
-# Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
+# Otherwise TVM turns an interrupt in a Python function that it calls into a RuntimeError.
 tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 
@@ -103,9 +103,9 @@ def release_memory() -> None:
 
 
 def executable_module(library: Any) -> Any:
-    """Return the module of what was built or loaded.
+    """Return the module of a built or loaded library.
 
-    Machine code is generated for what was built.
+    Machine code is generated for one that was built.
     """
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
 
@@ -204,7 +204,7 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 
 
 def aligned_bytes(size: int) -> Array:
-    """Return an array of so many bytes that begins where a tensor of TVM may."""
+    """Return an array of ``size`` bytes with the alignment of TVM's tensors."""
     memory = np.empty(size + _ALIGNMENT, "uint8")
     first = -memory.__array_interface__["data"][0] % _ALIGNMENT
     return memory[first : first + size]

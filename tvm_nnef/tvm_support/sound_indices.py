@@ -88,9 +88,9 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32}
 def _hiding(choice: tirx.Select) -> PrimExpression:
     """Return a ``Select`` whose condition TVM does not use to simplify indices in its branches.
 
-    TVM takes the condition for granted in the first branch, and drops what limits an index there.
-    But both branches are computed, so the load would read outside of its buffer, and LLVM takes the
-    whole vector for undefined.
+    TVM assumes the condition in the first branch, and removes limits of an index there. But both
+    branches are computed, so the load would read outside of its buffer, and LLVM takes the whole
+    vector for undefined.
     """
     limited = _limited(choice.condition)
     if not limited or not any(

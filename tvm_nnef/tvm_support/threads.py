@@ -54,7 +54,7 @@ def checked_threads(count: object) -> int:
 
 
 def use_threads(count: int) -> None:
-    """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
+    """Set the number of threads of kernels that this Python thread calls, at most one per core."""
     if getattr(_ASKED, "count", None) == count:
         return
     least = min(count, _cores_of_pool(threading.current_thread()))

@@ -25,12 +25,12 @@ _ORDERS = {"pre": 0, "post": 1}
 
 
 def walk(root: Any, entries: Entry | Sequence[Entry], *, order: str = "post") -> None:
-    """Call the first fitting callback for each node, for each of its uses."""
+    """Call the first matching callback for each node, for each of its uses."""
     _WALK(root, _indexed(entries), [], _ORDERS[order])
 
 
 def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post") -> Root:
-    """Return the root with each node replaced by what the first fitting callback returns."""
+    """Return the root with each node replaced by the result of the first matching callback."""
     result: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
     return result
 

@@ -242,7 +242,7 @@ class Device:
             self._run(kernel, scalars, grid)
 
     def _check(self, shader: Shader) -> None:
-        """Raise NnefError if the device lacks what a kernel needs."""
+        """Raise NnefError if the device lacks a feature that a kernel needs."""
         missing = sorted(features_of(shader) - self._present)
         if missing:
             message = f"the device '{self.name}' cannot run the kernel '{shader.name}'"
@@ -292,9 +292,9 @@ class Device:
         descriptors = self._descriptors(set_layout, types)
         uniforms = None
         if shader.uses_uniform_buffer:
-            made = self._allocated(size, vk.VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT)
-            uniforms = made.address
-            self._write(descriptors, shader.buffers, types[-1], (made.buffer, 0, size))
+            allocation = self._allocated(size, vk.VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT)
+            uniforms = allocation.address
+            self._write(descriptors, shader.buffers, types[-1], (allocation.buffer, 0, size))
         return _Pipeline(pipeline, layout, descriptors, uniforms)
 
     def _descriptors(self, layout: Any, types: Sequence[int]) -> Any:
@@ -311,8 +311,8 @@ class Device:
 
     def _bind(self, kernel: _Pipeline, buffers: Sequence[int]) -> None:
         for number, address in enumerate(buffers):
-            found, offset = self._found(address)
-            part = (found.buffer, offset, found.size - offset)
+            allocation, offset = self._found(address)
+            part = (allocation.buffer, offset, allocation.size - offset)
             kind = self._vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
             self._write(kernel.descriptors, number, kind, part)
 

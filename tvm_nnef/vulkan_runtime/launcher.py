@@ -48,9 +48,9 @@ def kernels_of(module: Any) -> tuple[Any, bytes] | None:
     """Return the module of :func:`make_module` that another one is or imports, and its packed
     form.
     """
-    for made, packed in _MODULES.values():
-        if module.same_as(made):
-            return made, packed
+    for module_of_kernels, packed in _MODULES.values():
+        if module.same_as(module_of_kernels):
+            return module_of_kernels, packed
     return next(filter(None, map(kernels_of, module.imports)), None)
 
 
@@ -99,8 +99,8 @@ def _launching(shader: Shader) -> Callable[[Sequence[int]], None]:
         try:
             device().launch(shader, buffers, scalars, blocks)
         except NnefError as problem:
-            (found,) = problem.diagnostics
-            raise RuntimeError(f"{found.message}\n{found.hint or ''}") from None
+            (diagnostic,) = problem.diagnostics
+            raise RuntimeError(f"{diagnostic.message}\n{diagnostic.hint or ''}") from None
 
     return launch
 

@@ -58,13 +58,13 @@ def _unpacked(reader: Reader) -> list[Shader]:
         for _ in range(reader.number()):
             reader.read("<i")
         described[name] = (arguments, tags)
-    found = []
+    shaders = []
     for _ in range(reader.number()):
         name, _ = reader.text().decode(), reader.number()
         _, count = reader.read("<IQ")
         words = reader.read(f"<{count}I")
-        found.append(Shader(name, words, *described[name]))
-    return found
+        shaders.append(Shader(name, words, *described[name]))
+    return shaders
 
 
 def _packed_dtype(dtype: str) -> bytes:
@@ -83,5 +83,5 @@ def _text(value: str) -> bytes:
 
 
 def _listed(items: Iterable[bytes]) -> list[bytes]:
-    found = list(items)
-    return [number(len(found)), *found]
+    listed = list(items)
+    return [number(len(listed)), *listed]

@@ -73,7 +73,7 @@ def register_device(memory: Memory) -> None:
     Raises OSError if this version of TVM has another table of functions.
     """
     cpu = device_tables.cpu_device()
-    # Memory that the device cannot give comes from the CPU: a call that uses it reports the error.
+    # If the device has no memory left, the CPU's is used: a call that uses it reports the error.
     allocate_host = _ALLOCATE(device_tables.function_of(cpu, device_tables.ALLOCATE))
     free_host = _FREE(device_tables.function_of(cpu, device_tables.FREE))
 

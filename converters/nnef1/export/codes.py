@@ -57,21 +57,21 @@ def export_codes(operation: Operation, context: Context) -> bool:
     (result, *others) = results
     bounds = [_bound(each, context) for each in operands]
     if name in _MOVING and len(operands) == 1:
-        found, bound = table()[name](invocation), bounds[0]
+        exported, bound = table()[name](invocation), bounds[0]
     elif name == "extra.saturate" and _fits(invocation, context.types[result]):
-        found, bound = _saturated(invocation, operands[0] in context.whole), 0
+        exported, bound = _saturated(invocation, operands[0] in context.whole), 0
     elif name == "layout.cast" and _keeps_values(operands[0], result, context):
-        found, bound = invocation.call("copy", context.emitter.tensor(values[0])), bounds[0]
+        exported, bound = invocation.call("copy", context.emitter.tensor(values[0])), bounds[0]
     elif name in _COMPUTING and context.types[result] in ("int32", "int64"):
         bound = math.prod(bounds) if name == "math.mul" else sum(bounds)
         pair = aligned(invocation, ("lhs_align", "rhs_align"))
-        found = invocation.call(name.partition(".")[2], *pair)
+        exported = invocation.call(name.partition(".")[2], *pair)
     else:
         raise refusal((*operands, *results), context)
     if bound > _LARGEST or others:
         raise refusal((*operands, *results), context)
-    assert isinstance(found, Value)
-    context.bind(result, found)
+    assert isinstance(exported, Value)
+    context.bind(result, exported)
     if result.type == "int":
         context.codes[result] = bound or _limit(context.types[result])
     return True

@@ -100,13 +100,15 @@ class Emitter:
         Raises Inexpressible for operands of a type that the operation does not accept.
         """
         signature = standard()[operation]
-        given = {name.rstrip("_"): each for name, each in named.items() if each is not None}
-        given |= more
-        given = {
-            name: each for name, each in given.items() if not _is_default(name, each, signature)
+        attributes = {name.rstrip("_"): each for name, each in named.items() if each is not None}
+        attributes |= more
+        attributes = {
+            name: each
+            for name, each in attributes.items()
+            if not _is_default(name, each, signature)
         }
         parameters = {each.name.name: each.type for each in signature.parameters}
-        arguments = dict(zip(parameters, positional, strict=False)) | given
+        arguments = dict(zip(parameters, positional, strict=False)) | attributes
         item_types = {
             name: _item_type(operation, parameters[name], arguments[name]) for name in arguments
         }
@@ -121,7 +123,7 @@ class Emitter:
             operation,
             type,
             tuple(self._used(each) for each in positional),
-            {name: self._used(each) for name, each in given.items()},
+            {name: self._used(each) for name, each in attributes.items()},
             results,
         )
         self.body.append(statement)

@@ -30,7 +30,7 @@ _QUANTIZED = ":quantized"
 
 
 def walk(graph: Graph, context: Context) -> None:
-    """Export the operations of a graph; collect what cannot be exported in the context."""
+    """Export the operations of a graph; collect the errors of those that cannot be exported."""
     for node in graph.operations:
         try:
             _export(node, context)
@@ -74,10 +74,10 @@ def _compute(node: Node, context: Context) -> bool:
     inputs = tuple(Port(each.name, each) for each in arrays if each.value is None)
     results = flatten(node.results)
     graph = Graph("computed", inputs, tuple(Port(each.name, each) for each in results), (node,))
-    given = [array for each, array in arrays.items() if each.value is None]
-    found = evaluate(graph, given, {}, machine_types=context.types)
+    input_arrays = [array for each, array in arrays.items() if each.value is None]
+    evaluated = evaluate(graph, input_arrays, {}, machine_types=context.types)
     context.computed |= {
-        each: np.asarray(array) for each, array in zip(results, found, strict=True)
+        each: np.asarray(array) for each, array in zip(results, evaluated, strict=True)
     }
     return True
 
@@ -208,5 +208,5 @@ def _expand(operation: Operation, body: Graph, context: Context) -> None:
 
 
 def _is_made_inside(output: Tensor, body: Graph) -> bool:
-    made = {each for node in body.operations for each in flatten(node.results)}
-    return output in made
+    computed = {each for node in body.operations for each in flatten(node.results)}
+    return output in computed

@@ -86,7 +86,7 @@ def _deconv(
     builder: Builder,
 ) -> Tensor:
     wanted = operation.integers("output_shape")
-    # The depthwise form has as many groups as the result has channels, which nothing else says.
+    # The depthwise form has as many groups as the result has channels, known from here alone.
     channels = wanted[1] if len(wanted) == x.rank > 1 else _channels(x)
     groups = _groups(groups, channels)
     _check_filter(x, weight, groups, transposed=True)

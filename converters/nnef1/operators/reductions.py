@@ -51,12 +51,12 @@ def position(
         return builder.full(0, x.shape, dtype)
     if len(axes) == 1:
         return builder.call(name, x, as_type=dtype, as_shape=shape, axis=axes[0])
-    kept = [axis for axis in range(x.rank) if axis not in axes]
-    rows = builder.transpose(x, [*kept, *axes])
+    others = [axis for axis in range(x.rank) if axis not in axes]
+    rows = builder.transpose(x, [*others, *axes])
     volume = product([x.shape[axis] for axis in axes])
-    flat = builder.reshape(rows, (*rows.shape[: len(kept)], volume))
+    flat = builder.reshape(rows, (*rows.shape[: len(others)], volume))
     positions = builder.call(
-        name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
+        name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(others), squeeze=True
     )
     return builder.reshape(positions, shape)
 

@@ -68,8 +68,8 @@ def _cases(each: Operation, index: Tensor, first: int, builder: Builder) -> list
     condition = builder.binary("math.eq", index, first, "bool")
     inner = Builder(builder)
     others = [completed(one, one.shape, inner) for one in _cases(each, index, first + 1, inner)]
-    taken = _block(each, each.regions[first], builder)
-    return _branch(each, condition, taken, (inner, others), builder)
+    chosen = _block(each, each.regions[first], builder)
+    return _branch(each, condition, chosen, (inner, others), builder)
 
 
 def _block(each: Operation, region: Any, builder: Builder) -> tuple[Builder, list[Tensor]]:

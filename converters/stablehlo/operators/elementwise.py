@@ -263,7 +263,7 @@ def convert(each: Operation, builder: Builder) -> Tensor:
 @operation("constant", "chlo.constant")
 def constant(each: Operation, builder: Builder) -> Tensor:
     """Convert a constant; one of equal elements records the scalar."""
-    each.dtype()  # refuses what the bindings cannot read
+    each.dtype()  # rejects values that the bindings cannot read
     attribute = each.attribute("value")
     value = elements(attribute)
     if value.ndim and attribute.is_splat:

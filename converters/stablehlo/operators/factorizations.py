@@ -47,10 +47,10 @@ def _solved(
         a, lower = _flipped(a, builder), not lower
     if left:
         return builder.call("xla.triangular_solve", a, b, as_shape=b.shape, lower=lower, unit=unit)
-    found = _solved(
+    solution = _solved(
         a, _flipped(b, builder), builder, left=True, lower=lower, unit=unit, transposed=False
     )
-    return _flipped(found, builder)
+    return _flipped(solution, builder)
 
 
 def _letter(each: Operation, name: str) -> str:

@@ -75,11 +75,11 @@ def _added_sizes(each: Operation) -> list[Size] | None:
 
 
 def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[int]:
-    found = []
+    clamped = []
     for one, length, size in zip(starts, x.shape, sizes, strict=True):
         assert one.value is not None
-        found.append(max(0, min(int(one.value.reshape(())), int(length) - int(size))))
-    return found
+        clamped.append(max(0, min(int(one.value.reshape(())), int(length) - int(size))))
+    return clamped
 
 
 @operation("dynamic_update_slice")
@@ -103,14 +103,14 @@ def gather(each: Operation, builder: Builder) -> Tensor:
     indices = _vectors_last(indices, numbers.index_vector_dim, builder)
     batching = list(numbers.operand_batching_dims)
     left_out = {*numbers.collapsed_slice_dims, *batching}
-    kept = [axis for axis in range(x.rank) if axis not in left_out]
+    kept_axes = [axis for axis in range(x.rank) if axis not in left_out]
     offsets = list(numbers.offset_dims)
     count = indices.rank - 1 + len(offsets)
     batch = [axis for axis in range(count) if axis not in offsets]
     lengths: list[Size] = [0] * count
     for position, size in zip(batch, indices.shape[:-1], strict=True):
         lengths[position] = size
-    for position, axis in zip(offsets, kept, strict=True):
+    for position, axis in zip(offsets, kept_axes, strict=True):
         lengths[position] = sizes[axis]
     moved = list(numbers.start_index_map)
     plain = _row_gather(x, indices, sizes, moved, batching, offsets, batch, builder)
@@ -118,7 +118,7 @@ def gather(each: Operation, builder: Builder) -> Tensor:
         return plain
     return builder.call(
         "xla.gather", x, indices, as_shape=lengths, shape=lengths, sizes=sizes, map=moved,
-        kept=kept, offset_dims=offsets, batch_dims=batch, operand_batch=batching,
+        kept=kept_axes, offset_dims=offsets, batch_dims=batch, operand_batch=batching,
         index_batch=list(numbers.start_indices_batching_dims),
     )  # fmt: skip
 
@@ -182,12 +182,12 @@ def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
     windows = list(numbers.update_window_dims)
     batching = list(numbers.input_batching_dims)
     left_out = {*numbers.inserted_window_dims, *batching}
-    kept = [axis for axis in range(tensors[0].rank) if axis not in left_out]
+    kept_axes = [axis for axis in range(tensors[0].rank) if axis not in left_out]
     sizes: list[Size] = [1] * tensors[0].rank
-    for position, axis in zip(windows, kept, strict=True):
+    for position, axis in zip(windows, kept_axes, strict=True):
         sizes[axis] = updates[0].shape[position]
     more = {
-        "sizes": sizes, "map": list(numbers.scattered_dims_to_operand_dims), "kept": kept,
+        "sizes": sizes, "map": list(numbers.scattered_dims_to_operand_dims), "kept": kept_axes,
         "windows": windows,
         "positions": [axis for axis in range(updates[0].rank) if axis not in windows],
         "operand_batch": batching, "index_batch": list(numbers.scatter_indices_batching_dims),
@@ -232,10 +232,10 @@ def _stepwise(
     safe = inner.binary("math.max", at, 0)
     olds = [inner.call("layout.gather", one, safe, as_shape=(), axis=0) for one in totals]
     news = [inner.call("layout.gather", one, index, as_shape=(), axis=0) for one in rows]
-    found = each.run(each.regions[0], [*olds, *news], inner, True)
+    results = each.run(each.regions[0], [*olds, *news], inner, True)
     yields = tuple(
         inner.call("xla.put_at", total, at, completed(one, (), inner))
-        for total, one in zip(totals, found, strict=True)
+        for total, one in zip(totals, results, strict=True)
     )
     finals = [Tensor(one.dtype, one.shape) for one in totals]
     pairs = tuple(zip(totals, flat, strict=True))

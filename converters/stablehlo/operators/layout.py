@@ -77,8 +77,8 @@ def reshape(each: Operation, builder: Builder) -> Tensor:
         reshaped = x.sizes.reshape(tuple(int(size) for size in shape))
         return Tensor(x.dtype, reshaped.shape, sizes=reshaped)
     ones = [axis for axis, size in enumerate(shape) if size == 1]
-    kept = [size for size in shape if size != 1]
-    if x.value is None and ones and kept == list(x.shape):
+    without_ones = [size for size in shape if size != 1]
+    if x.value is None and ones and without_ones == list(x.shape):
         return builder.unsqueeze(x, ones)
     return builder.reshape(x, shape)
 

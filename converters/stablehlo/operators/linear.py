@@ -62,7 +62,7 @@ def contracted(
     columns = [right.shape[axis] for axis in rf]
     inner = product([left.shape[axis] for axis in lc])
     a = builder.transpose(left, [*lb, *lf, *lc])
-    # A single free dimension in the last position is read as it is: the product takes B transposed.
+    # A single free dimension in the last position is not moved: the product accepts B transposed.
     flipped = len(rc) == 1 and len(rf) == 1 and rc[0] > rf[0]
     order = [*rb, *rf, *rc] if flipped else [*rb, *rc, *rf]
     b = builder.transpose(right, order)
@@ -72,10 +72,10 @@ def contracted(
     shape = (*batches, a.shape[-2], width)
     if a.kind == "bool":
         raise Unconvertible("truth values are multiplied", "convert them to integers before")
-    found = builder.call(
+    matrix = builder.call(
         "linalg.matmul", a, b, as_type=dtype, as_shape=shape, transB=True if flipped else None
     )
-    return builder.reshape(found, (*batches, *rows, *columns))
+    return builder.reshape(matrix, (*batches, *rows, *columns))
 
 
 @operation("convolution", "dynamic_conv")
@@ -111,10 +111,10 @@ def convolution(each: Operation, builder: Builder) -> Tensor:
             x, zero, [0, 0, *low], [0, 0, *high], [0, 0, *(one - 1 for one in spread)], builder
         )
         low, high = [0] * count, [0] * count
-    found = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
+    result = _convolved(x, filter_, stride, dilation, (low, high), groups, builder)
     spatial_out = list(numbers.output_spatial_dimensions)
     positions = [numbers.output_batch_dimension, numbers.output_feature_dimension, *spatial_out]
-    return builder.transpose(found, [positions.index(axis) for axis in range(count + 2)])
+    return builder.transpose(result, [positions.index(axis) for axis in range(count + 2)])
 
 
 def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) -> bool:
@@ -150,8 +150,10 @@ def _convolved(
     if not sizes:
         a = builder.reshape(x, (x.shape[0], groups, x.shape[1] // groups))
         b = builder.reshape(filter_, (groups, filter_.shape[0] // groups, filter_.shape[1]))
-        found = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
-        return builder.reshape(builder.transpose(found, [1, 0, 2]), (x.shape[0], filter_.shape[0]))
+        matrices = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
+        return builder.reshape(
+            builder.transpose(matrices, [1, 0, 2]), (x.shape[0], filter_.shape[0])
+        )
     return builder.call(
         "nn.conv", x, filter_, as_shape=(x.shape[0], filter_.shape[0], *sizes),
         stride=stride, dilation=None if set(dilation) == {1} else dilation,

@@ -97,8 +97,8 @@ def _next_state(state: Tensor, count: int, builder: Builder) -> Tensor:
     step = builder.constant(count, "uint64")
     key, upper = (_element(state, index, builder) for index in (0, int(state.shape[0]) - 1))
     low, high = _sum(_element(state, 1, builder), step, upper, builder)
-    found = [key, low, high][: int(state.shape[0])]
-    return builder.concat([builder.unsqueeze(one, [0]) for one in found], 0)
+    parts = [key, low, high][: int(state.shape[0])]
+    return builder.concat([builder.unsqueeze(one, [0]) for one in parts], 0)
 
 
 _Bits: TypeAlias = "tuple[Tensor, int]"
@@ -162,12 +162,12 @@ def _three_fry(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Build
     count = int(product(half))
     low, _ = _counters(state, count, builder)
     key = _halves(_element(state, 0, builder), builder)
-    found = _three_fry_words(_halves(low, builder), key, builder)
+    words = _three_fry_words(_halves(low, builder), key, builder)
     if wide:
-        return builder.reshape(_joined(found, builder), shape), count
+        return builder.reshape(_joined(words, builder), shape), count
     if not shape:
-        return builder.reshape(found[0], ()), count
-    parts = [builder.reshape(one, half) for one in found]
+        return builder.reshape(words[0], ()), count
+    parts = [builder.reshape(one, half) for one in words]
     pairs = builder.concat([builder.unsqueeze(one, [split + 1]) for one in parts], split + 1)
     half[split] *= 2
     return builder.slice(builder.reshape(pairs, half), split, 0, shape[split]), count

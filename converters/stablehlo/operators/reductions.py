@@ -75,12 +75,12 @@ def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 def _known(name: str, x: Tensor, start: Tensor, axes: list[int], builder: Builder) -> Tensor:
     shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
-    found = x
+    result = x
     if axes:
-        found = builder.call(REDUCE[name], x, as_shape=shape, axes=axes, squeeze=True)
+        result = builder.call(REDUCE[name], x, as_shape=shape, axes=axes, squeeze=True)
     if is_neutral(name, start.value, x.dtype):
-        return found
-    return builder.binary(JOIN[name], found, start)
+        return result
+    return builder.binary(JOIN[name], result, start)
 
 
 def _extreme(
@@ -127,16 +127,16 @@ def _compared(block: Any, is_real: bool) -> str | None:
     names = [op.operation.name.removeprefix("stablehlo.") for op in ops]
     if names != ["compare", *kinds]:
         return None
-    found = [
+    comparisons = [
         (word(op.attributes["comparison_direction"]), tuple(op.operands))
         for op, name in zip(ops, names, strict=True)
         if name == "compare"
     ]
     chosen = [tuple(op.operands)[1:] for op in ops[-2:]]
-    direction = found[0][0]
-    if direction not in ("GT", "LT") or found[1:] != tests or chosen != [*pairs.values()]:
+    direction = comparisons[0][0]
+    if direction not in ("GT", "LT") or comparisons[1:] != tests or chosen != [*pairs.values()]:
         return None
-    return direction if found[0][1] == pairs["values"] else None
+    return direction if comparisons[0][1] == pairs["values"] else None
 
 
 def _first_nan(x: Tensor, position: Tensor, axis: int, builder: Builder) -> Tensor:
@@ -200,8 +200,8 @@ def fold_slices(
     items = [
         inner.call("layout.gather", one, index, as_shape=shape, axis=0) for one in rows
     ]  # fmt: skip
-    found = each.run(each.regions[0], [*carried, *items], inner, True)
-    yields = tuple(completed(one, shape, inner) for one in found)
+    results = each.run(each.regions[0], [*carried, *items], inner, True)
+    yields = tuple(completed(one, shape, inner) for one in results)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     builder.steps.append(

@@ -117,10 +117,10 @@ def _ranked(
 
     def compared(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
         pairs = [one for both in zip(left, right, strict=True) for one in both]
-        (found,) = each.run(each.regions[0], pairs, builder, True)
-        return completed(found, shape, builder)
+        (result,) = each.run(each.regions[0], pairs, builder, True)
+        return completed(result, shape, builder)
 
-    # [..., j, i]: whether the element at j comes before that at i
+    # [..., j, i]: whether the element at j is before that at i
     before, after = compared(rows, columns), compared(columns, rows)
     earlier = builder.constant(np.arange(count)[:, None] < np.arange(count)[None, :])
     equal = builder.call("math.not", builder.binary("math.or", before, after))

@@ -77,12 +77,12 @@ def reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
 @operation("custom_call.stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """Reduce windows whose sizes are from operands, which must follow from shapes."""
-    operands, given = each.inputs[:-5], each.inputs[-5:]
+    operands, parameters = each.inputs[:-5], each.inputs[-5:]
     module = each.op.operation.parent.parent
     (wanted,) = each.attribute("called_computations")
     named = (op for op in module.regions[0].blocks[0] if "sym_name" in op.attributes)
     (region,) = (op.regions[0] for op in named if op.attributes["sym_name"].value == wanted.value)
-    return _reduced(each, operands, region, Windows(*map(sizes_of, given)), builder)
+    return _reduced(each, operands, region, Windows(*map(sizes_of, parameters)), builder)
 
 
 def _reduced(
@@ -93,8 +93,8 @@ def _reduced(
     name = known_computation(region, tensors[0].dtype) if half == 1 else ""
     if name in _POOL and is_neutral(name, starts[0].value, tensors[0].dtype):
         x = tensors[0]
-        found = _cumulative(name, x, windows, builder)
-        return [found or _pooled(name, x, starts[0], windows, builder)]
+        cumulative = _cumulative(name, x, windows, builder)
+        return [cumulative or _pooled(name, x, starts[0], windows, builder)]
     rows = [windows.padded(one, start, builder) for one, start in zip(tensors, starts, strict=True)]
     return _stepwise(each, region, rows, starts, windows, builder)
 
@@ -188,10 +188,10 @@ def select_and_scatter(each: Operation, builder: Builder) -> Tensor:
     where = builder.reshape(positions, (product(shape),))
     name = known_computation(each.regions[1], source.dtype)
     if name in _SCATTER:
-        found = builder.call(_SCATTER[name], flat, where, rows)
+        result = builder.call(_SCATTER[name], flat, where, rows)
     else:
-        found = _scattered(each, flat, where, rows, builder)
-    return builder.reshape(found, x.shape)
+        result = _scattered(each, flat, where, rows, builder)
+    return builder.reshape(result, x.shape)
 
 
 _SCATTER: Mapping[str, str] = {
@@ -241,13 +241,13 @@ def _selected(
         if product(windows.size) == 1:
             return begin[0]
     yields = (inner.select(takes, at, position), inner.select(takes, value, best))
-    found = Tensor("int32", shape)
+    selected = Tensor("int32", shape)
     pairs = ((position, begin[0]), (best, begin[1]))
     count = product(windows.size) - (0 if is_padded else 1)
     builder.steps.append(
-        Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, (found, None))
+        Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, (selected, None))
     )
-    return found
+    return selected
 
 
 def _scattered(

@@ -149,27 +149,27 @@ class Expressions:
         if not isinstance(value, Tensor):
             hint = "only tensors and functions are followed by '('; vectors by '['"
             raise error(f"{kind_of(value)} is not a tensor", span, hint=hint)
-        given = tuple(self._arguments(arguments))
-        access = self.guarded(span, lambda: value.access(given))
+        subscripts = tuple(self._arguments(arguments))
+        access = self.guarded(span, lambda: value.access(subscripts))
         assert isinstance(access, Access)
         access.location = span
         return access
 
     def _member(self, value: Any, name: str, arguments: Tree, tree: Tree) -> Any:
         span = span_of(self.source, tree)
-        given = self._arguments(arguments)
-        if isinstance(value, list) and name == "size" and not given:
+        values = self._arguments(arguments)
+        if isinstance(value, list) and name == "size" and not values:
             return len(value)
         if isinstance(value, Tensor) and name == "bind_dims":
-            self.guarded(span, lambda: value.bind_dims(*given))
+            self.guarded(span, lambda: value.bind_dims(*values))
             value.bindings[-1].location = span
             return None
-        if isinstance(value, Tensor) and name == "add_constraint" and len(given) == 1:
-            self.guarded(span, lambda: value.add_constraint(given[0]))
+        if isinstance(value, Tensor) and name == "add_constraint" and len(values) == 1:
+            self.guarded(span, lambda: value.add_constraint(values[0]))
             return None
         names = ["size"] if isinstance(value, list) else ["bind_dims", "add_constraint"]
         hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-        raise error(f"{kind_of(value)} has no '{name}' of {len(given)} arguments", span, hint=hint)
+        raise error(f"{kind_of(value)} has no '{name}' of {len(values)} arguments", span, hint=hint)
 
     def _arguments(self, arguments: Tree) -> list[Any]:
         return [self.value(each) for each in trees(arguments)]

@@ -58,8 +58,8 @@ def parse(source: Source) -> lark.Tree[lark.Token]:
             if line in [each.line for each in problems.found]:
                 break  # it may come from the one before
             problems.add(problem)
-            found = problem.diagnostics[0].span
-            rest = None if found is None else _without_statement(text, found.start)
+            span = problem.diagnostics[0].span
+            rest = None if span is None else _without_statement(text, span.start)
             if rest is None or len(problems.found) == MAX_ERRORS:
                 break
             text = rest

@@ -40,14 +40,14 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
     for name in (name for name in arguments if name not in known):
         hint = did_you_mean(name, known) or f"parameters are {', '.join(known)}"
         raise error(f"'{chosen}' has no parameter '{name}'", hint=hint, file=source.path)
-    given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
+    values = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
     position = span_of(source, functions[chosen].children[1])
     try:
-        result = work.run(chosen, given, position)
+        result = work.run(chosen, values, position)
     except RecursionError:
         hint = "compute parts in their own statements"
         raise error("the text is nested too deeply", position, hint=hint) from None
-    inputs = tuple(each for each in given if isinstance(each, Tensor))
+    inputs = tuple(each for each in values if isinstance(each, Tensor))
     outputs = tuple(work.beside) if result is None else (result,)
     return Trace(chosen, inputs, outputs, position, work.problems.found, work.broken)
 
@@ -92,9 +92,9 @@ def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any])
         raise error(f"parameter '{name}' has no value", position, hint=hint)
     value = arguments[name]
     if is_vector == isinstance(value, (list, tuple)):
-        found = [_number(each, kind) for each in (value if is_vector else [value])]
-        if None not in found:
-            return found if is_vector else found[0]
+        numbers = [_number(each, kind) for each in (value if is_vector else [value])]
+        if None not in numbers:
+            return numbers if is_vector else numbers[0]
     message = f"parameter '{name}' is {kind} and cannot be {str(value)[:_SHOWN]}"
     raise error(message, position, hint=hint)
 

@@ -144,14 +144,14 @@ class TileBody:
             first, count = numbers.start, len(numbers)
             return emit.loop(count, row, name="row", kind=kind, start=first, dtype=dtype)
         # The first row that does not exist ends the tile.
-        found: list[tirx.Stmt] = []
+        statements: list[tirx.Stmt] = []
         for number in reversed(numbers):
             statement = row(self.number(number))
             if number in rows.conditions:
                 statement = tirx.IfThenElse(rows.conditions[number], statement, None)
-            inside = emit.sequence([statement, *found])
-            found = [tirx.IfThenElse(rows.limit > self.number(number), inside, None)]
-        return found[0]
+            inside = emit.sequence([statement, *statements])
+            statements = [tirx.IfThenElse(rows.limit > self.number(number), inside, None)]
+        return statements[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,8 +242,8 @@ class _Steps:
         inside = [self._rows_inside(moving, step, rows) for step in range(count)]
 
         def same(step: int) -> tuple[int, int, int]:
-            found = inside[step]
-            return found.numbers.start, found.numbers.stop, step * self.tile.guarded
+            rows_inside = inside[step]
+            return rows_inside.numbers.start, rows_inside.numbers.stop, step * self.tile.guarded
 
         for _, group in itertools.groupby(range(count), same):
             steps = [*group]

@@ -220,8 +220,8 @@ def _shared_batches(
         a for a in tiling.outer if shared and all(_row_stride(load, a) for load in shared)
     )
     elements = sum(sizes.estimate(sizes.elements(load.source)) for load in shared)
-    held = elements * bits_of(reduction.dtype) // 8 // extent_product(batches)
-    return batches if held > tiling.machine.l2_bytes // 2 else None
+    shared_bytes = elements * bits_of(reduction.dtype) // 8 // extent_product(batches)
+    return batches if shared_bytes > tiling.machine.l2_bytes // 2 else None
 
 
 def _order(

@@ -26,7 +26,7 @@ def rows_for(total_rows: int, vectors: int, machine: CpuModel, row_bytes: int = 
 
 
 def cost(total_rows: int, rows: int, vectors: int, machine: CpuModel) -> float:
-    """Return the time of one step of all rows with so many vectors, in multiply-adds."""
+    """Return the time of one step of all rows with ``vectors`` vectors, in multiply-adds."""
     tiles = -(-total_rows // rows)
     loading = max(rows + vectors, rows * machine.broadcast_cost)
     step = max(rows * vectors, loading, machine.fma_in_flight)

@@ -86,8 +86,8 @@ def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
         return None
     half = half_precision([attention.query, attention.key, attention.value], machine)
     for kind in dict.fromkeys((half, None)):
-        found = fitting(depth, columns, attention, machine, is_tensor=kind is not None)
-        best = min(found, key=lambda tile: cost(tile, attention, machine), default=None)
+        tiles = fitting(depth, columns, attention, machine, is_tensor=kind is not None)
+        best = min(tiles, key=lambda tile: cost(tile, attention, machine), default=None)
         if best is not None:
             return AttentionPlan(kernel, machine, attention, best, kind)
     return None

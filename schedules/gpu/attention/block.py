@@ -185,10 +185,10 @@ class CoreBlock:
 
         def largest(i: Index) -> tirx.Stmt:
             values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
-            found: PrimExpression = values[0]
+            result: PrimExpression = values[0]
             for value in values[1:]:
-                found = tirx.Max(found, value)
-            return tirx.BufferStore(self._partial, found, [self._position(row, column, i)])
+                result = tirx.Max(result, value)
+            return tirx.BufferStore(self._partial, result, [self._position(row, column, i)])
 
         return emit.sequence(
             [

@@ -217,9 +217,9 @@ class Block(ABC):
         return launch.threads(self._tile.threads, body, self._dtype)
 
     def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
-        found, first = self._reduction, self._reduction.init
+        reduction, first = self._reduction, self._reduction.init
         if self._tile.chunks > 1:  # The sums of chunks are added: one of them begins there.
-            first = tirx.Select(self._chunk < 1, first, found.reducer.identity(found.dtype))
+            first = tirx.Select(self._chunk < 1, first, reduction.reducer.identity(reduction.dtype))
         return tirx.BufferStore(self._accumulators, first, [own])
 
     def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:

@@ -50,8 +50,8 @@ def inlined_reduction(kernel: Kernel, machine: GpuModel) -> Reduction | None:
     if size(whole.value) > LONGEST_EXPRESSION:
         return None
     stages = tuple(whole if each is stage else each for each in kernel.stages)
-    found = read_reduction(replace(kernel, stages=stages))
-    return None if found is None or found.copies or found.borders else found
+    reduction = read_reduction(replace(kernel, stages=stages))
+    return None if reduction is None or reduction.copies or reduction.borders else reduction
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -66,11 +66,11 @@ class ProductPlan(GpuPlan):
         def block(number: PrimExpression) -> tirx.Stmt:
             return self.block(*emit.decoded(number, counts, dtype))
 
-        found = [*self.reduction.views, launch.blocks(sizes.product(counts), block, dtype)]
+        statements = [*self.reduction.views, launch.blocks(sizes.product(counts), block, dtype)]
         if tile.chunks > 1:
             threads = self.machine.usual_threads
-            found.append(launch.numbered(self.axes, threads, self._joined, dtype))
-        return emit.sequence(found)
+            statements.append(launch.numbered(self.axes, threads, self._joined, dtype))
+        return emit.sequence(statements)
 
     @abstractmethod
     def block(

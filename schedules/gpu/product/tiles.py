@@ -109,25 +109,25 @@ class Sizes:
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """Yield all tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
-    staging, held = _staging(machine, sizes), machine.tile_registers
+    staging, registers = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((1, *block), block):
         for thread_rows, thread_columns in itertools.product(thread, thread):
             for steps in (8, 16, 32):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns, False, *staging)
                 whole = thread_rows <= rows and thread_columns <= columns
-                if whole and tile.staged <= held // 2 and fits(tile, machine, sizes):
+                if whole and tile.staged <= registers // 2 and fits(tile, machine, sizes):
                     yield tile
 
 
 def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
     """Yield all tiles for tensor cores that fit a GPU."""
-    staging, held = _staging(machine, sizes), machine.tile_registers
+    staging, registers = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
         for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
             for steps in (16, 32, 64):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns, True, *staging)
                 whole = rows % (8 * thread_rows) == columns % (4 * thread_columns) == 0
-                if whole and tile.staged <= held and fits(tile, machine, sizes):
+                if whole and tile.staged <= registers and fits(tile, machine, sizes):
                     yield tile
 
 

@@ -6,9 +6,10 @@
 
   // ---------------------------------------------------------------- the tree of composition
 
-  const MANY = 600; // Levels with more operations are shown in groups.
-  const GROUP = 100;
-  const OPEN_AT_FIRST = 200; // Own composites start open in graphs up to this size.
+  // What the screen has room for, in boxes that can be read, decides what is closed at first.
+  const view = byId("view");
+  const rows = Math.max(8, Math.floor(view.clientHeight / 45));
+  const room = Math.max(40, Math.floor((view.clientHeight * view.clientWidth) / 8000));
   const items = []; // Every node and port; its index is its id.
 
   function add(item, parent) {
@@ -28,9 +29,10 @@
   }
 
   function level(nodes, parent) {
-    while (nodes.length > MANY) {
+    if (nodes.length > room) {
       const groups = [];
-      for (let i = 0; i < nodes.length; i += GROUP) groups.push(group(nodes.slice(i, i + GROUP)));
+      const size = Math.ceil(nodes.length / rows);
+      for (let i = 0; i < nodes.length; i += size) groups.push(group(nodes.slice(i, i + size)));
       nodes = groups;
     }
     for (const each of nodes) add(each, parent);
@@ -64,7 +66,7 @@
   const top = level(data.graph, null);
   const outputs = data.outputs.map(port("output"));
   const open = new Set();
-  if (items.length <= OPEN_AT_FIRST) {
+  if (items.length <= room) {
     for (const each of items) if (each.own && each.bodies) open.add(each.id);
   }
   const slowest = Math.max(0, ...items.map((each) => (each.isTimed ? each.seconds : 0)));
@@ -94,6 +96,7 @@
     return pen.measureText(text).width;
   }
   const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+  const inGraph = (name) => (name.startsWith(`${data.name}.`) ? name.slice(data.name.length + 1) : name);
   const short = (name) => name.slice(name.lastIndexOf(".") + 1);
   const shape = (type) => type.slice(type.indexOf("["));
   const number = (value) => value.toLocaleString("en-US");
@@ -108,6 +111,7 @@
     const small = (text) => found.push({ text: cut(text, 48), kind: "small", size: 11 });
     if (item.isPort) found[0].text = cut(item.label, 44);
     else if (item.label) found.push({ text: cut(item.label, 44), kind: "label", size: 12 });
+    if (item.origin) small(item.origin);
     if (item.isPort) for (const each of item.tensors.slice(0, 3)) small(tensors[each].type);
     if (item.attributes) small(item.attributes.slice(1, -1));
     for (const each of item.weights.slice(0, 3)) {
@@ -180,7 +184,7 @@
       const room = each.item.bodies ? 26 : 0;
       graph.setNode(each.key, {
         width: Math.max(60, widths[0] + room, ...widths) + 28,
-        height: each.lines.reduce((sum, line) => sum + line.size + 4, 10),
+        height: each.lines.reduce((sum, line) => sum + line.size + 4, 11),
       });
     }
     for (const each of [...clusters, ...leaves]) {
@@ -241,7 +245,6 @@
 
   // ---------------------------------------------------------------- drawing
 
-  const view = byId("view");
   const world = byId("world");
   let picture;
   let selected = null;
@@ -254,7 +257,20 @@
     for (const each of picture.clusters) drawCluster(each);
     for (const each of picture.edges) drawEdge(each);
     for (const each of picture.leaves) drawNode(each);
+    drawMap();
     mark();
+  }
+
+  // The colour of a title, by what kind of operation it is.
+  const KINDS = [
+    [/^(nn\.(linear|.*conv)|linalg\.|layer\.)/, "product"], [/^nn\..*pool/, "pool"],
+    [/^nn\..*norm/, "norm"], [/^nn\./, "activation"], [/^layout\./, "layout"],
+    [/^math\./, "math"], [/^(if|loop)$/, "control"],
+  ];
+  function kindOf(item) {
+    if (item.isPort) return "port";
+    const found = KINDS.find(([pattern]) => pattern.test(item.operator));
+    return found ? found[1] : item.bodies ? "own" : "other";
   }
 
   function toggle(item, parent, x, y, sign) {
@@ -282,10 +298,8 @@
   }
 
   function drawNode({ item, box, lines: texts }) {
-    const kinds = ["node"];
-    if (item.isPort) kinds.push("port");
-    if (item.weights.some((each) => tensors[each].role === "variable")) kinds.push("weights");
-    if (item.bodies) kinds.push("own");
+    const kinds = ["node", kindOf(item)];
+    if (item.change) kinds.push(item.change.change);
     if (slowest && item.seconds) kinds.push("timed");
     const made = draw("g", {
       class: kinds.join(" "), tabindex: 0, role: "button",
@@ -294,11 +308,17 @@
     made.dataset.name = item.name;
     if (item.seconds) made.style.setProperty("--heat", Math.min(1, item.seconds / slowest || 0));
     draw("rect", { class: "box", width: box.width, height: box.height }, made);
-    draw("rect", { class: "stripe", x: 5, y: 7, width: 3.5, height: box.height - 14 }, made);
-    let y = 6;
+    const corner = Math.min(7, box.width / 2);
+    const head = Math.min(24, box.height);
+    draw("path", {
+      class: "head",
+      d: `M0 ${head}V${corner}Q0 0 ${corner} 0H${box.width - corner}Q${box.width} 0 ${box.width} ${corner}V${head}Z`,
+    }, made);
+    let y = 4;
     for (const line of texts) {
       y += line.size + 4;
-      draw("text", { class: line.kind, x: 15, y: y - 3 }, made, line.text);
+      draw("text", { class: line.kind, x: 12, y: y - 3 }, made, line.text);
+      if (line.kind === "operator") y += 3;
     }
     draw("title", {}, made, `${item.operator}\n${item.name}`);
     if (item.bodies) toggle(item, made, box.width - 14, 14, "+");
@@ -333,7 +353,40 @@
   const place = { x: 0, y: 0, k: 1 };
   function apply() {
     world.setAttribute("transform", `translate(${place.x} ${place.y}) scale(${place.k})`);
+    const seen = byId("seen");
+    const [x, y] = [-place.x / place.k, -place.y / place.k];
+    const [wide, high] = [view.clientWidth / place.k, view.clientHeight / place.k];
+    for (const [name, value] of Object.entries({ x, y, width: wide, height: high })) {
+      seen.setAttribute(name, value);
+    }
+    const { left, right, top: above, bottom } = bounds();
+    const isWhole = x <= left && y <= above && x + wide >= right && y + high >= bottom;
+    byId("map").classList.toggle("whole", isWhole);
   }
+  function drawMap() {
+    const map = byId("map");
+    const { left, right, top: above, bottom } = bounds();
+    map.setAttribute("viewBox", `${left} ${above} ${right - left} ${bottom - above}`);
+    const boxes = byId("boxes");
+    boxes.replaceChildren();
+    for (const { item, box } of picture.leaves) {
+      draw("rect", {
+        class: kindOf(item), x: box.x - box.width / 2, y: box.y - box.height / 2,
+        width: box.width, height: box.height,
+      }, boxes);
+    }
+  }
+  function moveTo(event) {
+    if (event.buttons !== 1) return;
+    const map = byId("map");
+    const { x, y } = new DOMPoint(event.clientX, event.clientY)
+      .matrixTransform(map.getScreenCTM().inverse());
+    place.x = view.clientWidth / 2 - x * place.k;
+    place.y = view.clientHeight / 2 - y * place.k;
+    apply();
+  }
+  byId("map").addEventListener("pointerdown", moveTo);
+  byId("map").addEventListener("pointermove", moveTo);
   function zoom(factor, x = view.clientWidth / 2, y = view.clientHeight / 2) {
     const k = Math.max(0.02, Math.min(4, place.k * factor));
     place.x = x - ((x - place.x) * k) / place.k;
@@ -362,7 +415,7 @@
   }
   function begin() {
     fit();
-    if (place.k >= 0.45) return;
+    if (place.k >= 0.4) return;
     // A large graph begins with its first input, in a size that can be read.
     const { box } = elements.get((inputs[0] || top[0] || outputs[0]).id);
     place.k = 0.8;
@@ -424,8 +477,8 @@
       const now = upper(after.box);
       place.x += (old[0] - now[0]) * place.k;
       place.y += (old[1] - now[1]) * place.k;
-      apply();
     }
+    apply();
   }
   function flipAll(opened) {
     open.clear();
@@ -467,7 +520,7 @@
   function tensor(parent, id, named = true) {
     const { name, type, statistics } = tensors[id];
     const made = html("div", parent, undefined, "tensor");
-    if (named) html("div", made, name);
+    if (named) html("div", made, inGraph(name)).title = name;
     html("code", made, type);
     const entries = Object.entries(statistics || {});
     if (entries.length) pairs(made, entries);
@@ -481,8 +534,9 @@
 
   function describe(item) {
     html("h2", details, item.isPort ? item.label : item.operator);
-    html("p", details, item.isPort ? item.kind : item.name, "muted");
+    html("p", details, item.isPort ? item.kind : inGraph(item.name), "muted").title = item.name;
     const facts = [];
+    if (item.origin) facts.push(["source", item.origin]);
     if (item.parameters) facts.push(["parameters", number(item.parameters)]);
     if (item.multiplyAdds && item.multiplyAdds !== "0") {
       facts.push(["multiply-adds", item.multiplyAdds]);
@@ -493,10 +547,13 @@
       const button = html("button", details, open.has(item.id) ? "Close" : "Open");
       button.addEventListener("click", () => { flip(item); select(item); });
     }
-    const written = item.allAttributes || "";
-    if (written) {
+    if (item.change) {
+      html("h3", details, item.change.change);
+      for (const each of item.change.details) html("p", details, each);
+    }
+    if ((item.table || []).length) {
       html("h3", details, "Attributes");
-      html("code", details, written.slice(1, -1));
+      pairs(details, item.table);
     }
     section(item.isPort ? "Tensors" : "Inputs", item.isPort ? item.tensors : item.operands);
     section("Weights and constants", item.weights);
@@ -513,6 +570,23 @@
     }
   }
 
+  function link(parent, item) {
+    const made = html("a", parent, `${item.operator} ${item.label}`);
+    made.href = address(item);
+    made.addEventListener("click", (event) => { event.preventDefault(); reveal(item); });
+  }
+  function changes({ operations, ports, same }) {
+    html("h3", details, "Changes");
+    for (const each of ports) html("p", details, each);
+    const changed = new Map(items.filter((each) => each.change).map((each) => [inGraph(each.name), each]));
+    for (const each of operations) {
+      const row = html("p", details, `${{ added: "+", gone: "−", changed: "~" }[each.change]} `, each.change);
+      const item = each.change !== "gone" && changed.get(each.name);
+      if (item) link(row, item);
+      else row.append(`${each.operator} ${each.name}`);
+    }
+    html("p", details, `${number(same)} unchanged`, "muted");
+  }
   function overview() {
     html("h2", details, data.name);
     html("p", details, data.signature, "muted");
@@ -522,14 +596,13 @@
       html("h3", details, "Dynamic dimensions");
       pairs(details, Object.entries(data.bounds).map(([name, most]) => [name, `at most ${most}`]));
     }
+    if (data.difference) changes(data.difference);
     if (!slowest) return;
     html("h3", details, "Slowest operations");
     const timed = items.filter((each) => each.isTimed && each.seconds);
     for (const each of timed.sort((a, b) => b.seconds - a.seconds).slice(0, 15)) {
       const row = html("p", details, `${time(each.seconds)}${share(each.seconds)}  `);
-      const link = html("a", row, `${each.operator} ${each.label}`);
-      link.href = "#";
-      link.addEventListener("click", (event) => { event.preventDefault(); reveal(each); });
+      link(row, each);
     }
   }
 
@@ -539,8 +612,75 @@
     details.scrollTop = 0;
     if (item) describe(item);
     else overview();
+    history.replaceState(null, "", item ? address(item) : location.pathname + location.search);
     mark();
   }
+
+  // ---------------------------------------------------------------- links to operations
+
+  const address = (item) => `#${encodeURIComponent(inGraph(item.name))}`;
+  function follow() {
+    let name = location.hash.slice(1);
+    try { name = decodeURIComponent(name); } catch { return false; }
+    const found = name && items.find((each) => !each.isGroup && [inGraph(each.name), each.name].includes(name));
+    if (found) reveal(found);
+    return Boolean(found);
+  }
+  window.addEventListener("hashchange", follow);
+
+  // ---------------------------------------------------------------- export
+
+  function picturedAlone() {
+    const { left, right, top: above, bottom } = bounds();
+    const [wide, high] = [right - left + 24, bottom - above + 24];
+    const box = { x: left - 12, y: above - 12, width: wide, height: high };
+    const made = draw("svg", { xmlns: NAMESPACE, width: wide, height: high,
+      viewBox: `${box.x} ${box.y} ${wide} ${high}`, "font-family": family }, document.createElement("div"));
+    draw("style", {}, made, document.querySelector("style").textContent);
+    draw("rect", { ...box, style: "fill: var(--back)" }, made);
+    const copy = world.cloneNode(true);
+    copy.removeAttribute("transform");
+    made.append(view.querySelector("defs").cloneNode(true), copy);
+    return { text: new XMLSerializer().serializeToString(made), wide, high };
+  }
+  function download(blob, suffix) {
+    const made = document.createElement("a");
+    made.href = URL.createObjectURL(blob);
+    made.download = `${data.name}.${suffix}`;
+    made.click();
+    setTimeout(() => URL.revokeObjectURL(made.href), 1000);
+  }
+  function exportSvg() {
+    download(new Blob([picturedAlone().text], { type: "image/svg+xml" }), "svg");
+  }
+  function exportPng() {
+    const { text, wide, high } = picturedAlone();
+    const scale = Math.min(2, 16000 / Math.max(wide, high)); // Browsers limit the size of a canvas.
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [Math.ceil(wide * scale), Math.ceil(high * scale)];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => download(blob, "png"));
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  }
+
+  // ---------------------------------------------------------------- the width of the panel
+
+  const divider = byId("divider");
+  function widen(to) {
+    details.style.width = `${Math.max(180, Math.min(innerWidth - 200, to))}px`;
+  }
+  divider.addEventListener("pointerdown", (event) => divider.setPointerCapture(event.pointerId));
+  divider.addEventListener("pointermove", (event) => {
+    if (event.buttons === 1) widen(innerWidth - event.clientX);
+  });
+  divider.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: 40, ArrowRight: -40 }[event.key];
+    if (step) widen(details.offsetWidth + step);
+  });
+  new ResizeObserver(() => { if (picture) apply(); }).observe(view);
 
   // ---------------------------------------------------------------- search
 
@@ -549,7 +689,7 @@
   let chosen = 0;
   const searched = items.filter((each) => !each.isGroup).map((item) => ({
     item,
-    text: [item.name, item.operator, ...[...item.weights, ...item.results].map((each) => tensors[each].name)]
+    text: [item.name, item.operator, item.origin || "", ...[...item.weights, ...item.results].map((each) => tensors[each].name)]
       .join("\n").toLowerCase(),
   }));
 
@@ -609,6 +749,8 @@
   byId("fit").addEventListener("click", () => fit());
   byId("in").addEventListener("click", () => zoom(1.25));
   byId("out").addEventListener("click", () => zoom(0.8));
+  byId("svg").addEventListener("click", exportSvg);
+  byId("png").addEventListener("click", exportPng);
   byId("expand").addEventListener("click", () => flipAll(true));
   byId("collapse").addEventListener("click", () => flipAll(false));
   for (const id of ["expand", "collapse"]) byId(id).hidden = !items.some((each) => each.bodies);
@@ -616,5 +758,5 @@
 
   render();
   begin();
-  select(null);
+  if (!follow()) select(null);
 })();

@@ -40,8 +40,8 @@ def _left_prelu(invocation: Invocation) -> Exported:
 def _thresholded(invocation: Invocation) -> Exported:
     x, emitter = invocation.value(0), invocation.emitter
     theta = emitter.number(invocation.real("theta") or 0.0)
-    kept = emitter.call("gt", x, theta, shape=x.shape)
-    return invocation.call("select", kept, x, emitter.number(0.0))
+    is_greater = emitter.call("gt", x, theta, shape=x.shape)
+    return invocation.call("select", is_greater, x, emitter.number(0.0))
 
 
 def _elu(invocation: Invocation) -> Exported:

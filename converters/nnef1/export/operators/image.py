@@ -37,8 +37,8 @@ def _scaled(
         factors[axis + first - 2] = each
     shape = [1] * first + out
     arguments: dict[str, Argument] = {"factor": factors, **attributes}
-    found = emitter.call(operation, x, shape=shape, more=arguments)
-    return squeezed(found, added, emitter)
+    scaled = emitter.call(operation, x, shape=shape, more=arguments)
+    return squeezed(scaled, added, emitter)
 
 
 def _by_factor(operation: str, invocation: Invocation) -> Exported:
@@ -70,10 +70,10 @@ def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
 
 
 def _linear_resize(invocation: Invocation) -> Exported:
-    found = _factors(invocation)
-    if found is None:
+    factors = _factors(invocation)
+    if factors is None:
         raise Inexpressible(_WHOLE)
-    (factor, enlarges), method = found, invocation.text("coordinate_transform").lower()
+    (factor, enlarges), method = factors, invocation.text("coordinate_transform").lower()
     if enlarges:
         return _scaled(
             "multilinear_upsample", invocation, factor, method=method, border="replicate"
@@ -89,13 +89,13 @@ def _linear_resize(invocation: Invocation) -> Exported:
 
 
 def _nearest_resize(invocation: Invocation) -> Exported:
-    found = _factors(invocation)
+    factors = _factors(invocation)
     transform, rounding = (
         invocation.text(name) for name in ("coordinate_transform", "rounding_method")
     )
-    if found is None:
+    if factors is None:
         raise Inexpressible(_WHOLE)
-    factor, enlarges = found
+    factor, enlarges = factors
     # Positions between elements become the element whose multiples they are among.
     exact = (transform, rounding) == ("ASYMMETRIC", "FLOOR") or (
         transform == "SYMMETRIC" and rounding.startswith("ROUND")

@@ -53,8 +53,8 @@ def _range(invocation: Invocation) -> Exported:
     (count,) = invocation.out
     steps = np.arange(count)
     if invocation.result.type == "real":
-        found = np.float32(first) + steps.astype(np.float32) * np.float32(stride)
-        return invocation.emitter.constant(found.astype(np.float32))
+        numbers = np.float32(first) + steps.astype(np.float32) * np.float32(stride)
+        return invocation.emitter.constant(numbers.astype(np.float32))
     return invocation.emitter.constant(_array(first + steps * stride, invocation.result))
 
 

@@ -30,14 +30,14 @@ def reduced(operation: str, x: Value, axes: Sequence[int], emitter: Emitter) -> 
 
 def _reduce(operation: str, invocation: Invocation) -> Exported:
     axes, emitter = invocation.axes(), invocation.emitter
-    found = reduced(operation, invocation.value(0), axes, emitter)
-    return squeezed(found, axes, emitter) if invocation.flag("squeeze") else found
+    reduction = reduced(operation, invocation.value(0), axes, emitter)
+    return squeezed(reduction, axes, emitter) if invocation.flag("squeeze") else reduction
 
 
 def _argument(operation: str, invocation: Invocation) -> Exported:
     axes, emitter = [invocation.axis()], invocation.emitter
-    found = reduced(operation, invocation.value(0), axes, emitter)
-    return squeezed(found, axes, emitter) if invocation.flag("squeeze") else found
+    reduction = reduced(operation, invocation.value(0), axes, emitter)
+    return squeezed(reduction, axes, emitter) if invocation.flag("squeeze") else reduction
 
 
 def _moments(invocation: Invocation) -> Exported:
@@ -45,8 +45,8 @@ def _moments(invocation: Invocation) -> Exported:
     if not axes:
         return None
     shape = kept(x, axes)
-    found = emitter.calls("moments", x, axes=sorted(axes), shapes=[shape, shape])
-    values = [each for each in found if isinstance(each, Value)]
+    results = emitter.calls("moments", x, axes=sorted(axes), shapes=[shape, shape])
+    values = [each for each in results if isinstance(each, Value)]
     if invocation.flag("squeeze"):
         return [squeezed(each, axes, emitter) for each in values]
     return values
@@ -72,9 +72,9 @@ def root(x: Value, p: float, emitter: Emitter) -> Value:
 def _norm(invocation: Invocation) -> Exported:
     x, axes, emitter = invocation.value(0), invocation.axes(), invocation.emitter
     p = invocation.real("p") or 0.0
-    found = reduced("sum_reduce", power_sum(x, p, emitter), axes, emitter)
-    found = root(found, p, emitter)
-    return squeezed(found, axes, emitter) if invocation.flag("squeeze") else found
+    norm = reduced("sum_reduce", power_sum(x, p, emitter), axes, emitter)
+    norm = root(norm, p, emitter)
+    return squeezed(norm, axes, emitter) if invocation.flag("squeeze") else norm
 
 
 TABLE: Mapping[str, ExportFunction] = {

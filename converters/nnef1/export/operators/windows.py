@@ -88,8 +88,8 @@ def _filtered(operation: str, invocation: Invocation) -> Exported:
     )
     if operation == "deconv" and not groups:
         groups = x.shape[1]
-    found = emitter.call(operation, x, weight, *added, more=attributes, groups=groups, shape=out)
-    return emitter.transpose(found, [order.index(axis) for axis in range(rank)])
+    result = emitter.call(operation, x, weight, *added, more=attributes, groups=groups, shape=out)
+    return emitter.transpose(result, [order.index(axis) for axis in range(rank)])
 
 
 def _row(bias: Value, emitter: Emitter) -> Value:
@@ -107,14 +107,14 @@ def _deconvolution(
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     before, total = (_numbers(invocation, name) for name in ("offset", "paddings"))
     pairs = [(first, both - first) for first, both in zip(before, total, strict=True)]
-    found: dict[str, Argument] = {"padding": pairs, "stride": stride, "dilation": dilation}
+    window: dict[str, Argument] = {"padding": pairs, "stride": stride, "dilation": dilation}
     expected = [
         (size - 1) * stride[axis] + (weight.shape[axis + 2] - 1) * dilation[axis] + 1 - total[axis]
         for axis, size in enumerate(x.shape[2:])
     ]
     if expected != out[2:]:
-        found["output_shape"] = out
-    return found
+        window["output_shape"] = out
+    return window
 
 
 def _pooling(invocation: Invocation) -> Window:
