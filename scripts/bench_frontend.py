@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PEER = """
@@ -55,6 +56,15 @@ def children_seconds() -> float:
     """Processor seconds of all processes that this one started and that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def compiled_modules() -> Iterator[None]:
+    """Let the processes that are started inside find all modules compiled after their first run."""
+    with tempfile.TemporaryDirectory() as compiled:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        yield
 
 
 def import_seconds() -> float:
@@ -99,9 +109,7 @@ def main() -> int:
     ]
     print(f"{'':24}{'seconds':>9}{'limit':>8}")
     exceeded = False
-    with tempfile.TemporaryDirectory() as compiled:
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+    with compiled_modules():
         for name, measure, limit in rows:
             at_rest(measure, 1)  # fills the folder of compiled modules and the cache of parsed ones
             seconds = at_rest(measure, repeats)

@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000)
 
 
 ROTATION = 5

@@ -30,6 +30,7 @@ from tvm_nnef.model.source_ports import by_own_names, declared_inputs, with_sour
 from tvm_nnef.model.variables import check_names, check_variables
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.collection import rare_collection
 from tvm_nnef.support.progress import Report as Progress
 from tvm_nnef.support.progress import progress_reported, silent
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 @raised_as(ModelError)
 @with_checked_arguments
+@rare_collection()
 def compose(
     model: AnyModel,
     *,
@@ -151,6 +153,7 @@ def composed(
 
 
 @with_checked_arguments
+@rare_collection()
 def evaluate(
     model_or_graph: AnyModel | Graph,
     *inputs: Any,
@@ -247,6 +250,7 @@ def composed_for(model: Model, inputs: Sequence[Any], composing: Composing) -> G
 
 
 @with_checked_arguments
+@rare_collection()
 def from_nnef(
     model: AnyModel,
     *,
@@ -371,6 +375,7 @@ def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
 
 
 @with_checked_arguments
+@rare_collection()
 def build(
     model_or_mod: AnyModel | tvm.IRModule,
     target: Any = "native",

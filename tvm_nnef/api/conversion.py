@@ -14,10 +14,12 @@ from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.collection import rare_collection
 
 
 @raised_as(ModelError)
 @with_checked_arguments
+@rare_collection()
 def convert(
     source: Any,
     path: str | os.PathLike[str] | None = None,

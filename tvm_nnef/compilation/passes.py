@@ -15,6 +15,7 @@ from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.allocations import with_size_classes
 from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
+from tvm_nnef.compilation.equal_kernels import with_merged_kernels
 from tvm_nnef.compilation.host_tensors import with_host_tensors
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
@@ -170,6 +171,7 @@ def passes(
                 ("leave_sizes_to_host", with_host_kernels),
             ),
             ("sort_symbols", with_sorted_symbols),
+            ("merge_kernels", with_merged_kernels),
             ("number_kernels", sites.number),
         ],
         "schedule": [

@@ -20,7 +20,7 @@ from tvm_nnef.composition.compaction import check_counted, counted_body, counter
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.dynamic_packs import joined, taken_apart
 from tvm_nnef.composition.evaluate import known
-from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.expansions import Expansions
 from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.invoker import Invoker
 from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
@@ -50,6 +50,7 @@ class Composer(Invoker):
         self.quantize = quantize
         self.quantizations: dict[str, Entry] = {}
         self._static_types = StaticTypes(program)
+        self._expansions = Expansions()
 
     def begin(
         self, definition: CheckedDefinition, frame: Frame, operands: Sequence[Operand]
@@ -274,12 +275,12 @@ class Composer(Invoker):
         if not definition.is_lowered:
             return results, None
         if own is None and not inner.operations:
-            return results, expand(definition.lowerings, results, env)
+            return results, self._expansions.formula(definition, results, env)
         if own is None:
             # The formula of the operator reads its quantized tensors.
             own = results_like(self.name, results, inner, ())
             env = env.extended(dict(zip(names, own, strict=True)))
-            formula = expand(definition.lowerings, own, env)
+            formula = self._expansions.formula(definition, own, env)
             inner.operations.append(lowered_part(definition, inner, own, formula))
         return results, inner.graph(definition, operands, own)
 

@@ -7,27 +7,26 @@ of a ``Let`` with all values in it inlined, which for nested functions takes min
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.tir.expressions import loads, nodes, substituted
+from tvm_nnef.tir.expressions import loads, nodes
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
     PrimFunction,
+    Var,
     is_conditional,
     lanes_of,
     scalar_type_of,
     typed,
     with_mapped_body,
 )
-
-_Held: TypeAlias = "dict[Buffer, PrimExpression | None]"
-"""Small buffers and their values; None for one that depends on a condition."""
 
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
@@ -58,60 +57,84 @@ def with_named_values(function: PrimFunction) -> PrimFunction:
     return with_mapped_body(function, *rewrites)
 
 
+class _Held:
+    """Small buffers, and the values in them; one that depends on a condition has no value."""
+
+    def __init__(self) -> None:
+        self.buffers: set[Buffer] = set()
+        self._of_values: dict[Any, Buffer] = {}
+
+    def copy(self) -> _Held:
+        """Return a copy to which other buffers may be added."""
+        made = _Held()
+        made.buffers, made._of_values = {*self.buffers}, {**self._of_values}
+        return made
+
+    def buffer_of(self, value: PrimExpression) -> Buffer | None:
+        """Return the buffer that holds a value; None if there is none."""
+        return self._of_values.get(tvm_ffi.StructuralKey(value))
+
+    def add(self, buffer: Buffer, value: PrimExpression | None = None) -> None:
+        """Add a buffer, and the value in it."""
+        self.buffers.add(buffer)
+        if value is not None:
+            self._of_values[tvm_ffi.StructuralKey(value)] = buffer
+
+
 def _all_steps(
     expressions: Sequence[PrimExpression],
 ) -> tuple[list[tirx.Stmt], list[PrimExpression]]:
     """Return statements that compute the named values of some expressions, and the remaining
     expressions.
     """
-    held: _Held = {}
-    steps_and_rests = [
-        _steps(each, held) if nodes(each, tirx.Let) else ([], each) for each in expressions
+    held = _Held()
+    found = [
+        _steps(each, held, {}) if nodes(each, tirx.Let) else ([], each) for each in expressions
     ]
-    return [step for steps, _ in steps_and_rests for step in steps], [
-        rest for _, rest in steps_and_rests
-    ]
+    return [step for steps, _ in found for step in steps], [rest for _, rest in found]
 
 
-def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], PrimExpression]:
+def _steps(
+    expression: PrimExpression, held: _Held, values: Mapping[Var, PrimExpression]
+) -> tuple[list[tirx.Stmt], PrimExpression]:
     """Return statements that compute the named values of an expression, and the remaining
     expression.
 
     ``held`` are the buffers that such statements fill, with their values; new ones are added.
+    ``values`` are those of the variables that are bound around the expression.
     """
     steps: list[tirx.Stmt] = []
+    known = {**values}
 
     def taken(value: PrimExpression) -> PrimExpression:
-        inner, rest = _steps(value, held)
+        inner, rest = _steps(value, held, known)
         steps.extend(inner)
         return rest
 
     def allocated(value: PrimExpression, name: str) -> Buffer:
         """Allocate a small buffer for a value."""
-        shape = (lanes_of(value.ty),)
-        buffer: Buffer = tirx.decl_buffer(shape, scalar_type_of(value), name, scope="local")
-        steps.append(tirx.AllocBuffer(buffer))
-        held[buffer] = None
-        return buffer
+        kind, shape = scalar_type_of(value), (lanes_of(value.ty),)
+        made: Buffer = tirx.decl_buffer(shape, kind, name, scope="local", layout=None)
+        steps.append(tirx.AllocBuffer(made))
+        return made
 
-    def named(let: tirx.Let) -> PrimExpression:
-        if scalar_type_of(let.value) == "bool":
-            return let
-        value = taken(let.value)
-        same = (b for b, known in held.items() if tvm_ffi.structural_equal(known, value))
-        buffer, index = next(same, None), _whole(let.value)
+    def stored(let: tirx.Let) -> PrimExpression:
+        """Store the value of a binding in a buffer, and return a load of it."""
+        value, index = taken(let.value), _whole(let.value)
+        buffer = held.buffer_of(value)
         if buffer is None:
             buffer = allocated(let.value, str(let.var.name))
             steps.append(tirx.BufferStore(buffer, value, [index]))
-            held[buffer] = value
-        return taken(substituted(let.body, {let.var: buffer[(index,)]}))
+            held.add(buffer, value)
+        return buffer[(index,)]
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
         """Return the value of one of two arms, whose steps are computed under the condition."""
         buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
+        held.add(buffer)
         branches = []
         for arm in arms:
-            inner, value = _steps(arm, dict(held))
+            inner, value = _steps(arm, held.copy(), known)
             branches.append(tirx.stmt_seq(*inner, tirx.BufferStore(buffer, value, [index])))
         steps.append(tirx.IfThenElse(taken(condition), *branches))
         return buffer[(index,)]
@@ -123,16 +146,32 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         condition, *arms = call.args
         if not any(nodes(arm, tirx.Let) for arm in arms):
             return tirx.if_then_else(taken(condition), *arms)
-        if all(any(load.source.same_as(b) for b in held) for arm in arms for load in loads(arm)):
+        if all(load.source in held.buffers for arm in arms for load in loads(arm)):
             return tirx.if_then_else(taken(condition), *map(taken, arms))
         if scalar_type_of(call) == "bool":
             numbers = [tirx.Cast(typed("int8", lanes_of(call.ty)), arm) for arm in arms]
             return chosen(condition, numbers) != tirx.const(0, "int8")
         return chosen(condition, arms)
 
+    def inner(let: tirx.Let) -> PrimExpression:
+        return taken(let) if _is_held(let) else traversal.renewed(let)
+
+    # The variables of a chain of bindings get their values at once.
+    while isinstance(expression, tirx.Let) and _is_held(expression):
+        known[expression.var] = stored(expression)
+        expression = expression.body
     # The walk also visits the replacement of a node, so no replacement contains a ``Let``.
-    rest = tvm_ffi.structural_map(expression, [(tirx.Let, named), (Call, guarded)], order="pre")
-    return steps, rest
+    entries: list[traversal.Entry] = [
+        (tirx.Let, inner),
+        (Call, guarded),
+        (tirx.Var, lambda variable: known.get(variable, variable)),
+    ]
+    return steps, traversal.mapped(expression, entries, order="pre")
+
+
+def _is_held(let: tirx.Let) -> bool:
+    """Whether a buffer can hold the value of a binding: bools are stored as other types."""
+    return scalar_type_of(let.value) != "bool"
 
 
 def _whole(value: PrimExpression) -> PrimExpression:

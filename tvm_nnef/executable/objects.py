@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import tvm
 from tvm_nnef.diagnostics import warn
 from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import Target
+from tvm_nnef.tvm_support.threads import available_cores
 from tvm_nnef.vulkan_runtime import launcher, tvm_device
 
 
@@ -29,28 +31,25 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
         build.in_copy_of_process(lambda: _export(unused, folder, library.target, gpu_code))
     else:
         _export(unused, folder, library.target, gpu_code)
-    # A library without kernels has an empty C file.
     return sorted(folder.glob("*.o"))
 
 
 def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
-    def linked(*_: object, **options: object) -> None:
-        """Replaces the linker."""
-
     triple = build.triple_of(target)
 
-    def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
-        """Writes the imported modules and constants as data in an object file for the target."""
-        kernels = launcher.kernels_of(module)
-        if kernels is not None:
-            return str(tvm_device.write_imports(module, *kernels, triple, Path(folder)))
-        if gpu_code is not None:
-            return str(cuda.write_imports(module, gpu_code, triple, Path(folder)))
-        path = str(Path(folder) / "devc.o")
-        pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
-        pack(module, system, str(build.host_of(target)), prefix).write_to_file(path)
-        return path
+    def write(number: int, part: Any) -> None:
+        part.write_to_file(str(folder / f"lib{number}.o"))
 
-    library.export_library(
-        "library.so", workspace_dir=str(folder), fcompile=linked, fpack_imports=packed
-    )
+    parts = [each for each in library.mod.imports if str(each.kind) == "llvm"]
+    with ThreadPoolExecutor(available_cores()) as threads:
+        list(threads.map(write, range(len(parts)), parts))
+    # The imported modules and constants as data in an object file for the target.
+    kernels = launcher.kernels_of(library.mod)
+    if kernels is not None:
+        tvm_device.write_imports(library.mod, *kernels, triple, folder)
+    elif gpu_code is not None:
+        cuda.write_imports(library.mod, gpu_code, triple, folder)
+    else:
+        pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
+        data = pack(library.mod, False, str(build.host_of(target)), "")
+        data.write_to_file(str(folder / "devc.o"))

@@ -13,7 +13,7 @@ A reduction has loops that do not occur in the indices of its store. Nothing her
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -266,6 +266,52 @@ def loads(statement: Statement) -> Iterator[Load]:
         for inner in walk(scalar):
             if isinstance(inner, Load):
                 yield inner
+
+
+def with_tensors(formula: Formula, tensors: Mapping[Tensor, Tensor]) -> Formula:
+    """Return the same formula of other tensors, of the same types and shapes."""
+
+    def scalar(old: Scalar) -> Scalar:
+        match old:
+            case Unary(function, operand):
+                return Unary(function, scalar(operand))
+            case Cast(type, operand):
+                return Cast(type, scalar(operand))
+            case Binary(function, left, right):
+                return Binary(function, scalar(left), scalar(right))
+            case Select(condition, consequent, alternative):
+                return Select(scalar(condition), scalar(consequent), scalar(alternative))
+            case Lookup(items, index):
+                return Lookup(tuple(map(scalar, items)), scalar(index))
+            case Load(tensor, subscripts):
+                return Load(tensors[tensor], tuple(map(subscript, subscripts)))
+        return old
+
+    def optional(old: Scalar | None) -> Scalar | None:
+        return None if old is None else scalar(old)
+
+    def subscript(old: Subscript) -> Subscript:
+        inner = (scalar(old.index), old.guarded, optional(old.below), optional(old.above))
+        return Subscript(*inner, old.span)
+
+    def store(old: Store) -> Store:
+        subscripts = tuple(map(subscript, old.subscripts))
+        return Store(tensors[old.tensor], subscripts, old.operator, scalar(old.value))
+
+    def statement(old: Statement) -> Statement:
+        return Statement(
+            tuple(Loop(loop.index, scalar(loop.extent)) for loop in old.loops),
+            tuple(map(store, old.stores)),
+            tuple(Let(local.name, scalar(local.value)) for local in old.locals),
+            optional(old.condition),
+            old.span,
+        )
+
+    return Formula(
+        tuple(Fill(tensors[fill.tensor], fill.value) for fill in formula.fills),
+        tuple(map(statement, formula.statements)),
+        tuple(tensors[tensor] for tensor in formula.captures),
+    )
 
 
 def counter(statement: Statement) -> Tensor | None:

@@ -8,7 +8,6 @@ well.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -20,8 +19,11 @@ _ROOT = Path(__file__).resolve().parents[2]
 _FOLDERS = {f"tvm_nnef.{name}": _ROOT / name for name in ("converters", "schedules")}
 
 
-class OuterPackages(importlib.abc.MetaPathFinder):
-    """A finder of the two packages in the folder that contains the package ``tvm_nnef``."""
+class OuterPackages:
+    """A finder of the two packages in the folder that contains the package ``tvm_nnef``.
+
+    The base class of finders does nothing, and takes long to import.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
 from tvm_nnef.diagnostics import NnefError, error
@@ -88,6 +87,8 @@ def installing(extra: str, package: str) -> str:
 
 def _requirements(extra: str, package: str) -> list[str]:
     """Return the packages of an extra with their versions, or those of one standard package."""
+    from importlib import metadata  # Takes as long to import as half of this package.
+
     try:
         declared = metadata.requires("tvm-nnef") or []
     except metadata.PackageNotFoundError:

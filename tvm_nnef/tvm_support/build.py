@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import tvm
@@ -27,6 +28,7 @@ from tvm_nnef.tvm_support.compat import (
     Target,
     is_cpu,
 )
+from tvm_nnef.tvm_support.threads import available_cores
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
@@ -95,14 +97,14 @@ class Instructions:
         parameters: Array | None = None,
     ) -> CompiledLibrary:
         """Return the library of the instructions and of lowered kernels."""
-        code = _machine_code(kernels, target)
+        parts = _machine_code_in_parts(kernels, target)
 
         def copy() -> Any:
             builder = relax.ExecBuilder()
             relax.vm_build._vmcodegen(builder, self._functions)
-            return _linked(builder, target, code)
+            return _linked(builder, target, parts)
 
-        library = CompiledLibrary(_linked(self._builder, target, code), target, copy)
+        library = CompiledLibrary(_linked(self._builder, target, parts), target, copy)
         library.metadata, library.parameters = metadata, parameters
         return library
 
@@ -112,9 +114,28 @@ def _functions_of(mod: Module, kind: type) -> Module:
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
-def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
-    # The last two are constants that a library for other machines finds by name: we make none.
-    return relax.vm_build._ffi_api.VMLink(builder, target, code, [], {})
+def _linked(builder: relax.ExecBuilder, target: Target, parts: Sequence[Any]) -> Any:
+    # The last ones are constants that a library for other machines finds by name: we make none.
+    return relax.vm_build._ffi_api.VMLink(builder, target, parts[0], parts[1:], {})
+
+
+_KERNELS_OF_PART = 16
+"""The most kernels of a CPU that are compiled at a time by one thread."""
+
+
+def _machine_code_in_parts(kernels: Module, target: Target) -> list[Any]:
+    """Return the machine code of kernels; those of a CPU are compiled several at a time.
+
+    How kernels are divided depends on them alone, so that libraries are the same everywhere.
+    """
+    # Options of LLVM are set for the process while code is generated.
+    if not is_cpu(target) or "cl-opt" in target.attrs:
+        return [_machine_code(kernels, target)]
+    functions = sorted(kernels.functions.items(), key=lambda pair: str(pair[0].name_hint))
+    count = max(1, -(-len(functions) // _KERNELS_OF_PART))
+    parts = [tvm.IRModule(dict(functions[n::count]), attrs=kernels.attrs) for n in range(count)]
+    with ThreadPoolExecutor(min(count, available_cores())) as threads:
+        return list(threads.map(lambda part: _generated(part, target), parts))
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
