@@ -95,7 +95,10 @@ def test_commands_run_as_they_are_shown(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    np.save("x.npy", np.zeros((1, 1, 8, 8), np.float32))
+    image = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    np.save("x.npy", image)
+    Path("DIR").mkdir()
+    np.save("DIR/first.npy", image)
     digits = str(ROOT / "docs" / "examples" / "digits")
     words = {"MODEL": digits, "[NAME]": "nn.conv", "500": "20"}
     if "model.onnx" in command:

@@ -1,6 +1,6 @@
 """Models for other CPUs, whose kernels are executed here; TVM's virtual machine calls them.
 
-Exported libraries run in an emulator (qemu-user), each call of a kernel in a process of its own.
+Exported libraries run in an emulator (qemu-user), each call of a kernel in a separate process.
 Kernels for x86 CPUs are compiled once more, from their LLVM code, for a CPU with AVX2 alone: that
 tests plans, vectors, packed weights and operands of instructions, but not LLVM's encoding of them.
 """

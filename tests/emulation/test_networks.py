@@ -109,7 +109,7 @@ QUANTIZED = ROOT / "tests" / "onnx" / "test_quantized_graphs.py"
 BYTES = [
     "x86-64-v4", "x86-64-v4-vnni", "x86-64-v3-vnni", "aarch64-i8mm", "aarch64-dotprod-fp16",
 ]  # fmt: skip
-"""Machines that multiply bytes or int16 by instructions of their own."""
+"""Machines with instructions that multiply bytes or int16."""
 
 
 def check_codes(saved: Any, run: Callable[..., Any]) -> None:
