@@ -482,7 +482,7 @@ def test_the_panel_and_the_map(visit: Callable[[str], Any]) -> None:
     ActionChains(browser).move_to_element_with_offset(small, 0, 90).click().perform()
     assert world.get_attribute("transform") != here
     colours = browser.execute_script(
-        "return ['main.G.z', 'main.G.a0'].map((name) => getComputedStyle("
+        "return ['main.G.z', 'a0'].map((name) => getComputedStyle("
         "document.querySelector(`[data-name='${name}'] .head`)).fill)"
     )
     assert len({*colours}) == 2, "titles have the colour of their kind"
