@@ -126,7 +126,7 @@ def test_weights_of_the_largest_errors_may_stay() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "activations are quantized by the ranges that data show"),
+        ({}, "ranges that data show"),
         ({"weights": "int4", "block": 24}, "blocks of 24.*use 16, 32, 64, 128 or 256"),
         ({"weights": "int5"}, "int5.*int2.*int4.*int8"),
     ],

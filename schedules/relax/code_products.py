@@ -60,7 +60,7 @@ _WORD = 32
 _LEAST = 1 << 12
 """Smaller weights are computed once, and are then like others."""
 
-_LONGEST_BLOCK = 256
+LONGEST_BLOCK = 256
 """The most codes of a block: the longest sum without its scale."""
 
 _CLOSE = 1e-4
@@ -167,7 +167,7 @@ def _weights(
     row, column = axes
     rows, columns = shape
     found = factors(value)
-    for block in range(min(_LONGEST_BLOCK, rows), 0, -1):
+    for block in range(min(LONGEST_BLOCK, rows), 0, -1):
         if rows % block or block % (_WORD // max(_BITS)):
             continue
         inside = [each for each in found if varies(each, row, rows, block)]

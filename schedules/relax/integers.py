@@ -29,6 +29,7 @@ from tvm_nnef.schedules.analysis.evaluation import evaluated
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax import constants
+from tvm_nnef.schedules.relax.code_products import LONGEST_BLOCK
 from tvm_nnef.schedules.relax.constant_elements import ConstantReader, varies
 from tvm_nnef.schedules.relax.constant_factors import factors
 from tvm_nnef.schedules.relax.quantizers import (
@@ -93,7 +94,9 @@ def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
-        rewrite = _Rewrite(operands, reader, functions, has_contractions, note)
+        rewrite = _Rewrite(
+            operands, reader, functions, has_contractions, isinstance(machine, CpuModel), note
+        )
         if in_words:
             return rewrite.apply(node)
         if operator_name(node) not in _CONTRACTIONS:
@@ -119,6 +122,7 @@ class _Rewrite:
     reader: Reader
     functions: Mapping[str, PrimFunction]
     has_contractions: bool
+    keeps_codes: bool
     note: Note
 
     def apply(self, call: Call) -> RelaxExpression | None:
@@ -262,6 +266,9 @@ class _Rewrite:
     ) -> RelaxExpression | None:
         if known is None or known[0].size > _LARGEST or shape_and_dtype(call)[1] != "float32":
             return None
+        is_product = operator_name(call) == "matmul"
+        if self.keeps_codes and is_product and known[0].shape[0] <= LONGEST_BLOCK:
+            return None  # Its codes are one block (:mod:`code_products`).
         weights = (known[0] * known[1].astype("float32")).astype("float32")
         return again(call, call.args[0], constant(weights))
 

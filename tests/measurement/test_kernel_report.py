@@ -113,7 +113,7 @@ def test_the_same_as_json() -> None:
     assert found["kernels"][0] == {
         "name": "conv", "strategy": "cpu.register_tile", "calls": 2, "flop": 4_000_000,
         "bytes": 1_000_000, "seconds": 1e-3, "share": 1.0, "plan": "",
-        "operations": [],
+        "operations": [], "dtype": "", "notes": [],
     }  # fmt: skip
     assert found["kernels"][1]["seconds"] is None
 
@@ -122,7 +122,8 @@ def test_kernels_name_the_operations_of_the_model(report: KernelReport) -> None:
     named = {name for row in report.rows for name in row.operations}
     assert named == {"main.G.h", "main.G.z", "main.G.y"}
     (exp,) = [row for row in report.rows if "main.G.y" in row.operations]
-    assert f"{exp.name} computes {', '.join(exp.operations)}" in report.lines()
+    assert exp.dtype == "float32"
+    assert f"{exp.name} computes {', '.join(exp.operations)} in float32" in report.lines()
 
 
 def test_calls_run_in_turns_and_each_at_least_once() -> None:

@@ -130,6 +130,6 @@ graph Net {
     found = {row.operations: row for row in reports[0].rows if row.notes or "to" in row.dtype}
     (real,) = (row for names, row in found.items() if "main.Net.z" in names)
     (whole,) = (row for names, row in found.items() if "main.Net.y" in names)
-    assert (whole.dtype, whole.notes) == ("int16 to int32", ())
+    assert (whole.dtype, whole.notes) == ("uint8 to int32", ())
     assert real.dtype == "float32"
     assert real.notes == ("main.Net.z: the channels of a group are not pairs",)

@@ -43,7 +43,7 @@ class Blocks:
 
     @property
     def packed(self) -> Array:
-        """Return codes in bytes along the last axis, the lowest bits first; or in int32."""
+        """Return the codes, those of the lowest bits first in each byte, or in int32."""
         if not self.are_bytes:
             return self.codes
         count = 8 // self.bits
