@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_nnef.diagnostics import Span, error
@@ -27,7 +27,8 @@ _WORD = re.compile(r"\w+")
 def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
     """The model with codes and scales for some variables, by their names in a scope: a graph.
 
-    Raises NnefError in the tools dialect, which has no such operators.
+    The items of a pack, ``w:1`` and so on, are alike, and all of them are there or none. Raises
+    NnefError in the tools dialect, which has no such operators.
     """
     if model.dialect == "tools":
         hint = "write it in the draft dialect: tvm-nnef format does not translate between them"
@@ -40,17 +41,18 @@ def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
     types: dict[str, str] = {}
     for parameter in definition.variables:
         name = parameter.name.name
-        if name not in blocks:
+        items = {whole: found for whole, found in blocks.items() if pack_of(whole) == name}
+        if not items:
             continue
-        found = blocks[name]
-        codes, scales, unpacked = (
-            names.new(f"{name}_{part}") for part in ("codes", "scales", "steps")
-        )
-        packed = found.packed
-        edits[parameter.span] = _declared(parameter.span, codes, packed, scales, found.scales)
-        components += _components(name, codes, scales, unpacked, found)
-        values |= {f"{scope}.{codes}": packed, f"{scope}.{scales}": found.scales}
-        types[f"{scope}.{codes}"] = "uint8"
+        made = _Made(*(names.new(f"{name}_{part}") for part in ("codes", "scales", "steps")))
+        count = len(items) if parameter.type.pack else None
+        edits[parameter.span] = _declared(parameter.span, made, count, next(iter(items.values())))
+        components += _components(name, made, count, next(iter(items.values())))
+        for whole, found in items.items():
+            item = whole.removeprefix(name)
+            values |= {f"{scope}.{made.codes}{item}": found.packed}
+            values |= {f"{scope}.{made.scales}{item}": found.scales}
+            types[f"{scope}.{made.codes}{item}"] = "uint8"
     text = _edited(model.program.modules[MAIN].source.text, edits, components, definition)
     gone = {f"{scope}.{name}" for name in blocks}
     kept = {name: array for name, array in model.variables.items() if name not in gone}
@@ -60,6 +62,20 @@ def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
     program, _ = program_of(replace(texts, modules=modules))
     metadata = replace(model.metadata, machine_types={**model.metadata.machine_types, **types})
     return replace(model, program=program, variables={**kept, **values}, metadata=metadata)
+
+
+def pack_of(name: str) -> str:
+    """The name of the variable, or of the pack of variables, that has an item of a name."""
+    return name.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The new names for a variable: of codes and scales, and of codes in tensors of integers."""
+
+    codes: str
+    scales: str
+    steps: str
 
 
 class _Names:
@@ -82,20 +98,26 @@ def _shape(array: Any) -> str:
     return ", ".join(map(str, array.shape))
 
 
-def _declared(span: Span, codes: str, packed: Any, scales: str, values: Any) -> str:
+def _declared(span: Span, made: _Made, count: int | None, found: Blocks) -> str:
     """The declarations of codes and scales, with a semicolon at the end if there was one."""
     end = ";" if span.text.endswith(";") else ""
-    return f"{codes}: int[{_shape(packed)}]; {scales}: real[{_shape(values)}]{end}"
+    pack = f"..({count})" if count else ""
+    codes = f"{made.codes}: int[{_shape(found.packed)}]{pack}"
+    return f"{codes}; {made.scales}: real[{_shape(found.scales)}]{pack}{end}"
 
 
-def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks) -> list[str]:
-    """The components that compute a variable from its codes."""
+def _components(name: str, made: _Made, count: int | None, found: Blocks) -> list[str]:
+    """The components that compute a variable, or each item of a pack, from its codes."""
     sizes = [1] * found.codes.ndim
     sizes[found.axis] = found.size
-    length = found.codes.shape[-1]
-    steps = f"{unpacked} = {MODULE}.unpack{{bits={found.bits}, length={length}}}({codes});"
-    blocks = f"blocks={sizes}, zero={float(found.zero)}"
-    return [steps, f"{name} = {MODULE}.dequantize{{{blocks}}}({unpacked}, {scales});"]
+    unpack = f"{MODULE}.unpack{{bits={found.bits}, length={found.codes.shape[-1]}}}"
+    dequantize = f"{MODULE}.dequantize{{blocks={sizes}, zero={float(found.zero)}}}"
+    if not count:
+        steps = f"{made.steps} = {unpack}({made.codes});"
+        return [steps, f"{name} = {dequantize}({made.steps}, {made.scales});"]
+    items = f"for c : {made.codes}, s : {made.scales}"
+    body = f"{made.steps} = {unpack}(c); w = {dequantize}({made.steps}, s); yield w;"
+    return [f"{name}..({count}) = {items} unroll {{ {body} }};"]
 
 
 def _edited(
