@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.executable.call_memory import needed_bytes
 
 TEXT = """
 import math, layout;
@@ -69,6 +70,17 @@ def test_a_slice_is_written_where_it_is_unless_others_see_it(name: str) -> None:
     del held
     executable.reset()
     assert not executable.state["main.G.cache"].any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_elements_that_are_only_moved_may_be_of_half_precision(dtype: str) -> None:
+    text = TEXT.format(shape="1, 1", body=CASES["a sum of the new value"][1])
+    model = tvm_nnef.load_model(text, variables={"main.G.cache": np.zeros((8, 4), np.float32)})
+    executable = tvm_nnef.build(model, dtypes={"real": dtype}, progress=False)
+    for count, number in enumerate((2, 0, 7), 1):
+        (found,) = executable(np.full((1, 4), 0.5, np.float32), np.array(number))
+        assert float(found[0, 0]) == 2 * count
+    assert needed_bytes(executable.metadata["memory"], {}) == 2  # The sum alone.
 
 
 SHARED = """
