@@ -1,8 +1,8 @@
-"""Kernels scheduled for a target: IRModule in, IRModule out.
+"""Scheduling of kernels for a target.
 
-:func:`schedule_kernels` gives every PrimFunc a schedule; :func:`report` names the strategies and
-plans. The passes around it are listed in ``compilation.passes``. Knows TVM only, and nothing of the
-language that a module was written in.
+Input and output: an IRModule. :func:`schedule_kernels` gives every PrimFunc a schedule;
+:func:`report` names the strategies and plans. The passes around it are listed in
+``compilation.passes``. This package depends on TVM, but not on the language of the module.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 PLAN = "schedule_plan"
-"""The attribute of a PrimFunc with the plan of its schedule and why it was taken, for people."""
+"""The attribute of a PrimFunc with the plan of its schedule and the reason for it, as text."""
 
 TUNED = "tuned"
 """The name of the strategy of a kernel whose schedule was found by measuring."""
 
 SHORTCUTS = frozenset({sort.NAME})
-"""Strategies whose kernels do far less than the formula asks for: no schedule of it comes near."""
+"""Strategies whose kernels do far less work than the formula asks for: tuning cannot reach them."""
 
 Scheduled = tuple[PrimFunction, Choice]
 """A scheduled PrimFunc and its plan."""
 
 Tuned = Callable[[str, PrimFunction, Callable[[], Scheduled]], PrimFunction | None]
-"""A tuned schedule of a PrimFunc, or None for none.
+"""A function that returns a tuned schedule of a PrimFunc, or None.
 
-Gets its name, the PrimFunc as the strategies see it, and what applies the strategies to it, once.
+Its arguments are the name, the PrimFunc as the strategies get it, and a function that applies the
+strategies to it, once.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledKernel:
-    """A PrimFunc of a scheduled module, and the strategy that scheduled it (None: none did).
+    """A PrimFunc of a scheduled module, and its strategy (None if it has no schedule).
 
-    ``plan`` is the text of its plan and of why it was taken.
+    ``plan`` is the text of its plan and of the reason for it.
     """
 
     name: str
@@ -56,28 +57,28 @@ class ScheduledKernel:
 
 
 def unscheduled(mod: Module) -> dict[str, PrimFunction]:
-    """The PrimFuncs without a schedule, by name."""
+    """Return the PrimFuncs without a schedule, by name."""
     return {n: f for n, f in prim_functions(mod).items() if STRATEGY not in (f.attrs or {})}
 
 
 def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:
-    """Every PrimFunc scheduled; the attributes ``STRATEGY`` and ``PLAN`` say by which plan.
+    """Schedule every PrimFunc; the attributes ``STRATEGY`` and ``PLAN`` describe its plan.
 
-    The result of ``tuned`` for a kernel comes first. Raises NotImplementedError for a kind of
-    target that there are no strategies for.
+    The result of ``tuned`` for a kernel has priority. Raises NotImplementedError for a kind of
+    target without strategies.
     """
     schedule = _STRATEGIES.get(str(target.kind.name))
     if schedule is None:
         raise NotImplementedError(f"there are no schedules for the target '{target.kind.name}' yet")
     scheduled: dict[str, PrimFunction] = {}
     for name, function in unscheduled(mod).items():
-        found = None
+        schedule_found = None
         if tuned is not None:
             # A schedule may change the loops of the PrimFunc that it is given.
             copy = with_own_symbols(function)
-            found = tuned(name, function, functools.partial(schedule, copy, target))
-        if found is not None:
-            scheduled[name] = found.with_attr(STRATEGY, TUNED)
+            schedule_found = tuned(name, function, functools.partial(schedule, copy, target))
+        if schedule_found is not None:
+            scheduled[name] = schedule_found.with_attr(STRATEGY, TUNED)
         else:
             result, choice = schedule(function, target)
             scheduled[name] = result.with_attr({STRATEGY: choice.plan.strategy, PLAN: str(choice)})
@@ -85,7 +86,7 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
 
 
 def report(mod: Module) -> list[ScheduledKernel]:
-    """The kernels of a module in the order of their names."""
+    """Return the kernels of a module in the order of their names."""
     attributes = {name: function.attrs or {} for name, function in prim_functions(mod).items()}
     return [
         ScheduledKernel(
@@ -100,4 +101,4 @@ _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
     "cuda": gpu_strategies.apply,
     "vulkan": gpu_strategies.apply,
 }
-"""What schedules a PrimFunc, by the kind of the target."""
+"""The functions that schedule a PrimFunc, by the kind of the target."""

@@ -31,7 +31,7 @@ RATE, WARM_UP = 3e-3, 100
 
 
 def training_text() -> str:
-    """Python's language reference in characters of ASCII."""
+    """Return Python's language reference in characters of ASCII."""
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name].strip() for name in sorted(topics))
@@ -39,7 +39,7 @@ def training_text() -> str:
 
 
 def initial(generator: np.random.Generator) -> Arrays:
-    """Random weights, those of all layers in one array with a dimension more."""
+    """Return random weights, those of all layers in one array with a dimension more."""
     shapes = {
         "query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH), "value": (WIDTH, WIDTH),
         "mix": (WIDTH, WIDTH), "gate": (INNER, WIDTH), "up": (INNER, WIDTH), "down": (WIDTH, INNER),
@@ -56,12 +56,12 @@ def initial(generator: np.random.Generator) -> Arrays:
 
 
 def normalized(x: Any, scale: Any) -> Any:
-    """Rows with a root mean square of 1, times a scale for each column."""
+    """Return rows with a root mean square of 1, times a scale for each column."""
     return x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
 
 
 def rotated(x: Any) -> Any:
-    """Pairs of elements of ``[batch, rows, heads, size]`` turned by the position of the row."""
+    """Return ``[batch, rows, heads, size]`` with pairs turned by the position of the row."""
     half = SIZE // 2
     angle = jnp.arange(x.shape[1])[:, None] * jnp.exp(-jnp.arange(half) * (np.log(1e4) / half))
     cosine, sine = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
@@ -70,7 +70,7 @@ def rotated(x: Any) -> Any:
 
 
 def layer(x: Any, w: Arrays) -> tuple[Any, None]:
-    """A layer of the decoder, for all rows of a batch at once."""
+    """Return the rows after a layer of the decoder, for all rows of a batch at once."""
     batch, rows, _ = x.shape
     h = normalized(x, w["scale1"])
     q, k, v = (
@@ -89,7 +89,7 @@ SINGLE = ("embedding", "scores", "scale")
 
 
 def loss(w: Arrays, rows: Any) -> Any:
-    """The mean cross entropy of each next character."""
+    """Return the mean cross entropy of each next character."""
     layers = {name: array for name, array in w.items() if name not in SINGLE}
     x, _ = jax.lax.scan(layer, w["embedding"][rows[:, :-1]], layers)
     scores = normalized(x, w["scale"]) @ w["scores"].T
@@ -99,7 +99,7 @@ def loss(w: Arrays, rows: Any) -> Any:
 
 @jax.jit
 def step(w: Arrays, first: Arrays, second: Arrays, number: Any, rate: Any, rows: Any) -> Any:
-    """A step of AdamW."""
+    """Return the weights and moments after a step of AdamW, and the loss before it."""
     value, gradients = jax.value_and_grad(loss)(w, rows)
     norm = jnp.sqrt(sum((each * each).sum() for each in gradients.values()))
     gradients = {name: g / jnp.maximum(norm, 1) for name, g in gradients.items()}
@@ -115,7 +115,7 @@ def step(w: Arrays, first: Arrays, second: Arrays, number: Any, rate: Any, rows:
 
 
 def train(text: str, steps: int, seed: int = 7) -> Arrays:
-    """Weights for a text; the last twentieth of it is held out, to report the loss for it."""
+    """Return weights for a text; the last twentieth is held out, to report the loss for it."""
     codes = np.array([CHARACTERS.index(each) for each in text], np.int32)
     codes, held_out = np.split(codes, [len(codes) * 19 // 20])
     count = len(held_out) // (WINDOW + 1)
@@ -137,7 +137,7 @@ def train(text: str, steps: int, seed: int = 7) -> Arrays:
 
 
 def variables(w: Arrays) -> Arrays:
-    """Weights by the names that they have in the model, and what its memory begins with."""
+    """Return weights by the names that they have in the model, and what its memory begins with."""
     found: Arrays = {}
     for name, array in w.items():
         items = [("", array)] if name in SINGLE else [(f":{n}", a) for n, a in enumerate(array, 1)]

@@ -147,10 +147,16 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     """The emulator of a CPU of ``emulation/machines.py``, by name; a test without it is skipped."""
-    module = import_file(Path(__file__).parent / "emulation" / "machines.py")
+    files = (
+        Path(__file__).parent / "emulation" / f"{name}.py" for name in ("machines", "instructions")
+    )
+    module, instructions = map(import_file, files)
 
     @functools.cache
     def made(name: str) -> Any:
+        if name in module.X86:
+            folder = tmp_path_factory.mktemp(name)
+            return module.Translator(module.X86[name], folder, instructions.for_this_cpu)
         return module.Emulator(module.MACHINES[name], tmp_path_factory.mktemp(name))
 
     return made

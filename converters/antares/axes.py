@@ -1,4 +1,4 @@
-"""The axes of a statement: their order, and their lengths as shapes of tensors imply them."""
+"""The axes of a statement: their order, and their lengths, inferred from the shapes of tensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvm_nnef.diagnostics import Note, Span, did_you_mean, error
 Shapes = Mapping[str, tuple[int, ...]]
 
 MAX_STEPS = 1 << 50
-"""The most steps of the loops of a statement."""
+"""Upper limit of the steps of the loops of a statement."""
 
 
 def axis_lengths(statement: Statement, shapes: Shapes) -> dict[str, int]:
-    """The length of each axis, those of the target first.
+    """Return the length of each axis, those of the target first.
 
-    A length that ``where`` does not give is that of the dimensions that the axis indexes alone.
-    Raises NnefError for an axis without a length and for one with several.
+    A length that ``where`` does not give is that of the dimensions that are indexed by the axis
+    alone. Raises NnefError for an axis without a length and for one with several.
     """
     for access in accesses(statement):
         _check_access(access, shapes)
@@ -54,13 +54,15 @@ def _check_steps(statement: Statement, lengths: Mapping[str, int]) -> None:
 
 
 def accesses(statement: Statement) -> Iterator[Access]:
-    """The accesses that must be of known tensors: of what is read, or asked for its dtype."""
+    """Yield the accesses whose tensors must be known: tensors that are read, or whose dtype is
+    used.
+    """
     yield from _read(statement)
     yield from nodes.typed(statement.value)
 
 
 def _read(statement: Statement) -> Iterator[Access]:
-    """The accesses whose elements are read or replaced."""
+    """Yield the accesses whose elements are read or replaced."""
     if statement.operator == "=.":
         yield statement.target
     for index in statement.target.indices:
@@ -69,7 +71,7 @@ def _read(statement: Statement) -> Iterator[Access]:
 
 
 def _axes(statement: Statement) -> Iterator[Axis]:
-    """The axes from left to right."""
+    """Yield the axes from left to right."""
     for node in (*statement.target.indices, statement.value):
         for each in nodes.walk(node):
             if isinstance(each, Axis):
@@ -94,19 +96,19 @@ def _check_access(access: Access, shapes: Shapes) -> None:
 
 
 def _implied(statement: Statement, shapes: Shapes) -> dict[str, tuple[int, Span]]:
-    """The lengths that dimensions imply, with the index that does."""
-    found: dict[str, tuple[int, Span]] = {}
+    """Return the lengths that dimensions imply, with the index that implies each."""
+    implied: dict[str, tuple[int, Span]] = {}
     for access in _read(statement):
         for index, length in zip(access.indices, shapes[access.tensor], strict=True):
             if not isinstance(index, Axis) or index.name in statement.lengths:
                 continue
-            other, span = found.setdefault(index.name, (length, index.span))
+            other, span = implied.setdefault(index.name, (length, index.span))
             if other != length:
                 message = f"axis '{index.name}' has the length {length} here, and {other} elsewhere"
                 note = Note(f"this dimension has the length {other}", span)
                 hint = f"say which one is meant: where {index.name} in {min(other, length)}"
                 raise error(message, index.span, hint=hint, notes=[note])
-    return found
+    return implied
 
 
 def check_bounds(statement: Statement, lengths: Mapping[str, int], shapes: Shapes) -> None:
@@ -139,14 +141,17 @@ def _check_index(access: Access, index: Scalar, length: int, lengths: Mapping[st
 
 
 def exceeds(index: Scalar, length: int, lengths: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and largest value of an index that is certainly out of bounds in some step."""
+    """Return the range of an index that is certainly out of bounds in some step.
+
+    It is None for others.
+    """
     names = [each.name for each in nodes.walk(index) if isinstance(each, Axis)]
     limits = bounds(index, lengths) if len(names) == len(set(names)) else None
     return None if limits is None or (limits[0] >= 0 and limits[1] < length) else limits
 
 
 def bounds(node: Scalar, lengths: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and largest value of an index if it takes both; axes occur once in it."""
+    """Return the smallest and largest value of an index if it has both; axes occur once in it."""
     match node:
         case Number(_, int() as value):
             return value, value
@@ -180,7 +185,7 @@ def _combined(
 
 
 def simplified(node: Scalar, lengths: Mapping[str, int]) -> Scalar:
-    """A scalar without integer arithmetic that does nothing, as ``HO * 1 + KH - 0``."""
+    """Return a scalar without redundant integer arithmetic, as ``HO * 1 + KH - 0``."""
     inner = nodes.children(node)
     if inner:
         node = nodes.with_children(node, tuple(simplified(each, lengths) for each in inner))

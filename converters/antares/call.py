@@ -25,7 +25,7 @@ _ALIASES = {"expression": "exprss", "expr": "exprss"}
 
 @dataclass(frozen=True)
 class Input:
-    """An input: its shape and dtype, None if it is not given, and where it is written."""
+    """An input: its shape and dtype, None if it is not given, and its location."""
 
     shape: tuple[int, ...] | None
     dtype: str | None
@@ -42,28 +42,28 @@ class Call:
 
 
 def read_call(source: Source) -> Call:
-    """A call as text. Raises NnefError, with line and column, for what is not one."""
+    """Return a call from its text. Raises NnefError, with line and column, for other texts."""
     text = Text.of(source)
     tree = syntax.parse(text, "call.lark", "start", WORDS)
     reader = Reader(text, {})
-    given: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for part in tree.children:
         if isinstance(part, lark.Tree) and part.data == "assignment":
             _assign(part, reader)
         elif isinstance(part, lark.Tree):
-            name, value = _argument(part, reader, len(given))
-            if name in given:
+            name, value = _argument(part, reader, len(values))
+            if name in values:
                 raise error(f"'{name}' is given twice", value.span, hint="remove one of them")
-            given[name] = value
-    expressions = given.get("exprss")
+            values[name] = value
+    expressions = values.get("exprss")
     if expressions is None or not isinstance(expressions.data, Text):
         span = expressions.span if expressions else text.span_of(tree)
         hint = 'as in: einstein_v2("output0[N] = input0[N] * 2", {"input0": …})'
         raise error("the first argument must be a string with expressions", span, hint=hint)
     problems = Problems()
-    inputs = _inputs(given.get("input_dict"), problems)
+    inputs = _inputs(values.get("input_dict"), problems)
     problems.check()
-    return Call(expressions.data, inputs, tuple(_names(given.get("extra_outputs"))))
+    return Call(expressions.data, inputs, tuple(_names(values.get("extra_outputs"))))
 
 
 def call_of(
@@ -72,7 +72,7 @@ def call_of(
     extra_outputs: Sequence[str],
     path: str,
 ) -> Call:
-    """A call whose arguments are Python objects."""
+    """Return a call whose arguments are Python objects."""
     inputs: dict[str, Input] = {}
     for name, described in input_dict.items():
         unknown = next((key for key in described if key not in ("shape", "dtype")), None)
@@ -88,7 +88,7 @@ def call_of(
 
 
 def checked_shape(shape: Sequence[Any], name: str, span: Span | None) -> tuple[int, ...]:
-    """A shape of positive integers. Raises NnefError for any other."""
+    """Return a shape of positive integers. Raises NnefError for any other."""
     if len(shape) > MAX_RANK:
         message = f"input '{name}' has {len(shape)} dimensions, and the limit is {MAX_RANK}"
         raise error(message, span, hint="use fewer dimensions")
@@ -102,11 +102,11 @@ def checked_shape(shape: Sequence[Any], name: str, span: Span | None) -> tuple[i
 
 
 def checked_dtype(name: str, span: Span | None) -> str:
-    """A dtype that tensors may have. Raises NnefError for any other."""
-    known = [each for each in DTYPES if each not in FORMATS]
-    if name in known:
+    """Return a dtype that tensors may have. Raises NnefError for any other."""
+    dtypes = [each for each in DTYPES if each not in FORMATS]
+    if name in dtypes:
         return name
-    hint = did_you_mean(name, known) or f"one of {', '.join(known)}"
+    hint = did_you_mean(name, dtypes) or f"one of {', '.join(dtypes)}"
     raise error(f"unknown dtype '{name}'", span, hint=hint)
 
 
@@ -152,14 +152,14 @@ def _entries(value: Value, what: str) -> Iterator[tuple[str, Value, Value]]:
 
 
 def _inputs(value: Value | None, problems: Problems) -> dict[str, Input]:
-    """The inputs by name; without those that are wrong."""
-    found: dict[str, Input] = {}
+    """Return the inputs by name, without those that are wrong."""
+    inputs: dict[str, Input] = {}
     if value is None or value.kind == "none":
-        return found
+        return inputs
     for name, key, described in _entries(value, "input_dict"):
         with problems.collected():
-            found[name] = _input(name, key, described)
-    return found
+            inputs[name] = _input(name, key, described)
+    return inputs
 
 
 def _input(name: str, key: Value, described: Value) -> Input:

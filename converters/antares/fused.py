@@ -1,8 +1,12 @@
-"""Fused reduction axes, as the axes that they were fused from.
+"""Splitting of fused reduction axes.
 
-``input0[N, R // 9, HO + R % 9 // 3] * input1[F, R]`` reduces over one axis R of which the quotients
-and remainders are indices. With an axis for each of them, the statement is the convolution that it
-means, and ``input1`` a view with a dimension for each.
+Input: a statement. Output: the same with separate axes. ``input0[N, R
+
+9, HO + R % 9
+
+3] * input1[F, R]`` reduces over one axis R of which the quotients and remainders are indices. With
+an axis for each of them, the statement is an ordinary convolution, and ``input1`` a view with a
+dimension for each.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from tvm_nnef.diagnostics import Span
 
 @dataclass(frozen=True)
 class View:
-    """A tensor of which ``dimension`` is divided into several."""
+    """A view of a tensor in which ``dimension`` is split into several."""
 
     tensor: str
     dimension: int
@@ -38,7 +42,9 @@ class _Digits:
 
 @dataclass(frozen=True)
 class _Division:
-    """An axis as the digits of a number in a mixed radix; the last one runs fastest."""
+    """The split of an axis into the digits of a number in a mixed radix; the last one varies
+    fastest.
+    """
 
     axis: str
     parts: tuple[tuple[str, int, int], ...]
@@ -48,12 +54,14 @@ class _Division:
 def divided(
     statement: Statement, lengths: dict[str, int], shapes: Shapes
 ) -> tuple[Statement, dict[str, int], tuple[View, ...]]:
-    """A reduction with its fused axes divided, the lengths of its axes, and the views it reads."""
+    """Return a reduction with its fused axes split, the lengths of its axes, and the views it
+    reads.
+    """
     views: list[View] = []
     if not statement.is_reduction:
         return statement, lengths, ()
-    kept = {each.name for each in statement.target.indices if isinstance(each, Axis)}
-    for axis in [each for each in lengths if each not in kept]:
+    target_axes = {each.name for each in statement.target.indices if isinstance(each, Axis)}
+    for axis in [each for each in lengths if each not in target_axes]:
         division = _division(axis, statement.value, lengths)
         if division is None:
             continue
@@ -89,7 +97,7 @@ def _division(axis: str, value: Scalar, lengths: Mapping[str, int]) -> _Division
 
 
 def _digits(node: Scalar, lengths: Mapping[str, int]) -> _Digits | None:
-    """The digits of an axis that a chain of quotients and remainders takes."""
+    """Return the digits of an axis that a chain of quotients and remainders selects."""
     match node:
         case Axis(_, name):
             return _Digits(name, 1, lengths[name])
@@ -116,8 +124,10 @@ def _uses(node: Scalar, lengths: Mapping[str, int]) -> Iterator[_Digits]:
 
 
 def _whole(value: Scalar, axis: str, length: int, shapes: Shapes) -> dict[str, int]:
-    """The tensors with a dimension that the whole axis indexes in every access, and which it is."""
-    found: dict[str, set[int | None]] = {}
+    """Return the tensors with a dimension that the whole axis indexes in every access, and that
+    dimension.
+    """
+    dimensions: dict[str, set[int | None]] = {}
     for access in nodes.accesses(value):
         positions = [
             dimension
@@ -126,18 +136,18 @@ def _whole(value: Scalar, axis: str, length: int, shapes: Shapes) -> dict[str, i
         ]
         fits = len(positions) == 1 and shapes[access.tensor][positions[0]] == length
         fits = fits and not access.guarded
-        found.setdefault(access.tensor, set()).add(positions[0] if fits else None)
-    single = {name: each.pop() for name, each in found.items() if len(each) == 1}
+        dimensions.setdefault(access.tensor, set()).add(positions[0] if fits else None)
+    single = {name: each.pop() for name, each in dimensions.items() if len(each) == 1}
     return {name: each for name, each in single.items() if each is not None}
 
 
 def _replaced(
     node: Scalar, division: _Division, viewed: Mapping[str, int], lengths: Mapping[str, int]
 ) -> Scalar:
-    """A scalar in terms of the digits."""
-    found = _digits(node, lengths)
-    if found is not None and found.axis == division.axis:
-        return _sum(found, division, node.span)
+    """Return a scalar in terms of the digits."""
+    digits = _digits(node, lengths)
+    if digits is not None and digits.axis == division.axis:
+        return _sum(digits, division, node.span)
     inner: list[Scalar] = []
     for position, each in enumerate(nodes.children(node)):
         if isinstance(node, Access) and viewed.get(node.tensor) == position:
@@ -148,14 +158,14 @@ def _replaced(
 
 
 def _sum(digits: _Digits, division: _Division, span: Span) -> Scalar:
-    """The value of some digits."""
+    """Return the value of some digits."""
     terms: list[Scalar] = []
     for name, weight, _ in division.parts:
         if digits.low <= weight < digits.high:
             factor = weight // digits.low
             axis = Axis(span, name)
             terms.append(axis if factor == 1 else Binary(span, "*", axis, Number(span, factor)))
-    found = terms[0]
+    total = terms[0]
     for each in terms[1:]:
-        found = Binary(span, "+", found, each)
-    return found
+        total = Binary(span, "+", total, each)
+    return total

@@ -1,9 +1,10 @@
-"""Bounds checks that are written as conditions, as guards of SkriptND.
+"""Conversion of bounds checks that are written as conditions into guards of SkriptND.
 
-``input0[N, HO + KH - 1].when([HO + KH - 1 >= 0, HO + KH - 1 < 32], 0.0) * input1[KH]`` adds nothing
-to a sum where the index is out of bounds: ``input0[N, |HO + KH - 1|] * input1[KH]``, which skips
-the step as the standard convolutions do, so that it gets their schedules. A condition is a bounds
-check if it says the same of the index, however it is written: ``HO + KH >= 1``, ``33 > HO + KH``.
+Input and output: a statement. ``input0[N, HO + KH - 1].when([HO + KH - 1 >= 0, HO + KH - 1 < 32],
+0.0) * input1[KH]`` adds nothing to a sum if the index is out of bounds: ``input0[N, |HO + KH - 1|]
+* input1[KH]``, which skips the step as the standard convolutions do, so that it gets their
+schedules. A condition is a bounds check if it is equivalent for the index, in any form: ``HO + KH
+>= 1``, ``33 > HO + KH``.
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ class _Linear:
     constant: int
 
     def plus(self, other: _Linear, factor: int = 1) -> _Linear:
-        """The sum of this and a multiple of another."""
+        """Return the sum of this and a multiple of another."""
         sums = dict(self.terms)
         for term, each in other.terms:
             sums[term] = sums.get(term, 0) + factor * each
-        kept = frozenset((term, each) for term, each in sums.items() if each)
-        return _Linear(kept, self.constant + factor * other.constant)
+        nonzero = frozenset((term, each) for term, each in sums.items() if each)
+        return _Linear(nonzero, self.constant + factor * other.constant)
 
     def reduced(self) -> _Linear:
-        """A sum that is at least 0 for the same integers, with factors as small as possible."""
+        """Return a sum that is at least 0 for the same integers, with the smallest factors."""
         divisor = gcd(*(factor for _, factor in self.terms)) or 1
         terms = frozenset((term, factor // divisor) for term, factor in self.terms)
         return _Linear(terms, self.constant // divisor)
 
 
 def with_guards(statement: Statement, lengths: Mapping[str, int], shapes: Shapes) -> Statement:
-    """A sum in which bounds checks of factors are guards; any other statement as it is."""
+    """Return a sum in which bounds checks of factors are guards; any other statement as it is."""
     if statement.operator != "+=!":
         return statement
     return replace(statement, value=_factor(statement.value, lengths, shapes))
 
 
 def _factor(node: Scalar, lengths: Mapping[str, int], shapes: Shapes) -> Scalar:
-    """A factor of what is added in each step, with guards instead of bounds checks."""
+    """Return a factor of the terms of a sum, with guards instead of bounds checks."""
     match node:
         case Binary(_, "*", left, right):
             inner = (_factor(each, lengths, shapes) for each in (left, right))
@@ -72,17 +73,17 @@ def _is_zero(node: Scalar) -> bool:
 def _guarded(
     value: Scalar, checks: Iterable[_Linear | None], lengths: Mapping[str, int], shapes: Shapes
 ) -> Scalar | None:
-    """A value with guards that say the same as the checks; None if there are no such guards."""
+    """Return a value with guards that are equal to the checks; None if there are no such guards."""
     limits = list(_limits(value, shapes))
-    found: set[tuple[str, Scalar]] = set()
+    guarded: set[tuple[str, Scalar]] = set()
     for check in checks:
         if check is None:
             return None
         checked = {index for limit, index in limits if limit == check}
         if not checked and not _always_holds(check, lengths):
             return None
-        found |= checked
-    result = _changed(value, lambda access: _with_guards(access, found))
+        guarded |= checked
+    result = _changed(value, lambda access: _with_guards(access, guarded))
     # What the checks exclude of other indices would be out of bounds.
     is_complete = all(
         dimension in access.guarded or not exceeds(access.indices[dimension], length, lengths)
@@ -93,7 +94,7 @@ def _guarded(
 
 
 def _limits(value: Scalar, shapes: Shapes) -> Iterator[tuple[_Linear, tuple[str, Scalar]]]:
-    """What is at least 0 for an index in bounds, with the tensor and the index."""
+    """Yield the sums that are at least 0 for an index in bounds, with the tensor and the index."""
     for access in nodes.accesses(value):
         for index, length in zip(access.indices, shapes[access.tensor], strict=True):
             linear = _linear(index)
@@ -108,7 +109,7 @@ def _with_guards(access: Access, found: set[tuple[str, Scalar]]) -> Access:
 
 
 def _changed(node: Scalar, change: Callable[[Access], Access]) -> Scalar:
-    """A scalar whose accesses are changed."""
+    """Return a scalar whose accesses are changed."""
     if isinstance(node, Access):
         node = change(node)
     inner = tuple(_changed(each, change) for each in nodes.children(node))
@@ -116,7 +117,7 @@ def _changed(node: Scalar, change: Callable[[Access], Access]) -> Scalar:
 
 
 def _at_least_0(conditions: Iterable[Scalar]) -> Iterator[_Linear | None]:
-    """What conditions say is at least 0; None for one that says anything else."""
+    """Yield the sums that conditions require to be at least 0; None for any other condition."""
     for condition in conditions:
         match condition:
             case Binary(_, "&", left, right):
@@ -135,7 +136,7 @@ def _difference(more: Scalar, less: Scalar, operator: str) -> _Linear:
 
 
 def _linear(node: Scalar) -> _Linear:
-    """An integer as a linear sum of axes and of what is not linear."""
+    """Return an integer as a linear sum of axes and of nonlinear terms."""
     match node:
         case Number(_, int() as value):
             return _Linear(frozenset(), value)

@@ -20,7 +20,7 @@ Entries: TypeAlias = "tuple[tuple[Value, Value], ...]"
 
 @dataclass(frozen=True)
 class Value:
-    """A value and where it is written; ``data`` of a string is a Text, of a dictionary Entries."""
+    """A value and its location; ``data`` of a string is a Text, of a dictionary Entries."""
 
     data: int | float | Text | tuple[Value, ...] | Entries | None
     span: Span
@@ -55,14 +55,14 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n
 
 
 class Reader:
-    """Reads values in one text; ``names`` are the variables that were assigned before."""
+    """A reader of values in one text; ``names`` are the variables that were assigned before."""
 
     def __init__(self, text: Text, names: dict[str, Value]) -> None:
         self._text = text
         self.names = names
 
     def value(self, tree: lark.Tree[Any]) -> Value:
-        """The value of a tree of the rule ``value``."""
+        """Return the value of a tree of the rule ``value``."""
         span = self._text.span_of(tree)
         parts: list[Any] = [each for each in tree.children if each is not None]
         match tree.data:
@@ -94,7 +94,7 @@ class Reader:
         return found.data, span, found.kind
 
     def _strings(self, tokens: list[lark.Token]) -> Text:
-        """Adjacent strings as one text."""
+        """Return adjacent strings as one text."""
         characters: list[str] = []
         offsets: list[int] = []
         for token in tokens:
@@ -107,7 +107,7 @@ class Reader:
         return Text(self._text.source, "".join(characters), offsets)
 
     def _string(self, token: lark.Token) -> list[tuple[str, list[int]]]:
-        """The parts of a string with the offsets in the source that they were made from."""
+        """Return the parts of a string with their offsets in the source."""
         written = str(token)
         prefix = written[: len(written) - len(written.lstrip("rRfF"))].lower()
         quotes = 3 if written[len(prefix) :].startswith(('"""', "'''")) else 1
@@ -141,7 +141,7 @@ class Reader:
             position = close + 1
 
     def _shown(self, text: Text, start: int, end: int) -> str:
-        """The text of ``{value}`` in an f-string."""
+        """Return the text of ``{value}`` in an f-string."""
         inner = Text(text.source, text.text[start:end], text.offsets[start:end])
         if not inner.text.strip():
             hint = "write a name or a number between the braces"

@@ -1,4 +1,6 @@
-"""``convert`` and ``einstein_v2``: a call in Antares IR as a SkriptND model."""
+"""The converter of Antares IR: ``convert`` and ``einstein_v2`` turn a call into a SkriptND
+model.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def _convert(
 
 
 def _convert_statement(text: Text, conversion: Conversion, problems: Problems) -> None:
-    """Convert a statement. Its result is not known if it is wrong, or reads what is not known."""
+    """Convert a statement. Its result is unknown if it is wrong, or reads an unknown tensor."""
     with problems.collected():
         statement = parse(text)
         if conversion.broken.isdisjoint(each.tensor for each in axes.accesses(statement)):
@@ -143,7 +145,7 @@ def _source(source: str | bytes | os.PathLike[str]) -> Source:
 
 
 def _head(path: Path) -> bytes:
-    """The content of a file, at most as much as shows that it is too long."""
+    """Return the content of a file, cut at a size that exceeds the limit of characters."""
     with open_regular(path) as file:
         return file.read(4 * MAX_TEXT + 4)
 
@@ -162,21 +164,21 @@ def _inputs(
     path: str,
     problems: Problems,
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """The shape and the dtype of each input; without those that are wrong."""
+    """Return the shape and the dtype of each input, without those that are wrong."""
     for name in sorted({*input_shapes, *dtypes} - {*declared}):
         hint = did_you_mean(name, declared) or f"inputs are {', '.join(declared) or 'none'}"
         raise error(f"the model has no input '{name}'", hint=hint, file=path)
-    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    inputs: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, each in declared.items():
         with problems.collected():
-            found[name] = _input(name, each, input_shapes.get(name), dtypes.get(name))
-    return found
+            inputs[name] = _input(name, each, input_shapes.get(name), dtypes.get(name))
+    return inputs
 
 
 def _input(
     name: str, declared: Input, given: Sequence[int | str] | None, dtype: str | None
 ) -> tuple[tuple[int, ...], str]:
-    """The shape and the dtype of an input: as they are given, else as they are declared."""
+    """Return the shape and the dtype of an input: as they are given, else as they are declared."""
     span = declared.span
     shape = declared.shape if given is None else checked_shape(given, name, span)
     dtype = dtype or declared.dtype
@@ -191,7 +193,7 @@ def _input(
 
 
 def _outputs(call: Call, conversion: Conversion, problems: Problems) -> list[Tensor]:
-    """The outputs of the graph; without those that are not known."""
+    """Return the outputs of the graph, without those that are unknown."""
     computed = {
         name: each for name, each in conversion.current.items() if each not in conversion.inputs
     }

@@ -1,4 +1,4 @@
-"""The syntax tree of Antares IR. Nodes are equal if they say the same, at any location."""
+"""The syntax tree of Antares IR. Nodes are compared without their locations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class Number(_Node):
-    """A literal; ``const(…)`` adds nothing to it."""
+    """A literal; ``const(…)`` around it has no effect."""
 
     value: int | float
 
@@ -37,7 +37,7 @@ class Length(_Node):
 
 @dataclass(frozen=True)
 class Access(_Node):
-    """An element of a tensor. ``guarded`` dimensions skip the step where they are out of bounds."""
+    """An element of a tensor. ``guarded`` dimensions skip the step if they are out of bounds."""
 
     tensor: str
     indices: tuple[Scalar, ...]
@@ -121,7 +121,7 @@ class Statement(_Node):
 
 
 def children(node: Scalar | DtypeOf) -> tuple[Scalar, ...]:
-    """The scalars directly inside of a scalar, from left to right."""
+    """Return the scalars directly inside of a scalar, from left to right."""
     match node:
         case Access(_, _, indices):
             return indices
@@ -138,39 +138,39 @@ def children(node: Scalar | DtypeOf) -> tuple[Scalar, ...]:
 
 
 def walk(node: Scalar | DtypeOf) -> Iterator[Scalar | DtypeOf]:
-    """A scalar and all inside of it, from left to right."""
+    """Yield a scalar and all inside of it, from left to right."""
     waiting: list[Scalar | DtypeOf] = [node]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting.extend(reversed(children(found)))
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(children(current)))
 
 
 def accesses(node: Scalar) -> Iterator[Access]:
-    """The accesses of tensors in a scalar."""
+    """Yield the accesses of tensors in a scalar."""
     return (each for each in walk(node) if isinstance(each, Access))
 
 
 def typed(node: Scalar) -> Iterator[Access]:
-    """The accesses in a scalar that are only asked for their dtype."""
+    """Yield the accesses in a scalar of which only the dtype is used."""
     for each in walk(node):
         if isinstance(each, (Cast, Call)) and isinstance(each.dtype, DtypeOf):
             yield from accesses(each.dtype.operand)
             yield from typed(each.dtype.operand)
 
 
-def with_children(node: Scalar, made: tuple[Scalar, ...]) -> Scalar:
-    """A scalar with others inside of it."""
+def with_children(node: Scalar, inner: tuple[Scalar, ...]) -> Scalar:
+    """Return a scalar with other scalars inside."""
     match node:
         case Access():
-            return replace(node, indices=made)
+            return replace(node, indices=inner)
         case Negated() | Cast():
-            return replace(node, operand=made[0])
+            return replace(node, operand=inner[0])
         case Binary():
-            return replace(node, left=made[0], right=made[1])
+            return replace(node, left=inner[0], right=inner[1])
         case When():
-            return replace(node, value=made[0], conditions=made[1:-1], other=made[-1])
+            return replace(node, value=inner[0], conditions=inner[1:-1], other=inner[-1])
         case Call():
-            return replace(node, arguments=made)
+            return replace(node, arguments=inner)
         case _:
             return node

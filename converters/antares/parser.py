@@ -1,4 +1,7 @@
-"""From expressions of Antares IR to a syntax tree."""
+"""Parser of expressions of Antares IR.
+
+Input: text. Output: a syntax tree.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tvm_nnef.diagnostics import Span, error
 MAX_STATEMENTS = 1024
 
 MAX_LENGTH = 2**31 - 1
-"""The longest axis: indices are int32 in Antares."""
+"""Upper limit of the length of an axis: indices are int32 in Antares."""
 
 _WORDS = {
     "$END": "the end",
@@ -39,7 +42,7 @@ _Dtype: TypeAlias = "nodes.DtypeName | nodes.DtypeOf"
 
 
 def statements_of(text: Text) -> list[Text]:
-    """The text of each statement. Raises NnefError if there is none, or too many."""
+    """Return the text of each statement. Raises NnefError if there is none, or too many."""
     syntax.check_length(text)
     ends = [each.start() for each in _TOKEN.finditer(text.text) if each[0] == ";"]
     parts = [
@@ -58,19 +61,19 @@ def statements_of(text: Text) -> list[Text]:
 
 
 def parse(text: Text) -> Statement:
-    """A statement. Raises NnefError for the first mistake in it."""
+    """Return a statement. Raises NnefError for the first mistake in it."""
     tree = syntax.parse(text, "expression.lark", "start", _WORDS)
     return _Reader(text).statement(tree.children[0])
 
 
 def target_of(text: Text) -> str:
-    """The name that a statement begins with, even if the rest of it is wrong."""
-    found = _NAME.search(_COMMENT.sub("", text.text))
-    return found[0] if found else ""
+    """Return the name at the beginning of a statement, even if the rest of it is wrong."""
+    match = _NAME.search(_COMMENT.sub("", text.text))
+    return match[0] if match else ""
 
 
 class _Reader:
-    """Turns trees of the grammar into nodes."""
+    """The conversion of trees of the grammar into nodes."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -173,7 +176,7 @@ class _Reader:
 
 
 def _integer(node: Scalar) -> int | None:
-    """The value of static integer arithmetic, None for anything else."""
+    """Return the value of static integer arithmetic; None for anything else."""
     match node:
         case nodes.Number(_, int() as value):
             return value

@@ -1,7 +1,7 @@
-"""Scalars of Antares IR as text of SkriptND, with their dtypes.
+"""Conversion of scalars of Antares IR into text of SkriptND, with their dtypes.
 
-Numbers in the text take the dtype of what they are combined with. Comparisons and logical
-operations are conditions, and int8 where a number is needed. Integers are divided as in Python.
+Numbers in the text have the dtype of the other operand. Comparisons and logical operations are
+conditions, and int8 if a number is needed. Integers are divided as in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REAL_FUNCTIONS = (
     "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
     "asinh", "acosh", "atanh", "erf", "round",
 )  # fmt: skip
-"""Functions of one real, which SkriptND calls alike."""
+"""Functions of one real that have the same name in SkriptND."""
 
 _ARGUMENTS = {"max": 2, "min": 2, "pow": 2, "floor": 1, "ceil": 1, "remainder": 1, "abs": 1}
 _ARGUMENTS |= dict.fromkeys(REAL_FUNCTIONS, 1)
@@ -50,16 +50,16 @@ class Typed:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors.
+    """A writer of scalars; ``axes`` are the names of axes, ``tensors`` names and dtypes of tensors.
 
-    ``tensors`` has also those that are not read, which may be asked for their dtype.
+    ``tensors`` includes those of which only the dtype is used.
     """
 
     axes: Mapping[str, str]
     tensors: Mapping[str, tuple[str, str]]
 
     def scalar(self, node: Scalar) -> Typed:
-        """A scalar with its dtype. Raises NnefError for operands of a wrong dtype."""
+        """Return a scalar with its dtype. Raises NnefError for operands of a wrong dtype."""
         match node:
             case nodes.Number(_, value):
                 return _literal(value)
@@ -81,19 +81,19 @@ class Writer:
                 return _literal(1)  # only its dtype is asked for
 
     def access(self, node: nodes.Access) -> Typed:
-        """An element of a tensor."""
+        """Return an element of a tensor."""
         name, dtype = self.tensors[node.tensor]
         return Typed(f"{name}{self.indices(node)}", dtype)
 
     def indices(self, node: nodes.Access) -> str:
-        """The indices of an access, in brackets."""
+        """Return the indices of an access, in brackets."""
         shown: list[str] = []
         for dimension, index in enumerate(node.indices):
-            made = _number(self.scalar(index))
-            if made.kind != "int":
+            typed = _number(self.scalar(index))
+            if typed.kind != "int":
                 hint = "convert it: .cast(`int32`)"
-                raise error(f"an index cannot be a {made.dtype}", index.span, hint=hint)
-            shown.append(f"|{made.text}|" if dimension in node.guarded else made.text)
+                raise error(f"an index cannot be a {typed.dtype}", index.span, hint=hint)
+            shown.append(f"|{typed.text}|" if dimension in node.guarded else typed.text)
         # A single index has a comma, or the access is that of an item of a pack.
         return f"[{', '.join(shown)}{',' if len(shown) == 1 else ''}]"
 
@@ -128,7 +128,7 @@ class Writer:
 
 
 def completed(scalar: Typed) -> Typed:
-    """A scalar as it is stored in a tensor: conditions are int8."""
+    """Return a scalar as it is stored in a tensor: conditions are int8."""
     return replace(_number(scalar), number=None)
 
 
@@ -179,7 +179,7 @@ def _binary(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
 
 
 def _common(left: Typed, right: Typed) -> str:
-    """The dtype of the result of an operation."""
+    """Return the dtype of the result of an operation."""
     if left.kind == right.kind == "bool":
         return "bool"
     left, right = _number(left), _number(right)
@@ -201,7 +201,7 @@ def _width(dtype: str) -> int:
 
 
 def _as(scalar: Typed, dtype: str) -> Typed:
-    """A scalar as an operand of a wider dtype."""
+    """Return a scalar as an operand of a wider dtype."""
     kind = DTYPES[dtype]
     if kind == "bool":
         return _condition(scalar)
@@ -214,17 +214,17 @@ def _as(scalar: Typed, dtype: str) -> Typed:
 
 
 def _cast(scalar: Typed, dtype: str) -> Typed:
-    """``static_cast``: reals are truncated, integers keep their low bits."""
+    """Return a scalar after ``static_cast``: reals are truncated, integers keep their low bits."""
     if DTYPES[dtype] == "bool":
         return _condition(scalar)
-    made = _as(_number(scalar), dtype)
-    if scalar.kind != "int" or made.kind != "int" or np.can_cast(scalar.dtype, dtype):
-        return replace(made, number=None)
-    return Typed(_low_bits(made.text, np.dtype(dtype)), dtype)
+    converted = _as(_number(scalar), dtype)
+    if scalar.kind != "int" or converted.kind != "int" or np.can_cast(scalar.dtype, dtype):
+        return replace(converted, number=None)
+    return Typed(_low_bits(converted.text, np.dtype(dtype)), dtype)
 
 
 def _low_bits(text: str, dtype: np.dtype[Any]) -> str:
-    """An integer that wraps around as the dtype does; it is computed with more bits."""
+    """Return an integer that wraps around as the dtype does; it is computed with more bits."""
     if dtype.itemsize == 8:
         return text
     size = 1 << 8 * dtype.itemsize

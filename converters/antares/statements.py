@@ -1,4 +1,6 @@
-"""Statements as operators of SkriptND, one for each, and the graph that invokes them."""
+"""Conversion of statements into operators of SkriptND, one for each, and the graph that invokes
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tvm_nnef.syntax import parse
 from tvm_nnef.syntax.nodes import Definition
 
 MAX_ELEMENTS = 1 << 40
-"""The most elements of a result."""
+"""Upper limit of the elements of a result."""
 
 ASSIGNMENTS = {"=": "=", "=.": ":=", "+=!": "+=", ">=!": ">=", "<=!": "<="}
 _INITIAL = {">=!": "-inf", "<=!": "inf"}
@@ -32,16 +34,16 @@ class Tensor:
 
     @property
     def declaration(self) -> str:
-        """The tensor as SkriptND declares it."""
+        """The tensor's declaration in SkriptND."""
         return f"{self.name}: {DTYPES[self.dtype]}[{', '.join(map(str, self.shape))}];"
 
 
 @dataclass
 class Conversion:
-    """What the statements so far were converted to.
+    """The state after the statements so far.
 
-    ``current`` has the tensors that names stand for, ``results`` all that statements compute.
-    ``broken`` has the names of those that are wrong, or that read what is.
+    ``current`` has the tensors of names, ``results`` all that statements compute. ``broken`` has
+    the names of those that are wrong, or that read a wrong one.
     """
 
     current: dict[str, Tensor] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class Conversion:
         self.current.update((each.source, each) for each in self.inputs)
 
     def add(self, statement: Statement) -> Tensor:
-        """Convert a statement. Raises NnefError for what is wrong with it."""
+        """Convert a statement. Raises NnefError for errors in it."""
         shapes = {name: each.shape for name, each in self.current.items()}
         statement = _with_axes_only(statement)
         self._check_target(statement)
@@ -103,22 +105,22 @@ class Conversion:
                 raise error(message, node.span, hint=hint)
 
     def _operands(self, statement: Statement, views: Iterable[fused.View]) -> dict[str, Tensor]:
-        """The tensors that a statement reads, in order; views are made in the graph."""
+        """Return the tensors that a statement reads, in order; views are made in the graph."""
         accesses = [*nodes.accesses(statement.value)]
         for index in statement.target.indices:
             accesses += nodes.accesses(index)
         if statement.operator == "=.":
             accesses.insert(0, statement.target)
-        found = {each.tensor: self.current[each.tensor] for each in accesses}
+        operands = {each.tensor: self.current[each.tensor] for each in accesses}
         for view in views:
-            whole, at = found[view.tensor], view.dimension
+            whole, at = operands[view.tensor], view.dimension
             shape = (*whole.shape[:at], *view.lengths, *whole.shape[at + 1 :])
             name = self.names.name(f"{whole.name}_view")
             attributes = f"axis={at}, rank=1, shape=[{', '.join(map(str, view.lengths))}]"
             self.components.append(f"{name} = layout.reshape{{{attributes}}}({whole.name});")
-            found[view.tensor] = Tensor(name, whole.source, shape, whole.dtype)
-            self.results.append(found[view.tensor])
-        return found
+            operands[view.tensor] = Tensor(name, whole.source, shape, whole.dtype)
+            self.results.append(operands[view.tensor])
+        return operands
 
     def _operator(
         self, statement: Statement, lengths: Mapping[str, int], read: Mapping[str, Tensor]
@@ -167,7 +169,7 @@ class Conversion:
 
 
 def _with_axes_only(statement: Statement) -> Statement:
-    """A statement whose target has an axis of length 1 for each index 0."""
+    """Return a statement whose target has an axis of length 1 for each index 0."""
     if statement.operator == "=.":
         return statement
     lengths = dict(statement.lengths)
@@ -187,7 +189,7 @@ def _simplified(statement: Statement, lengths: Mapping[str, int]) -> Statement:
 
 
 def _stored(value: Typed, dtype: str) -> Typed:
-    """A value that is stored in a tensor that exists already."""
+    """Return a value that is stored in a tensor that exists already."""
     kind = DTYPES[dtype]
     return value if value.kind == kind else Typed(f"{kind}({value.text})", dtype)
 
@@ -195,19 +197,19 @@ def _stored(value: Typed, dtype: str) -> Typed:
 def _initial(
     statement: Statement, result: Tensor, writer: Writer, lengths: Mapping[str, int]
 ) -> list[str]:
-    """The initial value that SkriptND demands of a min or max."""
+    """Return the initial value that SkriptND requires for a min or max."""
     if statement.operator not in _INITIAL:
         return []
     limit = _INITIAL[statement.operator]
-    kept = [each.name for each in statement.target.indices if isinstance(each, Axis)]
-    loops = [f"{writer.axes[axis]} < {lengths[axis]}" for axis in kept]
+    target_axes = [each.name for each in statement.target.indices if isinstance(each, Axis)]
+    loops = [f"{writer.axes[axis]} < {lengths[axis]}" for axis in target_axes]
     value = f"int({limit})" if DTYPES[result.dtype] == "int" else limit
     access = f"{result.name}{writer.indices(statement.target)}"
     return [f"{', '.join([f'{access} = {value}', *loops])};"]
 
 
 def _copied(result: Tensor, source: str, declared: Namer) -> str:
-    """The statement that copies what '=.' does not replace."""
+    """Return the statement that copies elements that '=.' does not replace."""
     names = [declared.name(f"i{axis}") for axis in range(len(result.shape))]
     indices = f"[{', '.join(names)}{',' if len(names) == 1 else ''}]"
     loops = [f"{name} < {length}" for name, length in zip(names, result.shape, strict=True)]
@@ -215,7 +217,7 @@ def _copied(result: Tensor, source: str, declared: Namer) -> str:
 
 
 def _parsed(text: str, statement: Statement) -> tuple[Definition, ...]:
-    """The operator of a statement. Raises NnefError for what is too deep for SkriptND."""
+    """Return the operator of a statement. Raises NnefError if it is too deep for SkriptND."""
     try:
         return tuple(parse(text).definitions)
     except NnefError as problem:

@@ -16,10 +16,10 @@ from tvm_nnef.syntax.failures import accepted_terminals, failure_span, spelled
 from tvm_nnef.syntax.grammar import load_tables
 
 MAX_TEXT = 1 << 18
-"""The longest text that is read, in characters."""
+"""Upper limit of the length of a text, in characters."""
 
 MAX_DEPTH = 100
-"""The deepest nesting of expressions."""
+"""Upper limit of the nesting of expressions."""
 
 _LISTED = 6
 _HINTS = {
@@ -40,7 +40,10 @@ def check_length(text: Text) -> None:
 
 
 def parse(text: Text, grammar: str, start: str, words: Mapping[str, str]) -> lark.Tree[Any]:
-    """The tree of a text; ``words`` are names of terminals. Raises NnefError for an error."""
+    """Return the tree of a text; ``words`` are names of terminals.
+
+    Raises NnefError for an error.
+    """
     check_length(text)
     tables = _tables(grammar)
     try:
@@ -80,13 +83,13 @@ def _explained(
 
 
 def _check_depth(tree: lark.Tree[Any], text: Text) -> None:
-    """Refuse what is nested too deeply; trees are read recursively afterwards."""
+    """Reject a tree that is nested too deeply; trees are read recursively afterwards."""
     waiting = [(tree, 0)]
     while waiting:
-        found, depth = waiting.pop()
+        current, depth = waiting.pop()
         if depth > MAX_DEPTH:
-            span = text.span(found.meta.start_pos, found.meta.end_pos)
+            span = text.span(current.meta.start_pos, current.meta.end_pos)
             message = f"an expression is nested more than {MAX_DEPTH} deep"
             raise error(message, span, hint="use statements for parts of it")
-        inner = (each for each in found.children if isinstance(each, lark.Tree))
+        inner = (each for each in current.children if isinstance(each, lark.Tree))
         waiting.extend((each, depth + 1) for each in inner)

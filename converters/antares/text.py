@@ -1,4 +1,4 @@
-"""Texts, and their positions in the source that a user wrote."""
+"""Texts, with their positions in the source that a user wrote."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Text:
 
     @classmethod
     def of(cls, source: Source) -> Text:
-        """The whole text of a source."""
+        """Return the whole text of a source."""
         return cls(source, source.text, range(len(source.text)))
 
     def part(self, start: int, end: int) -> Text:
-        """The text between two of its characters."""
+        """Return the text between two of its characters."""
         return Text(self.source, self.text[start:end], self.offsets[start:end])
 
     def span(self, start: int, end: int) -> Span:
-        """The part of the source that a part of the text was made from."""
+        """Return the part of the source from which a part of the text was made."""
         if start >= len(self.text) or start >= end:
             last = self.offsets[start - 1] + 1 if start and self.text else 0
             return Span(self.source, last, last)
@@ -40,7 +40,7 @@ class Text:
         return Span(self.source, begin, max(begin, self.offsets[end - 1]) + 1)
 
     def span_of(self, tree: lark.Tree[Any] | lark.Token) -> Span:
-        """The part of the source that a tree or a token was made from."""
+        """Return the part of the source from which a tree or a token was made."""
         if isinstance(tree, lark.Token):
             return self.span(tree.start_pos or 0, tree.end_pos or 0)
         if tree.meta.empty:

@@ -1,4 +1,4 @@
-"""What converters of all formats share: from operations of a foreign model to a SkriptND model.
+"""Parts of all converters: from operations of a foreign model to a SkriptND model.
 
 No foreign library is imported here; values are NumPy arrays, dtypes are NumPy's names of them
 (``bfloat16`` is that of ``ml_dtypes``). A format is an entry of ``formats.FORMATS`` and a package
@@ -7,8 +7,8 @@ with ``convert(source, *, input_shapes, dtypes, …) -> Model``, which
 1. makes a :class:`~.tensors.Tensor` for each input (``inputs.input_tensors``; ``source`` is its
    name in the foreign model) and for each constant (``value``);
 2. converts one operation after the other with a :class:`~.builder.Builder`, which collects steps;
-   what cannot be converted raises :class:`~.unconvertible.Unconvertible`, also from arithmetic on
-   dynamic dimensions, and is reported with its position in the source;
+   an operation that cannot be converted raises :class:`~.unconvertible.Unconvertible`, also from
+   arithmetic on dynamic dimensions, and is reported with its position in the source;
 3. calls ``builder.outputs`` and ``steps.needed`` for a :class:`~.tensors.ConvertedGraph`;
 4. hands that to :func:`~.assembly.assemble_graph`, which outlines repeated blocks, gives names,
    writes the text, and returns a :class:`tvm_nnef.model.model.Model`.

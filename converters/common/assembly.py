@@ -1,8 +1,9 @@
-"""The last step of every converter: a converted graph becomes a model.
+"""Assembly of a converted graph into a model, the last step of every converter.
 
-The steps are outlined, named and written as a syntax tree. The tree is printed and read back, so
-that a converted model is checked like any other, and its errors have positions in a text that the
-user can read. Nothing is written to disk.
+Input: a graph in steps. Output: the parts of a model. The steps are outlined, named and written as
+a syntax tree. The tree is printed and parsed again, so that a converted model is checked like any
+other, and its errors have positions in a text that the user can read. Nothing is written to
+disk.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tvm_nnef.syntax import nodes, print_module
 
 
 class Assembled(NamedTuple):
-    """The parts of a model in memory, in the order in which it takes them."""
+    """The parts of a model in memory, in the order of a model's parameters."""
 
     program: Program
     path: str
@@ -54,18 +55,18 @@ def assemble_graph(
     scope: str = "",
     outline: bool = True,
 ) -> Assembled:
-    """The parts of a model of one graph, which is called ``title`` or much like it.
+    """Return the parts of a model of one graph, whose name is ``title`` or similar.
 
-    ``libraries`` are the modules that steps may invoke operators of besides the standard ones,
-    ``definitions`` operators of the model's own that steps invoke by their plain names. ``path``
-    names the source in messages, ``header`` is a comment above the text. Names of the source that
-    begin with ``scope`` are used without it. Repeated blocks become operators if ``outline``.
+    ``libraries`` are the modules, besides the standard ones, whose operators steps may invoke,
+    ``definitions`` operators of the model itself, which steps invoke by their plain names. ``path``
+    names the source in messages, ``header`` is a comment above the text. The prefix ``scope`` is
+    removed from names of the source. Repeated blocks become operators if ``outline``.
     """
-    taken = [*(each.name for each in libraries), *(each.name.name for each in definitions)]
-    name = Namer(taken).name(title)
+    reserved = [*(each.name for each in libraries), *(each.name.name for each in definitions)]
+    name = Namer(reserved).name(title)
     if outline:
         graph = outlined(graph)
-    variables = give_names(graph, name, scope, taken)
+    variables = give_names(graph, name, scope, reserved)
     called = emission.operators((*graph.steps, *(each for _, each in graph.quantized)))
     called |= {each for definition in definitions for each in invoked(definition)}
     called |= {emission.UPDATE} if graph.updates else set()
@@ -107,7 +108,7 @@ def _is_unlimited(tensor: Tensor) -> bool:
 
 
 def _quantized(graph: ConvertedGraph, variables: Iterable[Tensor]) -> Iterator[tuple[str, Call]]:
-    """The quantizers by the names of tensors; a tensor of a block is quantized inside it."""
+    """Return the quantizers by the names of tensors; a tensor of a block is quantized inside it."""
     names = {id(each): each.name for each in (*graph.inputs, *variables)}
     names |= {id(each): name for name, each in made_tensors(graph.steps, graph.steps)}
     for tensor, quantizer in graph.quantized:
@@ -117,7 +118,7 @@ def _quantized(graph: ConvertedGraph, variables: Iterable[Tensor]) -> Iterator[t
 
 
 def _metadata(graph: ConvertedGraph, variables: Iterable[Tensor], scope: str) -> Metadata:
-    """The dtypes and the names in the source of tensors, by full name."""
+    """Return the dtypes and source names of tensors, by full name."""
     outside = (*graph.inputs, *variables)
     names = {each.name: each.source for each in outside if each.name}
     names |= dict(made_names(graph.steps, graph.steps))
@@ -139,7 +140,7 @@ def assemble(
     path: str,
     header: str = "",
 ) -> Assembled:
-    """The parts of a model: of a main module, texts of other modules by name, variables by name.
+    """Return the parts of a model: a main module, other modules by name, variables by name.
 
     ``header`` is put as a comment above the text. Raises NnefError if the text is not a valid
     model.

@@ -1,7 +1,9 @@
-"""Where a sequence of steps is best cut: what a person would see as the border of a block.
+"""Costs of cutting a sequence of steps into blocks, chosen so that cuts are where a person expects
+them.
 
-Never inside of what one node of the source became. Else where the names of the source have least
-in common on both sides, then where few tensors cross, then before a step that reads weights.
+Input: steps. Output: a cost for each position. Steps of one node of the source are never separated.
+The preferred cut is where the source names on both sides have least in common, then where few
+tensors cross, then before a step that reads weights.
 """
 
 from __future__ import annotations
@@ -19,21 +21,21 @@ from tvm_nnef.converters.common.tensors import Step, Tensor
 Cost: TypeAlias = "tuple[int, int, int]"
 
 _SAMPLE = 8
-"""Costs are added up over as many of the positions where a repeat begins."""
+"""The number of repetitions whose costs are added up for a position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """The cost of a cut before each step, and after the last; None if it is not allowed."""
+    """The cost of a cut before each step, and after the last; None if the cut is not allowed."""
 
     costs: Sequence[Cost | None]
 
     def may_cut(self, position: tuple[int, int]) -> bool:
-        """Whether a block may begin and end there."""
+        """Whether a block may begin or end at a position."""
         return all(self.costs[each] is not None for each in position)
 
     def window(self, repeat: Repeat) -> tuple[int, int, Cost] | None:
-        """Begin, end and cost of the best block inside of a repeat, counted from its starts.
+        """Return begin, end and cost of the best block inside of a repeat, relative to its starts.
 
         A block of a repeat that overlaps itself is as long as its period.
         """
@@ -53,21 +55,24 @@ class Boundaries:
         return min(usable, key=lambda each: each[2], default=None)
 
     def _sum(self, repeat: Repeat, position: int) -> Cost | None:
-        """The cost of a cut at a position of a repeat, None if hardly any start allows one."""
+        """Return the cost of a cut at a position of a repeat.
+
+        It is None if fewer than two starts allow one.
+        """
         every = [self.costs[start + position] for start in repeat.starts[:_SAMPLE]]
-        found = [each for each in every if each is not None]
-        if len(found) < 2:
+        allowed = [each for each in every if each is not None]
+        if len(allowed) < 2:
             return None
-        names, crossing, bare = (sum(column) for column in zip(*found, strict=True))
-        return names * 64 // len(found), crossing * 64 // len(found), bare * 64 // len(found)
+        names, crossing, bare = (sum(column) for column in zip(*allowed, strict=True))
+        return names * 64 // len(allowed), crossing * 64 // len(allowed), bare * 64 // len(allowed)
 
 
 def _cheapest(costs: Sequence[Cost | None], positions: range) -> list[int]:
-    """The first of the positions where a cut costs least, if there is one."""
-    known = [
+    """Return the first position with the least cost, as a list; empty if no cut is allowed."""
+    candidates = [
         (cost, number) for number, position in enumerate(positions) if (cost := costs[position])
     ]
-    return [positions[min(known)[1]]] if known else []
+    return [positions[min(candidates)[1]]] if candidates else []
 
 
 def _added(left: Cost, right: Cost) -> Cost:
@@ -75,7 +80,10 @@ def _added(left: Cost, right: Cost) -> Cost:
 
 
 def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> Boundaries:
-    """The costs of all cuts; ``readers`` has the last unit that reads a tensor, by identity."""
+    """Return the costs of all cuts.
+
+    ``readers`` has the last unit that reads a tensor, by identity.
+    """
     crossing = _crossing(units, readers)
     names = _names_in_common([_name(unit) for unit in units])
     costs: list[Cost | None] = []
@@ -88,17 +96,17 @@ def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> B
 
 
 def _ends_node(unit: Sequence[Step]) -> bool:
-    """Whether the last step of a unit gives what its node of the source gives."""
+    """Whether the last step of a unit has the result of its node in the source."""
     return any(each.source for each in results(unit[-1]))
 
 
 def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> list[int]:
-    """How many tensors that steps have made, or that are inputs, are read after each cut."""
+    """Return for each cut the number of inputs and computed tensors that are read after it."""
     change = [0] * (len(units) + 2)
-    made = {id(each) for unit in units for step in unit for each in results(step)}
+    computed = {id(each) for unit in units for step in unit for each in results(step)}
     read = {id(each): each for unit in units for step in unit for each in reads(step)}
     for key, each in read.items():
-        if key not in made and isinstance(each, Tensor) and each.value is None:
+        if key not in computed and isinstance(each, Tensor) and each.value is None:
             change[0] += 1
             change[readers[key] + 1] -= 1
     for position, unit in enumerate(units):
@@ -112,8 +120,8 @@ def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> li
 
 
 def _without_weights(units: Sequence[Sequence[Step]]) -> list[int]:
-    """1 for units that begin a node which reads no weights, else 0."""
-    found: list[int] = []
+    """Return 1 for each unit that begins a node without weights, else 0."""
+    flags: list[int] = []
     after = 1
     for unit in reversed(units):
         after = 1 if _ends_node(unit) else after
@@ -123,12 +131,12 @@ def _without_weights(units: Sequence[Sequence[Step]]) -> list[int]:
             for each in reads(step)
         )
         after = 0 if any(weights) else after
-        found.append(after)
-    return found[::-1]
+        flags.append(after)
+    return flags[::-1]
 
 
 def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
-    """How many parts the last name before a cut and the first one after it have in common."""
+    """Return for each cut the number of common leading parts of the names before and after it."""
     before = _filled(names)
     after = _filled(names[::-1])[::-1]
     return [
@@ -138,11 +146,11 @@ def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
 
 
 def _filled(names: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """For each cut the last name before it, () if there is none."""
-    found: list[tuple[str, ...]] = [()]
+    """Return for each cut the last name before it; () if there is none."""
+    last_names: list[tuple[str, ...]] = [()]
     for name in names:
-        found.append(name or found[-1])
-    return found
+        last_names.append(name or last_names[-1])
+    return last_names
 
 
 def _in_common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
@@ -155,7 +163,7 @@ def _in_common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
 
 
 def _name(unit: Sequence[Step]) -> tuple[str, ...]:
-    """The parts of a name that shows where in the source a step belongs; () if none does."""
+    """Return the parts of a name that locates a step in the source; () if there is none."""
     for step in unit:
         for each in results(step):
             if is_path(each.source):

@@ -1,8 +1,8 @@
-"""Equal runs of steps to one operator, and an invocation of it for each run.
+"""Conversion of equal runs of steps into one operator, and an invocation of it for each run.
 
-Input: runs that are wired alike. Output: the operator's steps on its own tensors, which are
-called after what the tensors of all runs have in common, and what each invocation takes and gives.
-Which runs are worth an operator is decided in ``outlining``; final names are given in ``naming``.
+Input: runs with equal wiring. Output: the operator's steps on separate tensors, which are named
+after the common parts of the names in all runs, and the arguments and results of each invocation.
+Which runs become operators is decided in ``outlining``; final names are chosen in ``naming``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tvm_nnef.converters.common.tensors import (
 )
 
 Group: TypeAlias = "tuple[Tensor, ...]"
-"""The tensors of all runs that have the same part in them."""
+"""The tensors of all runs that have the same role in them."""
 
 _ARGUMENTS: Mapping[str, Sequence[str]] = {
     "nn.conv": ("input", "weight", "bias"),
@@ -37,18 +37,18 @@ _ARGUMENTS: Mapping[str, Sequence[str]] = {
     "nn.linear": ("input", "weight", "bias"),
     "nn.batch_norm": ("input", "mean", "variance", "offset", "scale"),
 }
-"""What arguments are to those operators that take several weights."""
+"""The names of the arguments of operators that take several weights."""
 
 
 def invocations(runs: Sequence[Run]) -> list[Invocation]:
-    """An invocation of one and the same operator for each of the runs."""
+    """Return an invocation of a common operator for each of the runs."""
     scopes = scopes_of([_sources(run.steps) for run in runs])
     read: list[Group] = list(zip(*(run.read for run in runs), strict=True))
-    made: list[Group] = list(zip(*(_made(run.steps) for run in runs), strict=True))
-    given = list(zip(*(run.given for run in runs), strict=True))
-    outputs = [(group, out) for group, out in zip(made, given, strict=True) if any(out)]
+    computed: list[Group] = list(zip(*(_made(run.steps) for run in runs), strict=True))
+    outer = list(zip(*(run.given for run in runs), strict=True))
+    outputs = [(group, out) for group, out in zip(computed, outer, strict=True) if any(out)]
     inputs = list(dict.fromkeys(read))
-    copy = _copy(read, made, runs, scopes)
+    copy = _copy(read, computed, runs, scopes)
     steps = tuple(copy.steps(runs[0].steps))
     dimensions = Dimensions()
     operator = Operator(
@@ -77,7 +77,7 @@ def _made(steps: Sequence[Step]) -> list[Tensor]:
 
 
 def _sources(steps: Sequence[Step]) -> list[str]:
-    """The names in the source that show where steps belong."""
+    """Return the source names that locate the steps."""
     weights = (
         each.source
         for step in steps
@@ -89,9 +89,9 @@ def _sources(steps: Sequence[Step]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """The tensors of an operator: by what the first run makes, and by what all runs read.
+    """The copy of the first run's tensors for an operator: computed tensors, and inputs.
 
-    ``read`` has the inputs in the order in which they are read, ``labels`` those of the first
+    ``read`` has the inputs in the order in which they are read, ``labels`` the labels of the first
     run's invocations, in words that all runs have in common.
     """
 
@@ -101,12 +101,12 @@ class _Copy:
     labels: dict[int, str]
 
     def steps(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """The steps of the first run on the new tensors."""
+        """Yield copies of the steps of the first run on the new tensors."""
         for step in steps:
             assert isinstance(step, (Call, Invocation))
             arguments: Any = tuple(map(self._argument, step.arguments))
-            given: Any = tuple(map(self._result, step.results))
-            copied = replace(step, arguments=arguments, results=given)
+            copied_results: Any = tuple(map(self._result, step.results))
+            copied = replace(step, arguments=arguments, results=copied_results)
             if isinstance(copied, Invocation):
                 copied.wanted = self.labels[id(step)] or copied.wanted
             yield copied
@@ -136,29 +136,29 @@ class _Copy:
 def _copy(
     read: Sequence[Group], made: Sequence[Group], runs: Sequence[Run], scopes: Scopes
 ) -> _Copy:
-    """New tensors, called after what all runs have in common."""
+    """Return new tensors, named after the common parts of the names in all runs."""
     steps = runs[0].steps
     labels = {
         id(same[0]): common_name([each.wanted for each in same], scopes)
         for same in zip(*(_invoked(run.steps) for run in runs), strict=True)
     }
-    found: dict[int, Tensor] = {}
+    tensors: dict[int, Tensor] = {}
     makers = (step for step in steps for _ in _made((step,)))
     for group, step in zip(made, makers, strict=True):
         name = common_name(map(_source, group), scopes) or _short(step)
-        found[id(group[0])] = replace(group[0], source="", hint=name)
+        tensors[id(group[0])] = replace(group[0], source="", hint=name)
     parts = (
         part
         for step in steps
-        for each, part in zip(reads(step), _parts(step, found, labels), strict=False)
-        if _is_from_outside(each, found)
+        for each, part in zip(reads(step), _parts(step, tensors, labels), strict=False)
+        if _is_from_outside(each, tensors)
     )
     inputs: dict[Group, Tensor] = {}
     for group, part in zip(read, parts, strict=True):
         if group not in inputs:
             name = _input_name(group, scopes, part, first=not inputs)
             inputs[group] = replace(group[0], source="", value=None, hint=name)
-    return _Copy(found, inputs, iter([inputs[group] for group in read]), labels)
+    return _Copy(tensors, inputs, iter([inputs[group] for group in read]), labels)
 
 
 def _invoked(steps: Sequence[Step]) -> list[Invocation]:
@@ -166,7 +166,7 @@ def _invoked(steps: Sequence[Step]) -> list[Invocation]:
 
 
 def _parts(step: Step, made: Mapping[int, Tensor], labels: Mapping[int, str]) -> Iterator[str]:
-    """What a step's arguments would be called after its label or its result."""
+    """Yield names for the arguments of a step, derived from its label or its result."""
     result = made[id(_made((step,))[0])].hint
     match step:
         case Invocation(operator):
@@ -187,7 +187,7 @@ def _source(tensor: Tensor) -> str:
 
 
 def _short(step: Step) -> str:
-    """What a step does, in a word."""
+    """Return a word for the operation of a step."""
     match step:
         case Call(operator):
             return operator.rpartition(".")[2]
@@ -197,7 +197,7 @@ def _short(step: Step) -> str:
 
 
 def _input_name(group: Group, scopes: Scopes, part: str, first: bool) -> str:
-    """What an input is called: a weight like itself, or like its ``part`` in what is made of it."""
+    """Return the name of an input: that of a weight, or of its ``part`` in a result."""
     if any(each.value is not None for each in group):
         return common_name(map(_source, group), scopes) or part
     if all(each is group[0] for each in group):

@@ -1,7 +1,8 @@
-"""The bounds that a user gives for dynamic dimensions of inputs and data-dependent ones of results.
+"""User-defined upper bounds of dynamic dimensions of inputs and data-dependent ones of results.
 
-One number for all, or by name: of a dimension, of an input, or of a result of an operation. An
-input or a result may have a number for each dimension, None for a dimension without a bound.
+A bound is one number for all, or given by name: of a dimension, of an input, or of a result of an
+operation. An input or a result may have a number for each dimension, None for a dimension without a
+bound.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Bound: TypeAlias = "int | Sequence[int | None]"
 Bounds: TypeAlias = "Mapping[str, Bound] | int"
-"""The name ``""`` stands for all without an entry."""
+"""Bounds by name, or one for all; the name ``""`` is the default for the others."""
 _LISTED = 8
-"""Names that a hint lists."""
+"""Upper limit of the names that a hint lists."""
 
 
 def bound_of_dimension(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
-    """The bound of a dynamic dimension of an input; 0 if there is none."""
+    """Return the bound of a dynamic dimension of an input; 0 if there is none."""
     if not isinstance(bounds, Mapping):
         return bounds
     return at_axis(bounds.get(name), 0) or at_axis(bounds.get(tensor), axis) or _others(bounds)
 
 
 def bounds_of_results(bounds: Bounds, names: Iterable[str]) -> tuple[Bound, ...]:
-    """The bounds of a node's results, 0 if there is none."""
+    """Return the bounds of a node's results, 0 if there is none."""
     if not isinstance(bounds, Mapping):
         return (bounds,)
     return tuple(bounds.get(name) or _others(bounds) if name else 0 for name in names)
 
 
 def at_axis(bound: Bound | None, axis: int) -> int:
-    """The number of one dimension, 0 if there is none."""
+    """Return the number of one dimension, 0 if there is none."""
     if bound is None or isinstance(bound, int):
         return bound or 0
     return (bound[axis] or 0) if axis < len(bound) else 0
@@ -44,7 +45,7 @@ def _others(bounds: Mapping[str, Bound]) -> int:
 
 
 def check_bounds(bounds: Bounds, names: Collection[str], dynamic: Collection[str]) -> None:
-    """Raises NnefError for bounds that are not positive integers, or of unknown names.
+    """Raise NnefError for bounds that are not positive integers, or of unknown names.
 
     ``names`` are those that may have a bound; ``dynamic`` are the dynamic dimensions of inputs
     among them, which a hint lists.

@@ -1,7 +1,7 @@
-"""Where operator functions put what they make of a node: steps, in order, and their tensors.
+"""The builder that collects the steps into which operator functions convert a node.
 
-Tensors and numbers in, a new tensor of known dtype and shape out each call. Nothing is named
-here, and no text is written.
+Input of each call: tensors and numbers. Output: a new tensor of known dtype and shape. Names are
+assigned and text is written elsewhere.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 
 Attributes: TypeAlias = "Mapping[str, Attribute | None]"
 MAX_STEPS = 1 << 15
-"""Operations that a graph may become; loops that are written out can be of any length."""
+"""Upper limit of the steps of a graph; unrolled loops can be of any length."""
 
 
 class Builder:
-    """Collects the steps of one graph, branch or loop body.
+    """A builder of the steps of one graph, branch or loop body.
 
-    ``numbers`` make data-dependent dimensions distinct; bodies share those of the outer graph. In a
-    format that ``stretches``, one of two dynamic dimensions that broadcast may be 1 in a call. What
-    was stretched is remembered, as a mask is in every layer.
+    ``numbers`` distinguish data-dependent dimensions; bodies share those of the outer graph. In a
+    format that ``stretches``, one of two dynamic dimensions that broadcast may be 1 in a call.
+    Stretched tensors are cached, as a mask is used in every layer.
     """
 
     def __init__(self, outer: Builder | None = None, *, stretches: bool = False) -> None:
@@ -55,10 +55,12 @@ class Builder:
         more: Attributes | None = None,
         **attributes: Attribute | None,
     ) -> Tensor:
-        """The single result of an operator; by default of the first tensor's dtype and shape.
+        """Call an operator.
 
-        ``generics`` are the types to write out. Attributes, those of ``more`` included, that are
-        None are left out.
+        Return its single result, by default of the first tensor's dtype and shape.
+
+        ``generics`` are the types to write explicitly. Attributes that are None are omitted, also
+        those of ``more``.
         """
         like = next((each for each in arguments if isinstance(each, Tensor)), None)
         dtype = as_type if like is None else as_type or like.dtype
@@ -77,14 +79,14 @@ class Builder:
         more: Attributes | None = None,
         **attributes: Attribute | None,
     ) -> None:
-        """An operator with any results."""
+        """Append an invocation of an operator with any results."""
         if len(self.steps) >= MAX_STEPS:
             reason = f"it becomes more than {MAX_STEPS} operations with those before it"
             raise Unconvertible(reason, "use smaller dimensions, or fewer steps")
         every = {**attributes, **(more or {})}
-        given = {name: value for name, value in every.items() if value is not None}
+        present = {name: value for name, value in every.items() if value is not None}
         read = tuple(map(self._computed, arguments))
-        self.steps.append(Call(operator, tuple(generics), given, read, tuple(results)))
+        self.steps.append(Call(operator, tuple(generics), present, read, tuple(results)))
 
     def _computed(self, argument: Argument) -> Argument:
         match argument:
@@ -95,30 +97,32 @@ class Builder:
         return argument
 
     def computed(self, argument: Tensor) -> Tensor:
-        """A tensor as a run has it, where only its dimensions are known; any other one as it is."""
+        """Return a tensor with its elements computed from dimensions at run time; other tensors as
+        they are.
+        """
         if argument.sizes is None:
             return argument
         result = Tensor(argument.dtype, argument.shape, argument.source)
-        given: dict[str, Attribute] = {
+        attributes: dict[str, Attribute] = {
             "shape": list(argument.shape),
             "value": list(argument.sizes.reshape(-1)),
         }
-        self.steps.append(Call("layout.constant", (), given, (), (result,)))
+        self.steps.append(Call("layout.constant", (), attributes, (), (result,)))
         return result
 
     def dimension(self, size: Size) -> Tensor:
-        """A dimension as a tensor of rank 0."""
+        """Return a dimension as a tensor of rank 0."""
         if isinstance(size, int):
             return self.constant(size, "int64")
         return self.computed(Tensor("int64", (), sizes=array([size]).reshape(())))
 
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
-        """A tensor of known value."""
+        """Return a tensor of known value."""
         array = np.asarray(value, None if dtype is None else np.dtype(dtype))
         return Tensor(str(array.dtype), array.shape, source, array)
 
     def _changed(self, original: Tensor, value: Array) -> Tensor:
-        """A constant that was made of another, and is called like it."""
+        """Return a constant that is derived from another, and keeps its name."""
         result = self.constant(value)
         result.hint = original.source or original.hint
         return result
@@ -131,21 +135,21 @@ class Builder:
         as_type: str | None = None,
         **attributes: Attribute | None,
     ) -> Tensor:
-        """An operator of two arguments that broadcast, aligned from the right."""
+        """Call an operator of two arguments that broadcast, aligned from the right."""
         (left, right), shape = self.broadcastable(left, right)
         return self.call(operator, left, right, as_type=as_type, as_shape=shape, more=attributes)
 
     def select(self, condition: Tensor, then: Argument, otherwise: Argument) -> Tensor:
-        """``then`` where the condition holds, else ``otherwise``."""
+        """Return ``then`` where the condition holds, else ``otherwise``."""
         dtype = next(each.dtype for each in (then, otherwise) if isinstance(each, Tensor))
         operands, shape = self.broadcastable(condition, then, otherwise)
         return self.call("math.select", *operands, as_type=dtype, as_shape=shape)
 
     def broadcastable(self, *operands: Argument) -> tuple[list[Argument], Shape]:
-        """Operands that broadcast as SkriptND defines it, and the shape of the result.
+        """Return operands that broadcast as SkriptND defines it, and the shape of the result.
 
-        There only a static dimension is stretched; one that may be 1 in a call is stretched before,
-        if the format has that.
+        SkriptND stretches static dimensions only; a dynamic one that may be 1 in a call is
+        stretched before, if the format demands that.
         """
         shape = self.broadcast(*(each.shape for each in operands if isinstance(each, Tensor)))
         return [
@@ -153,28 +157,32 @@ class Builder:
         ], shape
 
     def broadcast(self, *shapes: Sequence[Size]) -> Shape:
-        """The shape that several broadcast to, aligned from the right; ValueError if none."""
+        """Return the shape to which shapes broadcast, aligned from the right.
+
+        Raises ValueError if none.
+        """
         return broadcast(*shapes, stretched=self._stretches)
 
     def stretched(self, x: Tensor, shape: Shape) -> Tensor:
-        """The tensor with its dynamic dimensions that are 1 as large as those of a shape.
+        """Return the tensor with its dynamic dimensions of size 1 stretched to a shape.
 
-        One that is at most 1 always is. Whether others are 1 is known in a run.
+        Dimensions with an upper bound of 1 are always stretched; whether others are 1 is known at
+        run time.
         """
         wanted = shape[len(shape) - x.rank :]
         x = self.expand(x, _replaced(x.shape, wanted, lambda own, _: largest(own) <= 1))
         if not self._stretches:
             return x
-        found = _replaced(x.shape, wanted, may_stretch)
-        if found == x.shape:
+        target = _replaced(x.shape, wanted, may_stretch)
+        if target == x.shape:
             return x
-        key = (x, tuple(map(str, found)))
+        key = (x, tuple(map(str, target)))
         if key not in self._stretched:
-            self._stretched[key] = self.call("extra.stretch", x, as_shape=found, shape=found)
+            self._stretched[key] = self.call("extra.stretch", x, as_shape=target, shape=target)
         return self._stretched[key]
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
-        """The elements in another dtype; real to int drops the fraction."""
+        """Return the elements in another dtype; real to int drops the fraction."""
         if x.dtype == dtype:
             return x
         if x.value is not None and x.size <= 1 and x.kind == kind(dtype):
@@ -182,7 +190,9 @@ class Builder:
         return self.call("layout.cast", x, as_type=dtype, generics=(kind(dtype),))
 
     def reshape(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
-        """The elements in row-major order in another shape, none of whose dimensions is -1."""
+        """Return the elements in row-major order in another shape, none of whose dimensions is
+        -1.
+        """
         wanted = tuple(shape)
         if x.shape == wanted:
             return x
@@ -198,7 +208,7 @@ class Builder:
         return self.call("layout.reshape", x, as_shape=wanted, shape=wanted)
 
     def transpose(self, x: Tensor, order: Sequence[int]) -> Tensor:
-        """The dimensions in another order."""
+        """Return the tensor with its dimensions in another order."""
         if list(order) == list(range(x.rank)):
             return x
         if x.value is not None:
@@ -207,7 +217,9 @@ class Builder:
         return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of size 1 put in, at positions that count in the result."""
+        """Return the tensor with inserted dimensions of size 1, at positions that count in the
+        result.
+        """
         rank = x.rank + len(axes)
         positions = sorted(axis % rank for axis in axes)
         sizes = iter(x.shape)
@@ -217,7 +229,7 @@ class Builder:
         return self.call("layout.unsqueeze", x, as_shape=shape, axes=positions) if positions else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Dimensions of size 1 taken away."""
+        """Return the tensor without some dimensions of size 1."""
         positions = sorted(axis % x.rank for axis in axes)
         shape = [size for axis, size in enumerate(x.shape) if axis not in positions]
         if x.value is not None:
@@ -225,27 +237,29 @@ class Builder:
         return self.call("layout.squeeze", x, as_shape=shape, axes=positions) if positions else x
 
     def expand(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
-        """Dimensions of size 1 stretched, new ones put in front."""
+        """Return the tensor with dimensions of size 1 stretched, and missing leading ones added."""
         wanted = tuple(shape)
         return (
             x if x.shape == wanted else self.call("extra.expand", x, as_shape=wanted, shape=wanted)
         )
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        """Tensors concatenated along a dimension; empty ones are left out."""
+        """Concatenate tensors along a dimension; empty ones are omitted."""
         axis %= parts[0].rank
         size = sum(part.shape[axis] for part in parts)
         shape = (*parts[0].shape[:axis], size, *parts[0].shape[axis + 1 :])
-        kept = [part for part in parts if part.shape[axis]] or list(parts[:1])
-        if len(kept) == 1:
-            return kept[0]
-        first = kept[0]
+        nonempty = [part for part in parts if part.shape[axis]] or list(parts[:1])
+        if len(nonempty) == 1:
+            return nonempty[0]
+        first = nonempty[0]
         return self.call(
-            "layout.concat", tuple(kept), as_type=first.dtype, as_shape=shape, axis=axis
+            "layout.concat", tuple(nonempty), as_type=first.dtype, as_shape=shape, axis=axis
         )
 
     def slice(self, x: Tensor, axis: int, begin: Size, end: Size, stride: int = 1) -> Tensor:
-        """Every ``stride``-th element from ``begin`` on, ``end`` left out; both in range."""
+        """Return every ``stride``-th element from ``begin`` up to ``end``, excluded; both in
+        range.
+        """
         axis %= x.rank
         if isinstance(begin, int) and isinstance(end, int):
             count: Size = max(0, -((begin - end) // stride))
@@ -265,31 +279,33 @@ class Builder:
         )  # fmt: skip
 
     def one_slice(self, x: Tensor, axis: int, position: Size) -> Tensor:
-        """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
+        """Return the first element (0) or the last one (-1) along a dynamic dimension, which has
+        one.
+        """
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         return self.call("extra.one_slice", x, as_shape=shape, axis=axis, position=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
-        """A tensor of equal elements."""
+        """Return a tensor of equal elements."""
         scalar = value if isinstance(value, Tensor) else self.constant(value, dtype)
         return self.call("layout.uniform", scalar, as_type=dtype, as_shape=shape, shape=shape)
 
     def outputs(self, tensors: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Tensors under the names of outputs: copies of those that no step makes, or used twice."""
-        found: list[Tensor] = []
-        made = {id(each) for step in self.steps for each in results(step)}
+        """Return tensors under the names of outputs; copy those without a step, or used twice."""
+        named_tensors: list[Tensor] = []
+        computed = {id(each) for step in self.steps for each in results(step)}
         for tensor, name in zip(tensors, names, strict=True):
-            if id(tensor) not in made or tensor in found or tensor.value is not None:
+            if id(tensor) not in computed or tensor in named_tensors or tensor.value is not None:
                 texts = tensor.texts
                 tensor = self.call("math.iden", tensor)
                 tensor.texts = texts
             tensor.source = name
-            found.append(tensor)
-        return found
+            named_tensors.append(tensor)
+        return named_tensors
 
 
 def _replaced(shape: Shape, others: Shape, where: Callable[[Size, Size], bool]) -> Shape:
-    """A shape with other dimensions instead of the dynamic ones for which something holds."""
+    """Return a shape with its dynamic dimensions replaced by others if ``where`` holds for them."""
     pairs = zip(shape, others, strict=True)
     return tuple(b if isinstance(a, Symbolic) and where(a, b) else a for a, b in pairs)
 

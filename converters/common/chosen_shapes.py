@@ -1,7 +1,7 @@
-"""Shapes of inputs in which sizes are chosen that neither the model nor the user says.
+"""Defaults for sizes of inputs that neither the model nor the user specifies.
 
-For commands that run a model: they need some shape, and an example of the right size is easier to
-change than to invent.
+Input: declared and given shapes. Output: static shapes for all inputs. Commands that run a model
+need some shape, and an example of the right size is easier to change than to invent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_nnef.graph.size_estimates import BATCH, estimate, word_of
 
 
 class ChosenShapes(dict[str, "Sequence[int | str]"]):
-    """The shapes that a user gives, to which :meth:`complete` adds those of the other inputs.
+    """The user's shapes of inputs, to which :meth:`complete` adds those of the other inputs.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         for name, given in zip(rest, self._in_order, strict=False):
             if given is not None:
                 self[name] = given
-        known = named_sizes(declared, self)
+        sizes = named_sizes(declared, self)
         alike: dict[int, tuple[int | str, ...]] = {}
         batch: int | str = BATCH
         for name, type_ in declared.items():
@@ -59,7 +59,7 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
             # Dimensions without a name are those of an earlier input of the same rank; else a
             # state, say, has the batch.
             like = alike.get(len(type_.shape), (batch,) * len(type_.shape) if alike else ())
-            shape = self._completed(name, type_.shape, bounds, like, known)
+            shape = self._completed(name, type_.shape, bounds, like, sizes)
             if name in self._lengths:
                 shape = self._row(type_.shape, self._lengths[name])
             else:
@@ -70,7 +70,7 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
             if not alike and isinstance(shape[0], str) and _is_batch(shape[0], 0, len(shape)):
                 batch = shape[0]
             alike.setdefault(len(shape), shape)
-            known |= named_sizes({name: type_}, {name: shape})
+            sizes |= named_sizes({name: type_}, {name: shape})
 
     def _completed(
         self,
@@ -94,7 +94,10 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         return tuple(sizes)
 
     def _row(self, shape: tuple[PartialSize, ...], length: int) -> tuple[int | str, ...]:
-        """A shape of so many elements, if it can be one: all of them in the last dynamic one."""
+        """Return a shape with a number of elements: all of them in the last dynamic dimension.
+
+        It is None if impossible.
+        """
         dynamic = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
         fixed = math.prod(size for size in shape if isinstance(size, int))
         sizes = [size if isinstance(size, int) else BATCH for size in shape]
@@ -112,7 +115,7 @@ def _is_batch(name: str, axis: int, rank: int) -> bool:
 def named_sizes(
     declared: Mapping[str, Type], shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, int]:
-    """The values of named dimensions that follow from the shapes given for some inputs."""
+    """Return the values of named dimensions that follow from the shapes given for some inputs."""
     return {
         name: size
         for key, known in declared.items()

@@ -1,4 +1,4 @@
-"""What is wrong with parts of a document that do not depend on each other, reported at once."""
+"""Collection of the errors in independent parts of a document, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 
 class Problems:
-    """Collects the errors of independent parts.
+    """A collector of the errors of independent parts.
 
     Examples
     --------
@@ -31,14 +31,14 @@ class Problems:
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """A part whose error is kept instead of being raised."""
+        """Yield; keep an error of the block instead of raising it."""
         try:
             yield
         except NnefError as problem:
             self.add(problem)
 
     def check(self) -> None:
-        """Raise NnefError with all that was found, in the order of the text."""
+        """Raise NnefError with all collected errors, in the order of the text."""
         if self.found:
             raise NnefError(sorted(self.found, key=_offset))
 

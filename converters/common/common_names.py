@@ -1,6 +1,6 @@
-"""What the names of the source have in common, from one repetition of a block to the next.
+"""Common parts of the names of the source in all repetitions of a block.
 
-Names in, as many lists as there are repetitions; words out, from which ``naming`` makes
+Input: a list of names for each repetition. Output: words, from which ``naming`` makes
 identifiers.
 """
 
@@ -17,29 +17,29 @@ Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
 """For each repetition the words with which its names begin; () if there are none."""
 
 _VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
-"""Names that say more together with the one around them."""
+"""Words that are too general unless they are combined with the word before."""
 
 _SHORTEST = 3
 _FEW = 3
 _FEW_WORDS = 2
 _FINAL_NUMBER = re.compile(r"\d+[a-z]?$")
-"""As in ``layer2``, or ``inception_3a``."""
+"""A number at the end of a word, as in ``layer2``, or ``inception_3a``."""
 
 
 def scopes_of(names: Sequence[Sequence[str]]) -> Scopes:
-    """The words that most names of a repetition begin with, and none of the others does.
+    """Return the common first words of most names in each repetition that no other one has.
 
-    Where it is the same module again and again, those that most names of all begin with.
+    If the same module is invoked repeatedly, they are the common first words of all repetitions.
     """
     counts = [Counter(_beginnings(each)) for each in names]
     present = Counter(beginning for count in counts for beginning in count)
-    found: list[tuple[str, ...]] = []
+    scopes: list[tuple[str, ...]] = []
     for own, count in zip(names, counts, strict=True):
         most = [each for each in count if 2 * count[each] > len(own) > 1]
         alone = [each for each in most if present[each] == 1]
         shared = [e for e in most if present[e] == len(names) and len(e) > _FEW_WORDS]
-        found.append(min(alone or shared, key=lambda each: (-count[each], -len(each)), default=()))
-    return found
+        scopes.append(min(alone or shared, key=lambda each: (-count[each], -len(each)), default=()))
+    return scopes
 
 
 def _beginnings(names: Iterable[str]) -> Iterable[tuple[str, ...]]:
@@ -54,35 +54,36 @@ def _without_numbers(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _each_once(words: Sequence[str]) -> list[str]:
-    """``layer layer`` of torch's ``layer2/layer2.0`` says no more than ``layer``."""
+    """Return the words without repeated ones: torch's ``layer2/layer2.0`` is ``layer layer``."""
     return [word for word, before in zip(words, ("", *words), strict=False) if word != before]
 
 
 def title(scopes: Scopes, operators: Sequence[str]) -> str:
-    """What a block is called that has these scopes, and invokes these operators.
+    """Return a title for a block with these scopes, which invokes these operators.
 
-    After what all scopes have in common, else after its operators.
+    It is made of the common words of all scopes, or else of the operators.
     """
     patterns = set(map(_without_numbers, scopes))
     words = _each_once(patterns.pop() if len(patterns) == 1 else ())
     if not words:
         invoked = list(dict.fromkeys(operators))
         return "_".join(invoked) if len(invoked) <= _FEW else f"{invoked[0]}_block"
-    taken = [words[-1] if len(words[-1]) >= _SHORTEST else "block"]
+    chosen = [words[-1] if len(words[-1]) >= _SHORTEST else "block"]
     around = words[:-1]
-    vague = taken[0].lower().removesuffix("s") in _VAGUE
-    taken[0] = taken[0].removesuffix("s") if vague else taken[0]
+    vague = chosen[0].lower().removesuffix("s") in _VAGUE
+    chosen[0] = chosen[0].removesuffix("s") if vague else chosen[0]
     while vague and around:
-        taken.insert(0, around.pop())
-        vague = len(taken[0]) < _SHORTEST
-    name = "_".join(taken)
+        chosen.insert(0, around.pop())
+        vague = len(chosen[0]) < _SHORTEST
+    name = "_".join(chosen)
     return f"{name}_block" if name in operators else name
 
 
 def common_name(names: Iterable[str], scopes: Scopes) -> str:
-    """The most frequent name of a tensor in the repetitions; empty if its names have no words.
+    """Return the most frequent name of a tensor in the repetitions; empty if its names have no
+    words.
 
-    Without the words of the scope, and if that is not enough without numbers.
+    The words of the scope are removed, and numbers if that is necessary for a common name.
     """
     every = [_inside(parts(name), scope) for name, scope in zip(names, scopes, strict=True)]
     most, count = Counter(every).most_common(1)[0]

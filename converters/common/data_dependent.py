@@ -1,7 +1,7 @@
-"""Data-dependent dimensions: made from a tensor of integers, and results that have them.
+"""Data-dependent dimensions: their creation from a tensor of integers, and results that have them.
 
-Only an operator with a data-dependent number of results, ``layout.nonzero``, makes a dimension of
-data. So an integer becomes the number of indices below it.
+Only an operator with a data-dependent number of results, ``layout.nonzero``, creates a dimension
+from data. So an integer becomes the number of indices below it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 def decided(
     result: Tensor, before: Sequence[Size], axis: int, bound: Size, builder: Builder
 ) -> Tensor:
-    """A result with a data-dependent dimension after some that are known."""
+    """Return a result with a data-dependent dimension after some static ones."""
     result.shape = (*before, decided_by_data(result, axis, bound, next(builder.numbers)))
     return result
 
@@ -31,7 +31,7 @@ _NO_LARGER = "the shape of the input allows no more"
 def sizes_of(
     vector: Tensor, bounds: Sequence[Size], builder: Builder, most: Sequence[Size] | None = None
 ) -> tuple[Size, ...]:
-    """The elements of a vector known only at run time as dimensions, each up to its bound.
+    """Return the elements of a vector known only at run time as dimensions, each up to its bound.
 
     ``most`` are the largest that can be valid, if they are known.
     """
@@ -45,7 +45,7 @@ def sizes_of(
 
 
 def size_of(scalar: Tensor, bound: Size, builder: Builder, most: Size | None = None) -> Size:
-    """A tensor of one integer (or a whole real) as a dimension up to a bound.
+    """Return a tensor of one integer (or a whole real) as a dimension up to a bound.
 
     ``most`` is the largest that can be valid, if it is known.
     """

@@ -1,6 +1,6 @@
-"""How the format of a model is detected: from the content of files, never from a suffix alone.
+"""Detection of a model's format from the content of files, never from a suffix alone.
 
-A candidate in, a yes or no out. No foreign library is imported for it.
+Input: a candidate. Output: whether it has a format. No foreign library is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import MAIN_FILE, NNEF1_FILE
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file that are looked at."""
+"""The number of bytes at the beginning of a file that are examined."""
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _SKRIPTND = re.compile(
@@ -30,7 +30,7 @@ _NNEF1 = re.compile(rb"^\s*(version\s+[0-9.]+\s*;|fragment\s+\w+|graph\s+\w+\s*\
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model as a user gives it, if its format can be detected.
+    """A source of a model whose format can be detected.
 
     ``head`` is the beginning of a file, of bytes or of a text, empty for anything else;
     ``container`` holds the files of a folder or an archive.
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def text(self) -> bytes | None:
-        """The beginning of a text in UTF-8 without its byte order mark, None for anything else."""
+        """The beginning of a text in UTF-8 without its byte order mark; None for anything else."""
         if not self.head or _CONTROL.search(self.head):
             return None
         # The last character may be cut off.
@@ -61,14 +61,18 @@ class Candidate:
 
 
 def is_skriptnd(candidate: Candidate) -> bool:
-    """A folder or archive with a main module, or a text with a definition or an import."""
+    """Whether it is a folder or archive with a main module, or a text with a definition or an
+    import.
+    """
     if candidate.container is not None:
         return candidate.has(MAIN_FILE)
     return candidate.text is not None and bool(_SKRIPTND.search(candidate.text))
 
 
 def is_nnef1(candidate: Candidate) -> bool:
-    """A folder or archive with a graph, or a text with a version, a fragment or a graph."""
+    """Whether it is a folder or archive with a graph, or a text with a version, fragment or
+    graph.
+    """
     if candidate.container is not None:
         return candidate.has(NNEF1_FILE)
     return candidate.text is not None and bool(_NNEF1.search(candidate.text))
@@ -78,7 +82,7 @@ _ANTARES = re.compile(rb"^[^#\n]*?(?<![\w.])einstein_v2\s*\(", re.MULTILINE)
 
 
 def is_antares(candidate: Candidate) -> bool:
-    """A text that calls ``einstein_v2``."""
+    """Whether it is a text that calls ``einstein_v2``."""
     return candidate.text is not None and bool(_ANTARES.search(candidate.text))
 
 
@@ -98,7 +102,7 @@ PYTHON_FUNCTIONS = (FunctionType, MethodType)
 
 
 def is_tile(candidate: Candidate) -> bool:
-    """A Python function that uses Tile, or a text that defines functions of tensors in C++."""
+    """Whether it is a Python function that uses Tile, or a text of functions of tensors in C++."""
     source = without_partial(candidate.source)
     if isinstance(source, PYTHON_FUNCTIONS):
         return _uses_tile(source)
@@ -107,14 +111,14 @@ def is_tile(candidate: Candidate) -> bool:
 
 
 def without_partial(function: Any) -> Any:
-    """The function of which ``functools.partial`` binds arguments."""
+    """Return the function whose arguments ``functools.partial`` binds."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def _uses_tile(function: object) -> bool:
-    """Whether a function, one inside of it or one that it calls names what belongs to Tile."""
+    """Whether a function, an inner function or a function that it calls refers to names of Tile."""
     waiting, seen = [function], set[CodeType]()
     while waiting and len(seen) < _MOST_FUNCTIONS:
         each = waiting.pop()
@@ -140,7 +144,7 @@ def _home(value: object) -> str:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names of globals, attributes and imports in a function and those inside of it."""
+    """Yield the names of globals, attributes and imports in a function and its inner functions."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -164,7 +168,7 @@ _MODEL_FIELDS: Mapping[int, int] = {
 
 
 def is_onnx(candidate: Candidate) -> bool:
-    """An object of the package ``onnx``, or bytes that begin like a serialized ModelProto."""
+    """Whether it is an object of the package ``onnx``, or bytes that begin like a ModelProto."""
     if candidate.is_from("onnx"):
         return True
     if candidate.text is not None or not candidate.head:
@@ -176,7 +180,7 @@ def is_onnx(candidate: Candidate) -> bool:
 
 
 def is_torch(candidate: Candidate) -> bool:
-    """A module or an exported program of PyTorch, which is imported if there is one."""
+    """Whether it is a module or an exported program of PyTorch, which is imported in that case."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "nn"):  # It may be a folder of the user's.
         return False
@@ -186,9 +190,9 @@ def is_torch(candidate: Candidate) -> bool:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int]]:
-    """The number and wire type of each field of a Protobuf message of which the beginning is given.
+    """Yield number and wire type of each field in the beginning of a Protobuf message.
 
-    Raises ValueError for what is not one.
+    Raises ValueError for other data.
     """
     position = 0
     while position < len(data):
@@ -200,7 +204,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of at most 64 bits and the position after it; 0 where the data end."""
+    """Return a number of at most 64 bits and the position after it; 0 if the data end."""
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
@@ -220,7 +224,9 @@ _BYTECODE = b"ML\xefR"
 
 
 def is_stablehlo(candidate: Candidate) -> bool:
-    """An object of JAX or MLIR, MLIR's bytecode, alone or in an export, or its text."""
+    """Whether it is an object of JAX or MLIR, MLIR's bytecode, alone or in an export, or its
+    text.
+    """
     if candidate.is_from("jax") or candidate.is_from("jaxlib"):
         return True
     if candidate.text is not None:

@@ -1,6 +1,6 @@
-"""The dimensions that an operator declares: equal ones as numbers, others under names.
+"""The dimensions that an outlined operator declares: equal ones as numbers, others as names.
 
-Input: for each input and output the tensors that take this part. Output: declared shapes.
+Input: for each input and output the tensors of all invocations. Output: declared shapes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tvm_nnef.converters.common.tensors import Call, Declared, Invocation, Step,
 from tvm_nnef.symbolic import dimensions
 
 _LETTERS = {3: "ncl", 4: "nchw", 5: "ncdhw"}
-"""What the dimensions of what goes through a network are often called, by rank."""
+"""Usual names of the dimensions of feature maps, by rank."""
 
 _OTHERS = "cdefgijkmpqrs"
 
 
 @dataclass(slots=True)
 class Dimensions:
-    """Names for dimensions that differ from one invocation to the next; the same for equal ones.
+    """Names for dimensions that differ between invocations; the same name for equal ones.
 
     ``symbols`` are the dynamic dimensions of the graph given by an input.
     """
@@ -30,10 +30,13 @@ class Dimensions:
     _taken: set[str] = field(default_factory=set)
 
     def of_input(self, group: Sequence[Tensor]) -> Declared:
-        """The shape of an input; what is not the same in all invocations gets a name."""
+        """Return the shape of an input.
+
+        A dimension that differs between invocations gets a name.
+        """
         shape: list[int | Symbol] = []
-        for key, found in _keyed(group):
-            declared = self._known(found)
+        for key, sizes in _keyed(group):
+            declared = self._known(sizes)
             if declared is None:
                 if key not in self._named:
                     self._named[key] = Symbol(self._letter(group[0], len(shape)), 0)
@@ -44,7 +47,7 @@ class Dimensions:
         return tuple(shape)
 
     def of_output(self, group: Sequence[Tensor]) -> Declared | None:
-        """The shape of an output if it follows from the inputs, else None."""
+        """Return the shape of an output if it follows from the inputs; else None."""
         shape = []
         for key, found in _keyed(group):
             declared = self._known(found)
@@ -55,10 +58,12 @@ class Dimensions:
             shape.append(declared)
         return tuple(shape)
 
-    def _known(self, found: Sequence[Size]) -> int | Symbol | None:
-        """A dimension that is the same in all invocations: a number, or a dimension with a name."""
-        first = found[0]
-        if any(str(each) != str(first) for each in found):
+    def _known(self, sizes: Sequence[Size]) -> int | Symbol | None:
+        """Return a dimension that is the same in all invocations: a number, or a named dimension;
+        else None.
+        """
+        first = sizes[0]
+        if any(str(each) != str(first) for each in sizes):
             return None
         if isinstance(first, int):
             return first
@@ -73,9 +78,9 @@ class Dimensions:
 
 
 def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]]]:
-    """The dimensions of all tensors, dimension after dimension, and what these are known by.
+    """Yield for each dimension a key, and its sizes in all tensors.
 
-    Height and width are two things, even where they are equal in each invocation.
+    Height and width have different keys, even if they are equal in each invocation.
     """
     spatial: list[Hashable] = []
     for axis, found in enumerate(zip(*(each.shape for each in group), strict=True)):
@@ -86,7 +91,7 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Size, ...]
 
 
 def unbound(steps: Sequence[Step], declared: Dimensions) -> Iterator[Symbol]:
-    """The dynamic dimensions that steps need and no input has, each once."""
+    """Yield the dynamic dimensions that steps need and no input has, each once."""
     yield from dict.fromkeys(each for each in _symbols(steps) if each not in declared.symbols)
 
 

@@ -1,6 +1,6 @@
-"""From the steps of a converted graph to the syntax tree of a module.
+"""Conversion of the steps of a converted graph into the syntax tree of a module.
 
-Named tensors and steps in, nodes out; they have no source location.
+Input: named tensors and steps. Output: nodes; they have no source location.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def graph_definition(
     updates: Sequence[tuple[Tensor, Tensor]] = (),
     quantized: Sequence[tuple[str, Call]] = (),
 ) -> nodes.Definition:
-    """A graph with its blocks; those that would be empty are left out.
+    """Return a graph with its blocks; those that would be empty are omitted.
 
-    ``quantized`` has the names of tensors, those inside operators with the labels before them.
+    ``quantized`` has the names of tensors; those inside operators have the labels as prefix.
     """
     kinds: tuple[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]], ...] = (
         ("input", tuple(_inputs(inputs))),
@@ -85,7 +85,7 @@ def _definition(
 
 
 def operator_definition(operator: Operator) -> nodes.Definition:
-    """A block of steps as an operator whose inner tensors have names for those outside."""
+    """Return a block of steps as an operator, whose tensors have names inside it."""
     attributes = (
         _declaration(each.name, "int", None) for each in operator.symbols if each.name is not None
     )
@@ -102,28 +102,28 @@ def operator_definition(operator: Operator) -> nodes.Definition:
 
 
 def module(imports: Iterable[str], definitions: Sequence[nodes.Definition]) -> nodes.Module:
-    """A file."""
-    found = tuple(nodes.Import(_path(name), span=NOWHERE) for name in imports)
-    return nodes.Module(found, tuple(definitions), span=NOWHERE)
+    """Return a module."""
+    imported = tuple(nodes.Import(_path(name), span=NOWHERE) for name in imports)
+    return nodes.Module(imported, tuple(definitions), span=NOWHERE)
 
 
 def operators(steps: Iterable[Step]) -> set[str]:
-    """The qualified names of all operators that steps invoke, inner ones included.
+    """Return the qualified names of all operators that steps invoke, also inside blocks.
 
-    Not those of the model's own blocks.
+    Operators that outlining made of the model's blocks are not included.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for step in steps:
         match step:
             case Call():
-                found.add(step.operator)
+                names.add(step.operator)
             case Branch(_, consequent, alternative):
-                found |= operators(consequent.steps) | operators(alternative.steps)
+                names |= operators(consequent.steps) | operators(alternative.steps)
             case Loop(body):
-                found |= operators(body.steps)
+                names |= operators(body.steps)
             case Invocation(operator):
-                found |= operators(operator.steps)
-    return found
+                names |= operators(operator.steps)
+    return names
 
 
 def is_literal(tensor: Tensor) -> bool:
@@ -135,14 +135,19 @@ def is_literal(tensor: Tensor) -> bool:
 
 
 def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
-    """No text says NaN, nor an integer whose magnitude is beyond int64."""
+    """Whether a value has a literal: NaN has none, nor has an integer whose magnitude is beyond
+    int64.
+    """
     if kind(str(value.dtype)) == "real":
         return not bool(np.isnan(value))
     return abs(int(value)) <= np.iinfo(np.int64).max
 
 
 def _inputs(inputs: Sequence[Tensor]) -> Iterator[nodes.Parameter]:
-    """The inputs of a graph; the first dimension that has a symbol has its bound after it."""
+    """Yield the inputs of a graph.
+
+    The first dimension that has a symbol is followed by its bound.
+    """
     bounded: set[Symbol] = set()
     for tensor in inputs:
         shape = []
@@ -160,7 +165,7 @@ def _parameter(tensor: Tensor) -> nodes.Parameter:
 
 
 def _shaped(tensor: Tensor, shape: Declared | None) -> nodes.Parameter:
-    """An input or output of an operator."""
+    """Return an input or output of an operator."""
     if shape is None:
         return _declaration(tensor.name, tensor.kind, None)
     sizes = (_integer(each) if isinstance(each, int) else _origin(each) for each in shape)
@@ -177,7 +182,7 @@ def _declaration(
 
 
 def _output(tensor: Tensor) -> nodes.Parameter:
-    """An output; its shape is left out if it is known only at run time."""
+    """Return an output; its shape is omitted if it is known only at run time."""
     parameter = _parameter(tensor)
     if all(isinstance(size, int) for size in tensor.shape):
         return parameter
@@ -213,7 +218,9 @@ _SIGNS: Mapping[str, nodes.BinaryOperator] = {
 
 
 def _origin(symbol: Symbol) -> nodes.Expression:
-    """A name that an input declares, or a dimension of the tensor that has it."""
+    """Return the expression of a symbol: a name that an input declares, or a dimension of a
+    tensor.
+    """
     if symbol.tensor is None:
         assert symbol.name is not None
         return _identifier(symbol.name)

@@ -1,4 +1,4 @@
-"""What a format offers for ``compare``: its own library executes a model, tensor by tensor."""
+"""The interface through which ``compare`` executes a foreign model in its own library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_nnef.converters.common.types import Array
 class Execution(Protocol):
     """A foreign model that can be executed.
 
-    ``path`` is its name in messages, ``what`` what it calls an operation, as ``ONNX node``.
+    ``path`` is its name in messages, ``what`` the word for an operation, as ``ONNX node``.
     ``makers`` has the name and the operator of the operation that computes each value.
     """
 
@@ -23,21 +23,23 @@ class Execution(Protocol):
 
     @property
     def what(self) -> str:
-        """What an operation is called, with the format."""
+        """The word for an operation, with the format."""
 
     @property
     def makers(self) -> Mapping[str, tuple[str, str]]:
-        """By the name of each value: the name and the operator of its operation."""
+        """The name and the operator of the operation that computes each value, by the name of the
+        value.
+        """
 
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """The values that are wanted and are numbers, by name.
+        """Return the wanted values that are numeric, by name.
 
         Raises NnefError if the library fails.
         """
 
 
 def as_numbers(value: Any) -> Array | None:
-    """What a library returns as an array: scores of classes by name as rows; None for texts."""
+    """Return a library's result as an array; class scores by name become rows; None for texts."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return np.asarray([list(row.values()) for row in value], np.float32)
     array = np.asarray(value)

@@ -1,8 +1,8 @@
-"""Steps that belong together in the source, as operators of the model's own.
+"""Conversion of the groups of steps of a source into operators of the model.
 
-A converted graph and the group of each tensor in, a graph with an
-:class:`~tvm_nnef.converters.common.tensors.Invocation` for each group out. Groups of one name whose
-steps are alike share an operator.
+Input: a converted graph and the group of each tensor. Output: a graph with an
+:class:`~tvm_nnef.converters.common.tensors.Invocation` for each group. Groups of one name with
+equal steps share an operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tvm_nnef.converters.common.tensors import (
 class Group:
     """Steps that become an invocation of an operator called ``name``, labelled ``label``.
 
-    ``names`` are what inputs and outputs are called inside, by the identity of the tensor.
+    ``names`` are the names of inputs and outputs inside, by the identity of the tensor.
     """
 
     name: str
@@ -41,7 +41,10 @@ Groups = Mapping[int, Sequence[Group]]
 
 
 def grouped(graph: ConvertedGraph, groups: Groups) -> ConvertedGraph:
-    """The graph with an operator for the steps of each group; steps of a group are adjacent."""
+    """Return the graph with an operator for the steps of each group.
+
+    Steps of a group are adjacent.
+    """
     steps: list[Step] = list(graph.steps)
     for level in range(max(map(len, groups.values()), default=0) - 1, -1, -1):
         steps = _grouped_at(steps, graph.kept, groups, level)

@@ -1,4 +1,4 @@
-"""What an export cannot express: the reason, and the operation as a diagnostic."""
+"""Errors of an export: the reason why a format cannot express an operation, and its diagnostic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Inexpressible(Exception):
 
 
 def diagnostic(node: Node, problem: Inexpressible, kind: str, hint: str) -> Diagnostic:
-    """An operation that cannot be exported: its result, its operator, the reason, its position.
+    """Return the diagnostic of an operation that cannot be exported: result, operator, reason,
+    position.
 
     ``kind`` is the name of the format; ``hint`` is for problems without a hint.
     """

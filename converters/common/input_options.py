@@ -1,4 +1,4 @@
-"""What users say about inputs, checked before anything else reads it."""
+"""Validation of the user's specifications of inputs, before anything else reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_nnef.diagnostics import error
 def shapes_given(
     shapes: Mapping[str, Sequence[int | str]] | None,
 ) -> Mapping[str, Sequence[int | str]]:
-    """The shapes of ``input_shapes``. Raises NnefError for what is not a shape."""
+    """Return the shapes of ``input_shapes``. Raises NnefError for values that are not shapes."""
     if isinstance(shapes, ChosenShapes):
         return shapes
     return {name: _shape(name, each) for name, each in (shapes or {}).items()}

@@ -23,15 +23,15 @@ def input_tensors(
     problems: Mapping[str, Diagnostic] | None = None,
     others: Collection[str] = (),
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
-    """A tensor for each input, and the dimensions that stay dynamic, by name.
+    """Return a tensor for each input, and the dimensions that stay dynamic, by name.
 
-    ``declared`` is what the source says about each input, ``shapes`` and ``dtypes`` what users give
-    for some. A dimension without a number stays dynamic, up to its bound if it has one.
-    ``problems`` are reported for inputs that stay unknown, ``others`` are names of inputs that are
-    none of the graph, for which the user may give shapes as well. Raises NnefError, which lists
-    everything.
+    ``declared`` are the types of inputs in the source, ``shapes`` and ``dtypes`` the user's for
+    some of them. A dimension without a number stays dynamic, up to its bound if it has one.
+    ``problems`` are reported for inputs that stay unknown. ``others`` are names of inputs that the
+    graph does not have, for which the user may give shapes as well. Raises NnefError, which lists
+    all errors.
     """
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     wrong: list[Diagnostic] = []
     symbols: dict[str, Symbolic] = {}
     if isinstance(shapes, ChosenShapes):
@@ -49,19 +49,22 @@ def input_tensors(
         if dtype is None or shape is None:
             wrong.append((problems or {}).get(name) or _partial_input(name, dtype, path))
             continue
-        found.append(Tensor(dtype, shape, name))
+        tensors.append(Tensor(dtype, shape, name))
     for name in sorted({*shapes, *dtypes} - {*declared, *others}):
         hint = did_you_mean(name, declared) or f"inputs are {', '.join(declared)}"
         wrong.append(Diagnostic(f"the model has no input '{name}'", hint=hint))
     if wrong:
         raise NnefError(wrong)
-    return found, symbols
+    return tensors, symbols
 
 
 def _wrong_rank(
     name: str, shape: PartialShape, given: Sequence[int | str] | None, path: str
 ) -> Diagnostic | None:
-    """What is wrong with the number of dimensions of an input, by the source or by the user."""
+    """Return the error in the rank of an input, from the source or the user.
+
+    It is None if there is none.
+    """
     if given is not None and shape is not None and len(given) != len(shape):
         shown = ", ".join(map(str, given))
         message = f"the shape given for input '{name}' ({shown}) has {len(given)} dimensions"
@@ -88,7 +91,7 @@ def _shape(
     bounds: Bounds,
     symbols: dict[str, Symbolic],
 ) -> Shape:
-    """A shape with its names replaced by numbers or symbols."""
+    """Return a shape with its names replaced by numbers or symbols."""
     sizes: list[Size] = []
     for axis, size in enumerate(wanted):
         key = f"{name}_{axis}" if size is None else size

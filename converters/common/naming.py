@@ -1,4 +1,7 @@
-"""Names for the tensors of a converted graph, and its dtypes under these names."""
+"""Naming of the tensors of a converted graph, and its dtypes under these names.
+
+Input: a converted graph, whose tensors get names. Output: its variables.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ from tvm_nnef.converters.common.types import is_default
 def give_names(
     graph: ConvertedGraph, title: str, scope: str = "", taken: Collection[str] = ()
 ) -> list[Tensor]:
-    """Names every tensor, operator and label; gives the variables.
+    """Name every tensor, operator and label; return the variables.
 
-    These are the tensors of known value that steps read. ``title`` is the name of the graph,
-    ``scope`` is left out where a name of the source begins with it, ``taken`` are other names of
-    the module that no tensor may have.
+    The variables are the tensors of known value that steps read. ``title`` is the name of the
+    graph, ``scope`` is the prefix to remove from names of the source, ``taken`` are other names of
+    the module, which no tensor may have.
     """
     namer = Namer(taken)
 
@@ -64,7 +67,7 @@ def give_names(
 
 
 def _file_names(namer: Namer) -> UniqueNames:
-    """Gives names of files, for some file systems take no difference of case for one."""
+    """Assign names of files; they differ in more than case, as some file systems ignore case."""
     return UniqueNames(namer.taken, str.lower)
 
 
@@ -76,17 +79,17 @@ def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:
 
 
 def own_operators(steps: Iterable[Step]) -> list[Operator]:
-    """The operators that stand for repeated blocks, each once and after those it invokes."""
-    found: dict[Operator, None] = {}
+    """Return the operators of repeated blocks, each once and after those that it invokes."""
+    operators: dict[Operator, None] = {}
     for step in steps:
-        if isinstance(step, Invocation) and step.operator not in found:
+        if isinstance(step, Invocation) and step.operator not in operators:
             inner = own_operators(step.operator.steps)
-            found.update(dict.fromkeys((*inner, step.operator)))
-    return list(found)
+            operators.update(dict.fromkeys((*inner, step.operator)))
+    return list(operators)
 
 
 def _name_inside(operator: Operator, taken: Collection[str]) -> None:
-    """Names for the tensors of an operator, which may be those of tensors elsewhere."""
+    """Name the tensors of an operator; they may have the names of tensors outside."""
     namer = Namer(taken)
     shapes = (*operator.input_shapes, *operator.output_shapes)
     declared = (each for shape in shapes for each in shape or () if isinstance(each, Symbol))
@@ -107,7 +110,7 @@ def _name_symbols(size: Size, namer: Namer) -> None:
 
 
 def inner_blocks(step: Step) -> tuple[Block, ...]:
-    """The blocks inside a step."""
+    """Return the blocks inside a step."""
     match step:
         case Branch(_, consequent, alternative):
             return (consequent, alternative)
@@ -118,13 +121,15 @@ def inner_blocks(step: Step) -> tuple[Block, ...]:
 
 
 def machine_types(graph: ConvertedGraph, variables: Sequence[Tensor]) -> dict[str, str]:
-    """The dtypes to be prescribed, by name: those that inference could get wrong."""
-    found = {
+    """Return the dtypes to be specified explicitly, by name: those that inference could get
+    wrong.
+    """
+    dtypes = {
         tensor.name: tensor.dtype
         for tensor in (*graph.inputs, *variables)
         if tensor.name is not None and not is_default(tensor.dtype)
     }
-    return {**found, **_made_types(graph.steps)}
+    return {**dtypes, **_made_types(graph.steps)}
 
 
 def _made_types(steps: Sequence[Step]) -> dict[str, str]:
@@ -141,10 +146,10 @@ def _made_types(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """The names of all tensors that steps make, and their names in the source.
+    """Yield the names of all tensors that steps compute, and their names in the source.
 
-    Those of a block have its label before them. ``actual`` are the steps whose tensors come
-    from the source: the same ones, or those of a repetition.
+    Tensors of a block have its label as prefix. ``actual`` are the steps whose tensors have the
+    source's names: the same ones, or those of a repetition.
     """
     return ((name, each.source) for name, each in made_tensors(steps, actual))
 
@@ -152,7 +157,7 @@ def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[
 def made_tensors(
     steps: Sequence[Step], actual: Sequence[Step]
 ) -> Iterator[tuple[str, Tensor | Pack]]:
-    """The same, with the tensors themselves; those of a block come after its results."""
+    """Yield the names with the tensors themselves; those of a block follow its results."""
     for step, meant in zip(steps, actual, strict=True):
         for each, source in zip(results(step), results(meant), strict=True):
             yield from ((name, source) for name in item_names(each))
@@ -162,17 +167,17 @@ def made_tensors(
 
 
 def inner_scopes(steps: Iterable[Step], around: str = "") -> Iterator[tuple[str, str]]:
-    """The names of tensors inside branches and loops, and their scopes within the graph.
+    """Yield the names of tensors inside branches and loops, and their scopes within the graph.
 
-    A branch or loop with a single result is called like it (section 2.10, labelling).
+    A branch or loop with a single result gets its name (section 2.10, labelling).
     """
     for step in steps:
         if isinstance(step, (Call, Invocation)):
             continue
         scope = around + (_label(step) or (".loop" if isinstance(step, Loop) else ".if"))
         if isinstance(step, Loop):
-            own = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
-            yield from ((each.name, scope) for each in own if each and each.name)
+            step_tensors = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
+            yield from ((each.name, scope) for each in step_tensors if each and each.name)
         for block in inner_blocks(step):
             made = (each for inner in block.steps for each in results(inner))
             yield from ((name, scope) for each in made for name in item_names(each))
@@ -201,7 +206,7 @@ def _every(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def _made(steps: Iterable[Step]) -> Iterator[Tensor | Pack]:
-    """Tensors that steps make, in the order of the text."""
+    """Yield the tensors that steps compute, in the order of the text."""
     for step in _every(steps):
         yield from _own(step)
 
@@ -218,7 +223,7 @@ def _variables(graph: ConvertedGraph) -> Iterator[Tensor]:
 
 
 def item_names(result: Tensor | Pack) -> list[str]:
-    """The name of a tensor, or those of the items of a pack.
+    """Return the name of a tensor, or those of the items of a pack.
 
     A pack of dynamic length is one tensor.
     """

@@ -1,8 +1,8 @@
-"""Modules of operators that SkriptND lacks: a converted model brings along what it needs of them.
+"""Modules of operators that SkriptND lacks, written next to a converted model.
 
-Qualified names of operators in, the text of each module out. Such a module has those operators and
-the ones that they invoke, each with the comment above it. ``EXTRA`` serves every format; a format
-may have its own module, a file ``NAME.sknd`` in its package, which may invoke ``extra``.
+Input: qualified names of operators. Output: the text of each module, with these operators and the
+ones that they invoke, each with the comment above it. ``EXTRA`` serves every format; a format may
+have a module in addition, a file ``NAME.sknd`` in its package, which may invoke ``extra``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from tvm_nnef.syntax import nodes, parse_cached
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The file ``name.sknd`` in a package; ``title`` is a comment above what is taken of it."""
+    """The file ``name.sknd`` in a package.
+
+    ``title`` is a comment above the operators taken from it.
+    """
 
     name: str
     package: str
@@ -41,7 +44,9 @@ NBITS = Library("nbits", "tvm_nnef.stdlib.extensions", "Tensors of codes of few 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``text`` is the definition with the comment above it, ``words`` what counts of it."""
+    """An operator of a module: ``text`` is the definition with its comment, ``words`` without
+    comments.
+    """
 
     text: str
     words: str
@@ -49,16 +54,16 @@ class _Entry:
 
 
 def module_values(package: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The names and values of the modules of a package, which hold functions for operators."""
+    """Yield the names and values in the modules of a package that hold functions for operators."""
     for each in pkgutil.iter_modules(package.__path__):
         yield from vars(importlib.import_module(f"{package.__name__}.{each.name}")).items()
 
 
 def known_operator(operation: Operation, libraries: Sequence[Library]) -> str:
-    """The name of a standard operator, or of one that a converter has written beside the model.
+    """Return the name of an operator that is standard, or written by a converter; empty for others.
 
-    Empty for any other, whatever its name: the text of a definition decides, and that of the
-    definitions of what its body invokes.
+    The name alone does not suffice: the texts of its definition, and of the operators that it
+    invokes, must be equal to the originals.
     """
     body = operation.body
     inner = operations(body) if isinstance(body, Graph) else ()
@@ -79,14 +84,14 @@ def _is_unchanged(operation: Operation, libraries: Sequence[Library]) -> bool:
 
 
 def _words(text: str) -> str:
-    """The text of a definition without comments and blanks."""
+    """Return the text of a definition without comments and blanks."""
     return re.sub(r"#.*|\s+", "", text)
 
 
 def module_texts(libraries: Sequence[Library], operators: Iterable[str]) -> dict[str, str]:
-    """The texts of the modules that have the operators named, by module.
+    """Return the texts of the modules that have the named operators, by module.
 
-    Operators of no library are left out: those of the standard library, and the model's own.
+    Operators of the standard library and of the model itself are ignored.
     """
     by_name = {each.name: each for each in libraries}
     needed: dict[str, set[str]] = {}
@@ -138,7 +143,7 @@ def _comment_above(text: str, start: int) -> str:
 
 
 def invoked(node: object) -> Iterator[str]:
-    """The names of the operators that a part of a syntax tree invokes."""
+    """Yield the names of the operators that a part of a syntax tree invokes."""
     if isinstance(node, nodes.Call):
         yield str(node.callee)
     if isinstance(node, nodes.Node):

@@ -1,10 +1,10 @@
-"""Steps that repeat a block of steps, as invocations of one operator.
+"""Outlining of repeated blocks of steps into invocations of one operator.
 
-A converted graph in, one that computes the same out, in which every repetition of a block is an
+Input: a converted graph. Output: an equal graph in which every repetition of a block is an
 :class:`~tvm_nnef.converters.common.tensors.Invocation`. Two runs of steps are the same block if
-their operators, attributes, dtypes and ranks are the same and they are wired alike inside;
-what comes from outside, weights included, becomes an input. Numbers of elements may differ. What
-the operator and its tensors are called, and how it is written, ``blocks`` and ``emission`` say.
+their operators, attributes, dtypes, ranks and inner wiring are the same; tensors from outside,
+weights included, become inputs. Sizes of dimensions may differ. ``blocks`` names the operator and
+its tensors, ``emission`` writes it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from tvm_nnef.converters.common.tensors import (
 )
 
 _SHORTEST = 4
-"""A block has at least as many steps."""
+"""Lower limit of the steps of a block."""
 
 _LEAST_GAIN = 4
-"""An operator is worth having where it makes the text shorter by as many steps."""
+"""Lower limit of the number of steps by which an operator must shorten the text."""
 
 _MOST_OPERATORS = 24
-"""As many operators a model gets; what still repeats then is of no importance to a reader."""
+"""Upper limit of the operators of a model; further repetitions do not matter to a reader."""
 
 _MOST_STEPS = 300_000
-"""Steps are looked through for one block after the other until they add up to as many."""
+"""Upper limit of the steps that are searched in total, over the searches for one block after
+another.
+"""
 
 
 def outlined(graph: ConvertedGraph) -> ConvertedGraph:
-    """The graph with its repeated blocks as operators, the most rewarding block first.
+    """Return the graph with its repeated blocks as operators, the most rewarding block first.
 
     Later blocks may contain invocations of earlier ones.
     """
@@ -64,10 +66,10 @@ def outlined(graph: ConvertedGraph) -> ConvertedGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """Steps in units: a step, or one and the same operator invoked again and again.
+    """Steps in units: a step, or repeated invocations of one operator.
 
-    ``letters`` are equal for units that may stand for each other. ``readers`` has the number of
-    the last unit that reads a tensor, by its identity; that of outputs is beyond all.
+    ``letters`` are equal for units that can replace each other. ``readers`` has the number of the
+    last unit that reads a tensor, by its identity; that of outputs is after all units.
     """
 
     units: Sequence[tuple[Step, ...]]
@@ -78,7 +80,7 @@ class _Sequence:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where a run begins and ends among the units; those skipped are not part of it."""
+    """Begin and end of a run among the units; the skipped units are not part of it."""
 
     start: int
     end: int
@@ -87,7 +89,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Runs of equal steps: their positions, what they are worth, and what cutting costs."""
+    """Runs of equal steps: their positions, the steps that they save, and the cost of the cuts."""
 
     positions: Sequence[_Position]
     runs: Sequence[Run]
@@ -128,7 +130,9 @@ def _units(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
 
 
 def letter(unit: tuple[Step, ...]) -> Hashable:
-    """What must be the same for two units to be in one block; an object for what is in none."""
+    """Return the properties that units of a block share; a unique object if the unit fits in no
+    block.
+    """
     step = unit[0]
     match step:
         case Invocation(operator):
@@ -136,14 +140,14 @@ def letter(unit: tuple[Step, ...]) -> Hashable:
             return (id(operator), tuple(each is None for each in every))
         case Call(operator, types, attributes) if not is_dynamic(step):
             arguments = tuple(map(_argument, step.arguments))
-            made = tuple(map(_argument, step.results))
-            given = tuple((name, _attribute(value)) for name, value in attributes.items())
-            return (operator, types, given, arguments, made)
+            result_keys = tuple(map(_argument, step.results))
+            attribute_keys = tuple((name, _attribute(value)) for name, value in attributes.items())
+            return (operator, types, attribute_keys, arguments, result_keys)
     return object()
 
 
 def is_dynamic(step: Step) -> bool:
-    """Whether a step has to do with packs, or with data-dependent dimensions."""
+    """Whether a step involves packs or data-dependent dimensions."""
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):
             return True
@@ -172,13 +176,13 @@ def _attribute(value: Attribute) -> Hashable:
 
 
 def _best_block(sequence: _Sequence) -> _Block | None:
-    """The block that is worth most, if there is one that is worth the trouble.
+    """Return the block that saves most, if one saves enough.
 
-    Where most of it is a smaller block again and again, that one comes first; of rotations of each
-    other the one is taken that is cut where a person would.
+    If most of it is a repeated smaller block, that one is preferred; among rotations of the block,
+    the one with the lowest cost of cuts.
     """
-    found = [_block(sequence, each) for each in repeats(sequence.letters, 2)]
-    worthy = [each for each in found if each is not None and each.gain >= _LEAST_GAIN]
+    blocks = [_block(sequence, each) for each in repeats(sequence.letters, 2)]
+    worthy = [each for each in blocks if each is not None and each.gain >= _LEAST_GAIN]
     best = max(worthy, key=lambda each: each.gain, default=None)
     while best is not None:
         inner = [each for each in worthy if _fills(each, best)]
@@ -190,7 +194,7 @@ def _best_block(sequence: _Sequence) -> _Block | None:
 
 
 def _fills(inner: _Block, outer: _Block) -> bool:
-    """Whether two thirds of a block are another block, twice or more."""
+    """Whether two or more repetitions of a block make up two thirds of another."""
     whole = outer.positions[0]
     within = [p for p in inner.positions if whole.start <= p.start and p.end <= whole.end]
     smaller = inner.length < outer.length
@@ -198,16 +202,18 @@ def _fills(inner: _Block, outer: _Block) -> bool:
 
 
 def _is_rotation(block: _Block, best: _Block) -> bool:
-    """Whether a block is as long as another, and worth as much except for a repetition or so."""
+    """Whether a block has the length of another, and about the same gain, give or take a
+    repetition.
+    """
     return block.length == best.length and block.gain >= best.gain - 1.5 * best.length
 
 
 def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
-    """What of a repeat can be one operator."""
-    found = sequence.boundaries.window(repeat)
-    if found is None:
+    """Return the part of a repeat that can be one operator; None if there is none."""
+    window_and_cost = sequence.boundaries.window(repeat)
+    if window_and_cost is None:
         return None
-    *window, cost = found
+    *window, cost = window_and_cost
     positions: list[_Position] = []
     for start in repeat.starts:
         position = _Position(start + window[0], start + window[1])
@@ -226,25 +232,27 @@ def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
 
 
 def _with_loose(sequence: _Sequence, positions: Sequence[_Position]) -> list[_Position]:
-    """Positions, and those beside them with other steps between the same ones.
+    """Return positions, extended by those at the ends that match with other steps in between.
 
-    So it is with the first layer of a network, which makes what all layers read.
+    This finds the first layer of a network, between whose steps others compute what all layers
+    read.
     """
     word = sequence.letters[positions[0].start : positions[0].end]
-    found: list[_Position] = []
+    extended: list[_Position] = []
     free = 0
     for position in positions:
         before = _loose(sequence, word[::-1], range(position.start - 1, free - 1, -1))
-        found += [position] if before is None else [before, position]
+        extended += [position] if before is None else [before, position]
         free = position.end
     after = _loose(sequence, word, range(free, len(sequence.units)))
-    return found if after is None else [*found, after]
+    return extended if after is None else [*extended, after]
 
 
 def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Position | None:
-    """The position of a word with other units between, from the first of the units on.
+    """Return the position of a word with other units in between, if it begins at the first of the
+    units.
 
-    What is between must not read what the word makes: it is moved before it.
+    Units in between must not read results of the word: they are moved before it.
     """
     if len(units) <= len(word) or sequence.letters[units[0]] != word[0]:
         return None
@@ -268,19 +276,19 @@ def _run(sequence: _Sequence, position: _Position) -> Run:
 
 
 def run_of(steps: tuple[Step, ...], is_read_later: Callable[[Tensor], bool]) -> Run:
-    """Steps with what they read from outside, role by role, and what is read of them there."""
-    made: dict[int, int] = {}
+    """Return the run of some steps: tensors read from outside, results read outside, and wiring."""
+    results_by_id: dict[int, int] = {}
     read: list[Tensor] = []
     wiring: list[int] = []
     for step in steps:
         for each in reads(step):
             assert isinstance(each, Tensor)
             if not is_literal(each):
-                wiring.append(made.get(id(each), -1))
+                wiring.append(results_by_id.get(id(each), -1))
                 if wiring[-1] < 0:
                     read.append(each)
         for given in results(step):
-            made[id(given)] = len(made)
+            results_by_id[id(given)] = len(results_by_id)
     given_out = [
         each if is_read_later(each) else None
         for step in steps
@@ -291,7 +299,7 @@ def run_of(steps: tuple[Step, ...], is_read_later: Callable[[Tensor], bool]) -> 
 
 
 def _gain(runs: Sequence[Run]) -> float:
-    """The steps that are saved, less something for what goes in and out."""
+    """Return the steps that are saved, less a cost for inputs and outputs."""
     length = len(runs[0].steps)
     if length < _SHORTEST:
         return 0
@@ -302,7 +310,7 @@ def _gain(runs: Sequence[Run]) -> float:
 
 
 def _replaced(sequence: _Sequence, block: _Block) -> list[Step]:
-    """All steps, with invocations instead of the runs of a block."""
+    """Return all steps, with the runs of a block replaced by invocations."""
     steps: list[Step] = []
     done = 0
     for position, invocation in zip(block.positions, invocations(block.runs), strict=True):

@@ -12,25 +12,27 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 
 
 def matrix_product(x: Tensor, y: Tensor, builder: Builder, dtype: str | None = None) -> Tensor:
-    """The product as NumPy's ``matmul`` has it; integers in the type given."""
+    """Return the product of matrices as NumPy's ``matmul`` defines it; integers in a given
+    dtype.
+    """
     a = builder.unsqueeze(x, [0]) if x.rank == 1 else x
     b = builder.unsqueeze(y, [-1]) if y.rank == 1 else y
     batch = builder.broadcast(a.shape[:-2], b.shape[:-2])
     a, b = (builder.stretched(each, (*batch, *each.shape[-2:])) for each in (a, b))
     shape = (*batch, a.shape[-2], b.shape[-1])
     name = "linalg.matmul" if a.kind == "real" else "extra.matmul"
-    found = builder.call(name, a, b, as_type=dtype, as_shape=shape)
+    matrix = builder.call(name, a, b, as_type=dtype, as_shape=shape)
     squeezed = ([-2] if x.rank == 1 else []) + ([-1] if y.rank == 1 else [])
-    return builder.squeeze(found, squeezed) if squeezed else found
+    return builder.squeeze(matrix, squeezed) if squeezed else matrix
 
 
 def sum_of_products(
     operands: Sequence[tuple[Tensor, str]], result: str, builder: Builder
 ) -> Tensor:
-    """The product of tensors with a letter for each dimension, summed over those not in a result.
+    """Return the product of tensors with named dimensions, summed over names that the result lacks.
 
-    The letters of each operand differ from each other. A dimension of 1 is stretched to the size
-    that its letter has in other operands.
+    Each operand has a letter for each dimension; its letters differ from each other. A dimension of
+    1 is stretched to the size that its letter has in other operands.
     """
     sizes: dict[str, Size] = {}
     for tensor, names in operands:
@@ -44,7 +46,7 @@ def sum_of_products(
 
 
 def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
-    """A letter for each dimension of the operands and of the result, dots replaced by letters."""
+    """Return a letter for each dimension of the operands and of the result; dots become letters."""
     equation = equation.replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
@@ -79,7 +81,7 @@ def terms(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
 
 
 def _common_size(name: str, left: Size, right: Size) -> Size:
-    """The size of a dimension that two operands have."""
+    """Return the size of a dimension that two operands have."""
     try:
         return broadcast((left,), (right,))[0]
     except ValueError as cause:
@@ -90,17 +92,20 @@ def _common_size(name: str, left: Size, right: Size) -> Size:
 def _stretched(
     x: Tensor, term: str, sizes: Mapping[str, Size], builder: Builder
 ) -> tuple[Tensor, str]:
-    """An operand without the dimensions of 1 that others stretch, the rest of common sizes."""
+    """Return an operand without dimensions of 1 that others stretch, and its other letters.
+
+    The remaining dimensions get their common sizes.
+    """
     ones = [axis for axis, name in enumerate(term) if x.shape[axis] == 1 != sizes[name]]
-    kept = "".join(name for axis, name in enumerate(term) if axis not in ones)
+    remaining = "".join(name for axis, name in enumerate(term) if axis not in ones)
     x = builder.squeeze(x, ones) if ones else x
-    return builder.stretched(x, tuple(sizes[name] for name in kept)), kept
+    return builder.stretched(x, tuple(sizes[name] for name in remaining)), remaining
 
 
 def _contracted(
     x: Tensor, first: str, y: Tensor, second: str, later: set[str], builder: Builder
 ) -> tuple[Tensor, str]:
-    """The product of two operands, summed over what nothing needs any more."""
+    """Return the product of two operands, summed over dimensions that are not needed later."""
     x, first = _summed(x, first, later | set(second), builder)
     y, second = _summed(y, second, later | set(first), builder)
     batch = [name for name in first if name in second and name in later]

@@ -1,7 +1,7 @@
-"""Where a sequence repeats itself: from letters to stretches that occur more than once.
+"""Search for repeated parts of a sequence.
 
-Found with a suffix array, in time that grows little faster than the sequence. What the letters
-stand for, and which of the stretches are worth anything, is not known here.
+Input: letters. Output: stretches that occur more than once. A suffix array finds them in nearly
+linear time. The meaning of letters and the value of stretches are unknown here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MOST = 32
-"""As many stretches are given."""
+"""Upper limit of the number of stretches."""
 
 _SAME_UNIT = 2
-"""As many of these have a unit of the same length: most of them are rotations of each other."""
+"""Upper limit of stretches whose units have the same length: most are rotations of each other."""
 
 Integers = NDArray[np.int64]
 
@@ -25,8 +25,8 @@ Integers = NDArray[np.int64]
 class Repeat:
     """A stretch of ``length`` letters that begins at each of ``starts``, in ascending order.
 
-    It goes on while the letters at all of these starts are the same. Where the least distance
-    of two starts is less than ``length``, the stretches overlap, and have this as their period.
+    It extends while the letters at all of these starts are the same. If the least distance of two
+    starts is less than ``length``, the stretches overlap, with this distance as their period.
     """
 
     length: int
@@ -35,31 +35,35 @@ class Repeat:
 
     @property
     def unit(self) -> int:
-        """As many letters as can be taken at each start so that nothing is taken twice."""
+        """The number of letters that each start can use without overlap."""
         return min(self.length, self.distance)
 
 
 def repeats(letters: Sequence[int], shortest: int) -> list[Repeat]:
-    """Stretches of at least ``shortest`` letters, those first that could save most of them."""
+    """Return stretches of at least ``shortest`` letters, those first that could save most
+    letters.
+    """
     if len(letters) < 2 * shortest:
         return []
     suffixes = _suffixes(np.asarray(letters, np.int64))
-    found: list[Repeat] = []
+    stretches: list[Repeat] = []
     for length, first, last in _intervals(_common(letters, suffixes)):
         # Beyond twice the sequence, the stretches overlap, so that shorter ones show it too.
         if length >= shortest and (last - first + 1) * length <= 2 * len(letters):
             starts = np.sort(suffixes[first : last + 1])
             distance = int(np.diff(starts).min())
             if distance >= shortest:
-                found.append(Repeat(length, tuple(starts.tolist()), distance))
-    found.sort(key=lambda each: (-(len(each.starts) - 1) * each.unit, -each.length, each.starts))
-    return list(_varied(found))
+                stretches.append(Repeat(length, tuple(starts.tolist()), distance))
+    stretches.sort(
+        key=lambda each: (-(len(each.starts) - 1) * each.unit, -each.length, each.starts)
+    )
+    return list(_varied(stretches))
 
 
-def _varied(found: Sequence[Repeat]) -> Iterator[Repeat]:
-    """The first ones, with different units."""
+def _varied(stretches: Sequence[Repeat]) -> Iterator[Repeat]:
+    """Return the first stretches that have different units."""
     units: dict[int, int] = {}
-    for each in found:
+    for each in stretches:
         units[each.unit] = units.get(each.unit, 0) + 1
         if units[each.unit] <= _SAME_UNIT:
             yield each
@@ -68,7 +72,7 @@ def _varied(found: Sequence[Repeat]) -> Iterator[Repeat]:
 
 
 def _suffixes(letters: Integers) -> Integers:
-    """Where the suffixes begin, in the order of the suffixes: by doubling what is compared."""
+    """Return the sorted positions of suffixes, computed by doubling the compared length."""
     rank = np.unique(letters, return_inverse=True)[1].reshape(-1).astype(np.int64)
     size, width = len(letters), 1
     while True:
@@ -86,7 +90,9 @@ def _suffixes(letters: Integers) -> Integers:
 
 
 def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
-    """How many letters each suffix has in common with the one before it in their order (Kasai)."""
+    """Return the length of the common prefix of each suffix and its predecessor in order
+    (Kasai).
+    """
     order = suffixes.tolist()
     position = [0] * len(order)
     for number, start in enumerate(order):
@@ -106,7 +112,7 @@ def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
 
 
 def _intervals(common: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """The common prefixes of adjacent suffixes: the length, the first and last suffix."""
+    """Yield the common prefixes of adjacent suffixes: the length, the first and last suffix."""
     stack: list[tuple[int, int]] = []
     for position, length in enumerate((*common[1:], 0)):
         first = position

@@ -1,4 +1,7 @@
-"""Steps as a graph: what each gives and reads, which are needed, what unnamed ones are called."""
+"""Steps as a graph: their results and operands, needed steps, and hints for names.
+
+Input: steps. Output: tensors, or other steps.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tvm_nnef.converters.common.tensors import (
 
 
 def results(step: Step) -> Iterator[Tensor | Pack]:
-    """The tensors and packs that a step gives."""
+    """Return the tensors and packs that a step computes."""
     for each in step.results:
         if isinstance(each, (Tensor, Pack)):
             yield each
@@ -30,7 +33,7 @@ def results(step: Step) -> Iterator[Tensor | Pack]:
 
 
 def reads(step: Step) -> Iterator[Tensor | Pack]:
-    """What a step reads, what an inner block makes itself included."""
+    """Yield everything that a step reads, also results of its inner blocks."""
     match step:
         case Call(arguments=arguments, attributes=attributes):
             yield from _deciding(attributes.values())
@@ -59,7 +62,7 @@ def reads(step: Step) -> Iterator[Tensor | Pack]:
 
 
 def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
-    """The tensors whose data-dependent dimensions occur in attributes."""
+    """Yield the tensors whose data-dependent dimensions occur in attributes."""
     for value in attributes:
         items = value if isinstance(value, (list, tuple)) else (value,)
         for item in items:
@@ -69,14 +72,14 @@ def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:
-    """The steps without those whose results nothing reads; unread results of others are None."""
+    """Return the needed steps; results of these that are not read are None."""
     read = {id(each) for each in wanted}
-    kept: list[Step] = []
+    needed_steps: list[Step] = []
     for step in reversed(steps):
         if any(id(each) in read for each in results(step)):
-            kept.append(_pruned(step, read))
-            read |= {id(each) for each in reads(kept[-1])}
-    return kept[::-1]
+            needed_steps.append(_pruned(step, read))
+            read |= {id(each) for each in reads(needed_steps[-1])}
+    return needed_steps[::-1]
 
 
 def _pruned(step: Step, read: set[int]) -> Step:
@@ -92,7 +95,7 @@ def _pruned(step: Step, read: set[int]) -> Step:
 
 
 def _wanted(results: Sequence[Result], read: set[int]) -> tuple[Result, ...]:
-    """Results with None instead of tensors that nothing reads."""
+    """Return the results with None instead of tensors that are not read."""
     unread = (isinstance(each, (Tensor, Pack)) and id(each) not in read for each in results)
     return tuple(None if skip else each for skip, each in zip(unread, results, strict=True))
 
@@ -102,13 +105,13 @@ def _needed(block: Block) -> Block:
 
 
 def hint(steps: Sequence[Step], name: str) -> None:
-    """Names what the source does not know after the node that it belongs to: results, constants."""
+    """Name results and constants that have no name in the source after their node."""
     for step in steps:
         match step:
             case Call(operator):
                 short = operator.rpartition(".")[2]
-                for given in reads(step):
-                    given.hint = given.hint or f"{name}_constant"
+                for operand in reads(step):
+                    operand.hint = operand.hint or f"{name}_constant"
             case Branch(_, consequent, alternative):
                 short = "if"
                 hint((*consequent.steps, *alternative.steps), name)

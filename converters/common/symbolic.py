@@ -1,7 +1,7 @@
-"""Dynamic dimensions, with Python's arithmetic on them.
+"""Dynamic dimensions with Python's arithmetic.
 
-A shape may hold these beside numbers. What can be decided is a number (or a bool) again; code that
-needs a number if there is none refuses its node with a reason that a user understands.
+A shape may hold these beside numbers. A result that is known is a number (or a bool) again; code
+that needs a number rejects its node if there is none, with a reason that a user understands.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tvm_nnef.symbolic.dimensions import UNLIMITED
 
 
 class Named(Protocol):
-    """The part of a tensor that a symbol needs: it gets its name later."""
+    """The part of a tensor that a symbol needs: its name, which is assigned later."""
 
     name: str | None
 
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """Where a symbol comes from: a dynamic dimension of an input, or a data-dependent dimension.
+    """The origin of a symbol: a dynamic dimension of an input, or a data-dependent dimension.
 
     The first has a bound, and a name that the text declares; the second is dimension ``axis`` of
     ``tensor``.
@@ -44,8 +44,8 @@ class Symbol:
 class Symbolic:
     """A dimension with symbols in it; ``symbols`` are those that may occur, by name.
 
-    ``factors`` are what a product is made of, empty for what is none; ``broadcast`` are the
-    dimensions that it is the result of by broadcasting.
+    ``factors`` are the factors of a product, empty for other expressions; ``broadcast`` are the
+    dimensions that have been broadcast to this one.
     """
 
     dimension: dimensions.Dimension
@@ -127,13 +127,13 @@ Shape: TypeAlias = "tuple[Size, ...]"
 
 
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
-    """A new symbol; ``number`` distinguishes it from others of the same wanted name."""
+    """Return a new symbol; ``number`` distinguishes it from others of the same wanted name."""
     name = f"{wanted}#{number}"
     return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
 
 def decided_by_data(tensor: Named, axis: int, bound: Size, number: int) -> Symbolic:
-    """A data-dependent dimension of a result; ``number`` is another one for each."""
+    """Return a data-dependent dimension of a result; ``number`` is different for each."""
     name = f"data_{number}"
     origin = Symbol("data", min(largest(bound), UNLIMITED), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
@@ -145,22 +145,23 @@ def is_made_of(size: Size, tensors: Container[object]) -> bool:
 
 
 def minimum(left: Size, right: Size) -> Size:
-    """The smaller one, which bounds may decide."""
+    """Return the smaller dimension, which may be known by bounds."""
     return _combined("min", left, right) if (less := _order(left, right)) is None else less[0]
 
 
 def maximum(left: Size, right: Size) -> Size:
-    """The larger one, which bounds may decide."""
+    """Return the larger dimension, which may be known by bounds."""
     return _combined("max", left, right) if (less := _order(left, right)) is None else less[1]
 
 
 def equal(left: Size, right: Size) -> bool:
-    """Whether two dimensions are equal; refuses the node if that is known only at run time."""
+    """Whether two dimensions are equal; reject the node if that is known only at run time."""
     return _decided("eq", left, right)
 
 
 def broadcast_dimension(sizes: Sequence[Size]) -> Size:
-    """What dynamic dimensions broadcast to: the first that is not 1 in a call.
+    """Return the dimension to which dynamic dimensions broadcast: the first that is not 1 in a
+    call.
 
     The same dimensions give the same result, whatever their order and grouping.
     """
@@ -183,10 +184,10 @@ def broadcast_dimension(sizes: Sequence[Size]) -> Size:
 
 
 def _select(size: Size, if_one: Size) -> Size:
-    """A dimension, or another one if it is 1."""
+    """Return a dimension, or another one if it is 1."""
     is_one = dimensions.compare("eq", _plain(size), 1)
-    found = dimensions.select(is_one, _plain(if_one), _plain(size))
-    return found if isinstance(found, int) else Symbolic(found, _symbols(size, if_one))
+    selected = dimensions.select(is_one, _plain(if_one), _plain(size))
+    return selected if isinstance(selected, int) else Symbolic(selected, _symbols(size, if_one))
 
 
 def _agree(left: Size, right: Size) -> bool:
@@ -195,7 +196,7 @@ def _agree(left: Size, right: Size) -> bool:
 
 
 def may_stretch(size: Size, wanted: Size) -> bool:
-    """Whether a dimension may be 1 in a call, and another one larger then."""
+    """Whether a dimension may be 1 in a call in which another one is larger."""
     plain, other = _plain(size), _plain(wanted)
     bounds = _bounds(size, wanted)
     if dimensions.equal(plain, other) or dimensions.limits(other, bounds)[1] <= 1:
@@ -210,7 +211,7 @@ def may_stretch(size: Size, wanted: Size) -> bool:
 
 
 def _is_one_at_one(dimension: dimensions.Dimension, symbol: str, bounds: Mapping[str, int]) -> bool:
-    """Whether a dimension of one symbol can only be 1 where the symbol is."""
+    """Whether a dimension of one symbol is 1 only if the symbol is 1."""
     least, most = dimensions.limits(dimension, {symbol: 0})
     if least <= 1 <= most:
         return False
@@ -218,7 +219,7 @@ def _is_one_at_one(dimension: dimensions.Dimension, symbol: str, bounds: Mapping
 
 
 def truncated_quotient(left: Size, right: Size) -> Size:
-    """A quotient rounded toward zero; a dynamic divisor must be positive.
+    """Return a quotient rounded toward zero; a dynamic divisor must be positive.
 
     Raises ZeroDivisionError for the divisor 0.
     """
@@ -230,31 +231,31 @@ def truncated_quotient(left: Size, right: Size) -> Size:
 
 
 def truncated_remainder(left: Size, right: Size) -> Size:
-    """What :func:`truncated_quotient` leaves, with the sign of the dividend."""
+    """Return the remainder of :func:`truncated_quotient`, with the sign of the dividend."""
     return left - truncated_quotient(left, right) * right
 
 
 def product(shape: Sequence[Size]) -> Size:
-    """The volume of a shape."""
+    """Return the product of the dimensions of a shape."""
     start: Size = 1
     return reduce(lambda left, right: left * right, shape, start)
 
 
 def factors(size: Size) -> tuple[Size, ...]:
-    """What a dimension is the product of: itself, unless it was made by multiplying."""
+    """Return the factors of a dimension: itself, unless it is a product."""
     return size.factors if isinstance(size, Symbolic) and size.factors else (size,)
 
 
 def quotient(shape: Sequence[Size], known: Sequence[Size]) -> Size:
-    """The volume of a shape divided by that of another, where it is known to divide it.
+    """Return the volume of a shape divided by that of another, which is known to divide it.
 
-    Dimensions and numbers that both have cancel out before anything is multiplied: products of sums
-    are written out, and a number is not found in them again. 0 where the divisor is 0.
+    Common dimensions and numbers are cancelled before anything is multiplied: products of sums are
+    expanded, and factors are not recognized in them. 0 if the divisor is 0.
     """
     left, dividend = _factors(shape)
-    given, divisor = _factors(known)
+    divisor_factors, divisor = _factors(known)
     right: list[Size] = []
-    for factor in given:
+    for factor in divisor_factors:
         if factor in left:
             left.remove(factor)
         else:
@@ -266,38 +267,40 @@ def quotient(shape: Sequence[Size], known: Sequence[Size]) -> Size:
 
 
 def _factors(shape: Sequence[Size]) -> tuple[list[Size], int]:
-    """The symbolic factors of a volume, and the product of the others."""
+    """Return the symbolic factors of a volume, and the product of the others."""
     every = [factor for size in shape for factor in factors(size)]
     symbolic: list[Size] = [factor for factor in every if isinstance(factor, Symbolic)]
     return symbolic, math.prod(factor for factor in every if not isinstance(factor, Symbolic))
 
 
 def number(size: Size) -> int:
-    """A dimension as a number; refuses the node if it is known only at run time."""
+    """Return a dimension as a number; reject the node if it is known only at run time."""
     return size if isinstance(size, int) else size.__index__()
 
 
 def numbers(shape: Sequence[Size]) -> list[int]:
-    """A shape as numbers; refuses the node if it is known only at run time."""
+    """Return a shape as numbers; reject the node if it is known only at run time."""
     return [number(size) for size in shape]
 
 
 def largest(size: Size) -> int:
-    """The largest value that a dimension may have."""
+    """Return the largest value that a dimension may have."""
     if isinstance(size, int):
         return size
     return dimensions.limits(size.dimension, _bounds(size))[1]
 
 
 def room(size: Size) -> Size:
-    """A size as the bound of others: the largest that it may be, itself if nothing limits that."""
+    """Return the largest value of a size as the bound of others; the size itself if it is
+    unbounded.
+    """
     if isinstance(size, int) or all(each.bound < UNLIMITED for each in size.symbols.values()):
         return largest(size)
     return size
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """An array of dimensions; numbers become Python's."""
+    """Return an array of dimensions; numbers become Python's."""
     found = np.asarray(items, object)
     plain = [int(item) if isinstance(item, np.integer) else item for item in found.reshape(-1)]
     result = np.empty(found.size, object)
@@ -322,25 +325,28 @@ def _combined(function: str, left: Size, right: Size) -> Size:
 
 
 def _symbols(*sizes: Size) -> dict[str, Symbol]:
-    """The symbols of dimensions, by name."""
+    """Return the symbols of dimensions, by name."""
     symbolic = (each for each in sizes if isinstance(each, Symbolic))
     return {name: origin for each in symbolic for name, origin in each.symbols.items()}
 
 
 def _bounds(*sizes: Size) -> dict[str, int]:
-    """The largest values of the symbols of dimensions, by name."""
+    """Return the largest values of the symbols of dimensions, by name."""
     return {name: origin.bound for name, origin in _symbols(*sizes).items()}
 
 
 def _order(left: Size, right: Size) -> tuple[Size, Size] | None:
-    """Two dimensions, the smaller one first; None if that is known only at run time."""
+    """Return two dimensions, the smaller one first; None if that is known only at run time."""
     if _known("le", left, right) is True:
         return left, right
     return (right, left) if _known("le", right, left) is True else None
 
 
 def _known(function: str, left: Size, right: Size) -> bool | None:
-    """Whether a comparison holds for all values that symbols may have, or for none; else None."""
+    """Return whether a comparison holds for all values of the symbols.
+
+    It is None if it depends on them.
+    """
     condition = dimensions.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):
         return condition

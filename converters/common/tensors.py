@@ -1,7 +1,7 @@
-"""What a converted graph is made of before it becomes a syntax tree: tensors and steps.
+"""The representation of a converted graph before it becomes a syntax tree: tensors and steps.
 
-Operator functions make these through the :class:`~tvm_nnef.converters.common.builder.Builder`;
-``emission`` turns them into nodes. Names are given last, so that results carry the names of the
+Operator functions create them with the :class:`~tvm_nnef.converters.common.builder.Builder`;
+``emission`` turns them into nodes. Names are assigned last, so that results have the names of the
 source.
 """
 
@@ -21,15 +21,15 @@ from tvm_nnef.graph.formula import ScalarType
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor of a known dtype and shape; ``value`` where it is known before a run.
+    """A tensor of a known dtype and shape; ``value`` is set if it is known before a run.
 
     ``source`` is its name in the source, empty for a tensor that only the conversion needs.
-    ``sizes`` are its elements where they are computed from shapes known only at run time.
-    ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
-    where the source has no name. Elements of ``texts``, if there are any, are what the source has
-    instead of the elements, which are indices of them. ``is_state`` is true for a variable that an
-    update changes: its value is that of the first call only. ``buffered`` is a larger tensor that
-    begins with its elements. Compared by identity.
+    ``sizes`` are its elements if they are computed from shapes known only at run time. ``name`` is
+    its name in the model, None until names are assigned, ``hint`` the text to derive it from if the
+    source has no name. Elements of ``texts`` replace the elements in the source; the elements are
+    indices into them. ``is_state`` is true for a variable that an update changes: its value is that
+    of the first call only. ``buffered`` is a larger tensor that begins with its elements. Compared
+    by identity.
     """
 
     dtype: str
@@ -58,13 +58,13 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements; Unconvertible if it is known only at run time."""
+        """The number of elements; raises Unconvertible if it is known only at run time."""
         return product(self.shape)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """A tensor, along an axis of which another one has its first entries."""
+    """A tensor of which another one is the first part along an axis."""
 
     whole: Tensor
     axis: int
@@ -72,7 +72,9 @@ class Buffered:
 
 @dataclass(eq=False, slots=True)
 class Pack:
-    """Tensors of one dtype and shape under one name, such as the slices a loop goes through."""
+    """Tensors of one dtype and shape under one name, such as the slices that a loop iterates
+    over.
+    """
 
     dtype: str
     shape: Shape
@@ -87,7 +89,7 @@ Argument: TypeAlias = "Tensor | Pack | Number | Sequence[Tensor] | None"
 """An argument of an invocation: a tensor, a number, a pack of tensors, or nothing (``~``)."""
 Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Size]"
 Result: TypeAlias = "Tensor | Pack | tuple[Tensor, ...] | None"
-"""A result: a tensor, a pack of tensors, or one that nothing wants (``~``)."""
+"""A result: a tensor, a pack of tensors, or an omitted one (``~``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Steps inside a branch or a loop, and what they yield."""
+    """Steps inside a branch or a loop, and their results."""
 
     steps: tuple[Step, ...]
     yields: tuple[Tensor, ...]
@@ -111,7 +113,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of two blocks, chosen by a bool tensor of one element."""
+    """One of two blocks, selected by a bool tensor of one element."""
 
     condition: Tensor
     consequent: Block
@@ -121,10 +123,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A block run again and again, as :class:`tvm_nnef.graph.nodes.Loop` has it.
+    """A repeated block, as :class:`tvm_nnef.graph.nodes.Loop`.
 
-    ``carried`` are the names inside, with what they start from; ``scans`` go through packs.
-    ``condition`` is a carried bool tensor that is asked before each step.
+    ``carried`` are the inner names with their initial values; ``scans`` iterate over packs.
+    ``condition`` is a carried bool tensor that is evaluated before each step.
     """
 
     body: Block
@@ -137,12 +139,12 @@ class Loop:
 
 
 Declared: TypeAlias = "tuple[int | Symbol, ...]"
-"""The dimensions of a declaration: numbers, and symbols that it gives names to."""
+"""The dimensions of a declaration: numbers, and symbols, which it names."""
 
 
 @dataclass(eq=False, slots=True)
 class Operator:
-    """Steps that stand for several runs of equal ones, as an operator of the model's own.
+    """The operator of several equal runs of steps.
 
     Inputs and outputs are declared with ``input_shapes`` and ``output_shapes``. ``symbols`` are the
     dynamic dimensions in no input; they become attributes. ``wanted`` is a suggested name.
@@ -160,10 +162,10 @@ class Operator:
 
 @dataclass(eq=False, slots=True)
 class Invocation:
-    """An invocation of such an operator, and the ``steps`` that it is instead of.
+    """An invocation of such an operator, and the ``steps`` that it replaces.
 
-    The steps are those of the operator, one for one, with the tensors of this repetition.
-    ``wanted`` is what its label may be.
+    The steps correspond to those of the operator one by one, with the tensors of this repetition.
+    ``wanted`` is a suggested label.
     """
 
     operator: Operator
@@ -176,11 +178,11 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps one after the other, some other run of which may be equal.
+    """Consecutive steps, which may be equal to another run.
 
-    ``read`` has what comes from outside, as often as it is read, ``given`` each tensor that the
-    steps make and somebody else reads, None instead of the others. ``wiring`` says about everything
-    that is read which result of the run it is, -1 for what is none.
+    ``read`` has the tensors from outside, as often as they are read, ``given`` each tensor that the
+    steps compute and other steps read, None instead of the others. ``wiring`` has for each operand
+    the index of the result of the run that it is, -1 for operands from outside.
     """
 
     steps: tuple[Step, ...]
@@ -196,10 +198,10 @@ Step: TypeAlias = "Call | Branch | Loop | Invocation"
 class ConvertedGraph:
     """A graph in steps, all of which are needed.
 
-    ``updates`` are variables and their values for the next run. ``quantized`` are tensors and what
-    quantizes them: an operator of one input with its attributes (``@quantize``). ``defaults`` are
-    the values of inputs that a call may leave out, by their names in the source; ``fixed_inputs``
-    the names of inputs of the source that became constants.
+    ``updates`` are variables and their values for the next run. ``quantized`` are tensors and their
+    quantizers: an operator of one input with its attributes (``@quantize``). ``defaults`` are the
+    values of inputs that a call may omit, by their names in the source; ``fixed_inputs`` the names
+    of inputs of the source that became constants.
     """
 
     inputs: tuple[Tensor, ...]

@@ -1,4 +1,4 @@
-"""Types and shapes of values if known, and what SkriptND calls their dtypes."""
+"""Types and shapes of values, partly known, and SkriptND's names of dtypes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
 MAX_RANK = 64
-"""The dimensions that a tensor may have; NumPy has the same limit."""
+"""Upper limit of the rank of a tensor; NumPy has the same limit."""
 
 PartialSize: TypeAlias = "Size | str | None"
-"""A dimension, the name of one, or nothing known."""
+"""A dimension, the name of one, or None if it is unknown."""
 PartialShape: TypeAlias = "tuple[PartialSize, ...] | None"
-"""A shape of which some dimensions are names, or not known at all, or nothing is known."""
+"""A shape whose dimensions may be names or unknown; None if the rank is unknown."""
 Array: TypeAlias = "NDArray[np.generic]"
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What is known of a value before it is converted; a dtype of None is not known."""
+    """The known properties of a value before it is converted; a dtype of None is unknown."""
 
     dtype: str | None
     shape: PartialShape
 
     @property
     def static(self) -> Shape | None:
-        """The shape where all of it is known."""
+        """The shape if all of it is known; else None."""
         if self.shape is None:
             return None
         known = tuple(size for size in self.shape if isinstance(size, (int, Symbolic)))
@@ -40,7 +40,7 @@ class Type:
 
 
 def kind(dtype: str) -> ScalarType:
-    """``real``, ``int`` or ``bool``: what a model calls tensors of a dtype."""
+    """Return ``real``, ``int`` or ``bool``: the type in a model of tensors of a dtype."""
     return DTYPES[dtype]
 
 
@@ -50,10 +50,10 @@ def is_default(dtype: str) -> bool:
 
 
 def broadcast(*shapes: Sequence[Size], stretched: bool = False) -> Shape:
-    """The shape that several broadcast to, aligned from the right; raises ValueError if none.
+    """Return the shape to which shapes broadcast, aligned from the right; raise ValueError if none.
 
-    Dynamic dimensions that may be above 1 must be equal at run time, which is checked then, unless
-    they may be ``stretched`` where they are 1.
+    Dynamic dimensions that may be above 1 must be equal at run time, which is checked then. If
+    ``stretched``, one of them may also be 1.
     """
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]

@@ -1,12 +1,12 @@
-"""How operator functions report that they cannot convert an operation of the source."""
+"""The exception by which operator functions report an operation that they cannot convert."""
 
 from __future__ import annotations
 
 
 class Unconvertible(Exception):
-    """An operation that cannot be converted, with what a user can do about it.
+    """An operation that cannot be converted, with a hint for the user.
 
-    ``mismatch`` says that the operator is supported, but not for inputs of these shapes.
+    ``mismatch`` means that the operator is supported, but not for inputs of these shapes.
     """
 
     def __init__(self, reason: str, hint: str = "", *, mismatch: bool = False) -> None:
@@ -20,7 +20,7 @@ class Unconvertible(Exception):
 
 
 class Invalid(Unconvertible):
-    """An operation that is not valid, whatever converts it."""
+    """An operation that is not valid in any converter."""
 
     def __init__(
         self, reason: str, hint: str = "correct the model", *, mismatch: bool = False

@@ -1,4 +1,4 @@
-"""The geometry of sliding windows, whatever a format says about their paddings."""
+"""The geometry of sliding windows, independent of a format's rules for paddings."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ _HEADER = struct.Struct("<8xI8I4xI")
 _VENDOR = int.from_bytes(b"RT", "little") << 16
 _HALVES, _PAIRS = _VENDOR | 0x3040, _VENDOR | 0x2040
 _ORDERS: Mapping[int, tuple[int, ...]] = MappingProxyType({_HALVES: (0, 2, 1), _PAIRS: (0, 1, 2)})
-"""How the numbers of a byte lie, by item type: 16 apart, or adjacent before tract 0.21.12.
+"""The axes of blocks, bytes, and numbers in a byte, in the order of the tensor, by item type.
 
-They are the axes of blocks, bytes, and numbers in a byte, in the order of the tensor.
+The two numbers of a byte are 16 elements apart, or adjacent before tract 0.21.12.
 """
 _BLOCK = np.dtype([("scale", "<f2"), ("numbers", "u1", 16)])
 _ITEMS = 32
@@ -35,13 +35,16 @@ _ITEMS = 32
 
 @dataclass(frozen=True)
 class Blocks:
-    """What the header of such a file says."""
+    """The header of a file with blocks."""
 
     shape: tuple[int, ...]
     item_type: int
 
     def read(self, data: bytes | memoryview, place: str) -> Array:
-        """The numbers as float32. Raises NnefError for a file that does not fit its header."""
+        """Return the numbers as float32.
+
+        Raises NnefError for a file that does not fit its header.
+        """
         count = math.prod(self.shape)
         size = HEADER_SIZE + count // _ITEMS * _BLOCK.itemsize
         if count % _ITEMS or len(data) != size:
@@ -55,10 +58,10 @@ class Blocks:
 
 
 def blocks_of(head: bytes | memoryview) -> Blocks | None:
-    """What a header says about blocks, None for other items."""
+    """Return the description of blocks in a header; None if the items are not blocks."""
     if len(head) < HEADER_SIZE:
         return None
-    rank, *extents, item_type = _HEADER.unpack_from(head)
-    if item_type not in _ORDERS or rank > len(extents):
+    rank, *sizes, item_type = _HEADER.unpack_from(head)
+    if item_type not in _ORDERS or rank > len(sizes):
         return None
-    return Blocks(tuple(extents[:rank]), item_type)
+    return Blocks(tuple(sizes[:rank]), item_type)

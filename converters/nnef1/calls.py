@@ -21,7 +21,7 @@ class Tensor:
 
 
 Value: TypeAlias = "Tensor | Symbolic | float | int | str | bool | tuple[Value, ...] | None"
-"""What an argument can be; arrays and tuples are both tuples, dynamic dimensions are symbolic."""
+"""The value of an argument; arrays and tuples are both tuples, dynamic dimensions are symbolic."""
 
 
 @dataclass(frozen=True)

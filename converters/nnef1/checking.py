@@ -1,6 +1,6 @@
-"""What section 3.3 demands of a document, checked before it is expanded.
+"""Checks of a document, as section 3.3 demands, before it is expanded.
 
-A tree becomes a :class:`Checked` document, or an error that lists everything that is wrong.
+Input: a tree. Output: a :class:`Checked` document, or an error that lists all diagnostics.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _OF_TRACT = "tract_"
 
 @dataclass(frozen=True)
 class Checked:
-    """A document, and those ``statements`` of its graph in which names and types are right.
+    """A document, and the ``statements`` of its graph that have no errors in names and types.
 
-    ``generics`` has the generic type of each invocation, ``?`` where it is that of the fragment
-    around it. ``problems`` says what is wrong with other statements.
+    ``generics`` has the generic type of each invocation, ``?`` if it is that of the fragment around
+    it. ``problems`` are the diagnostics of the other statements.
     """
 
     document: nodes.Document
@@ -54,7 +54,7 @@ class Checked:
 
 
 def check(document: nodes.Document, extended: Extended | None = None) -> Checked:
-    """Check a document; raises NnefError with all that is wrong."""
+    """Check a document; raise NnefError with all diagnostics."""
     checked = examine(document, extended)
     if checked.problems:
         raise NnefError(checked.problems)
@@ -62,7 +62,9 @@ def check(document: nodes.Document, extended: Extended | None = None) -> Checked
 
 
 def examine(document: nodes.Document, extended: Extended | None = None) -> Checked:
-    """Check a document; ``extended`` is what the extensions of a vendor add to it.
+    """Check a document.
+
+    ``extended`` has the declarations that the extensions of a vendor add to it.
 
     Raises NnefError if an input is wrong, so that nothing can be expanded.
     """
@@ -72,8 +74,8 @@ def examine(document: nodes.Document, extended: Extended | None = None) -> Check
     if any(each.words[0].name.startswith(_OF_TRACT) for each in document.extensions):
         # Whatever else is wrong follows from that.
         raise NnefError(problems)
-    known = {**standard(), **extended.signatures}
-    signatures = declare(document.fragments, known, problems)
+    signatures_before = {**standard(), **extended.signatures}
+    signatures = declare(document.fragments, signatures_before, problems)
     typing = Typing(signatures, problems)
     symbols = dict.fromkeys(extended.symbols, INTEGER)
     for fragment in (*(each.node for each in extended.signatures.values()), *document.fragments):
@@ -134,7 +136,7 @@ def _not_enabled(what: str, extension: str, node: nodes.Node) -> Diagnostic:
 
 
 def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression]:
-    """Expressions that the flat syntax lacks, in the order of the text."""
+    """Yield expressions that the flat syntax lacks, in the order of the text."""
     bodies = (each.body or () for each in document.fragments)
     for body in (*bodies, document.graph.body):
         for statement in body:
@@ -148,7 +150,7 @@ def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression
 
 
 def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
-    """The names on a left-hand side."""
+    """Yield the names on a left-hand side."""
     return (each for each in expressions(node) if isinstance(each, nodes.Name))
 
 
@@ -180,7 +182,7 @@ def _check_fragment(
 def _check_graph(
     graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]
 ) -> tuple[nodes.Assignment, ...]:
-    """The statements in which nothing is wrong."""
+    """Return the statements without errors."""
     names: dict[str, Type | None] = dict(symbols)
     external: set[str] = set()
     right: list[nodes.Assignment] = []
@@ -188,8 +190,8 @@ def _check_graph(
     for statement in graph.body:
         before = len(typing.problems)
         scope = Scope(names, is_graph=True)
-        made = dict(_assigned(statement, typing, scope))
-        for name, type_ in made.items():
+        assigned = dict(_assigned(statement, typing, scope))
+        for name, type_ in assigned.items():
             names[name.name] = type_
             if type_ is None:
                 wrong.add(name.name)
@@ -226,7 +228,7 @@ def _check_ports(
 
 
 def _check_external(statement: nodes.Assignment, graph: nodes.Graph, typing: Typing) -> set[str]:
-    """The name of an external tensor that a statement defines."""
+    """Return the name of an external tensor that a statement defines."""
     parameters = {each.name for each in graph.parameters}
     for node in expressions(statement.value):
         if isinstance(node, nodes.Invocation) and node.name.name == "external":
@@ -246,7 +248,7 @@ def _check_external(statement: nodes.Assignment, graph: nodes.Graph, typing: Typ
 def _assigned(
     statement: nodes.Assignment, typing: Typing, scope: Scope
 ) -> Iterator[tuple[nodes.Name, Type | None]]:
-    """The names on the left-hand side of an assignment, and their types."""
+    """Yield the names on the left-hand side of an assignment, and their types."""
     value = statement.value
     is_invocation = isinstance(value, nodes.Invocation)
     if isinstance(value, nodes.Invocation):
@@ -290,7 +292,7 @@ def _unpacked(
 
 @functools.cache
 def standard_generics() -> Mapping[nodes.Invocation, str | None]:
-    """The generic types of the invocations in the bodies of standard fragments."""
+    """Return the generic types of the invocations in the bodies of standard fragments."""
     typing = Typing(standard(), [])
     for signature in standard().values():
         _check_fragment(signature.node, typing)

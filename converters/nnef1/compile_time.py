@@ -14,7 +14,7 @@ from tvm_nnef.diagnostics import error
 
 
 class _Attributes(Evaluator):
-    """If there are no tensors."""
+    """The evaluation of expressions if there are no tensors."""
 
     def operation(
         self,
@@ -35,6 +35,6 @@ class _Attributes(Evaluator):
 
 
 def evaluated(node: nodes.Expression, names: Mapping[str, Value] = MappingProxyType({})) -> Value:
-    """The value of an expression without tensors, whose types were checked."""
+    """Return the value of an expression without tensors, whose types were checked."""
     attributes = _Attributes()
     return attributes.run(attributes.evaluate(node, Frame(dict(names), standard())))

@@ -27,7 +27,7 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
 
 
 class Undefined(Exception):
-    """A value that does not exist, such as a quotient by zero; with what to do about it."""
+    """A value that does not exist, such as a quotient by zero; with a hint for the error."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ def unary(sign: str, operand: Value) -> Value:
 
 
 def binary(sign: str, left: Value, right: Value) -> Value:
-    """An operator on two values whose types were checked; raises Undefined."""
+    """Return an operator on two values whose types were checked; raise Undefined."""
     if isinstance(left, Symbolic) or isinstance(right, Symbolic):
         return _symbolic(sign, left, right)
     if sign in _COMPARISONS:
@@ -55,7 +55,7 @@ def binary(sign: str, left: Value, right: Value) -> Value:
 
 
 def _symbolic(sign: str, left: Value, right: Value) -> Value:
-    """An operator on integers of which one is a dynamic dimension."""
+    """Apply an operator to integers, one of which is a dynamic dimension."""
     function = {**_COMPARISONS, **_ARITHMETIC, "/": operator.floordiv}.get(sign)
     if function is None or (sign == "/" and not (isinstance(right, int) and right > 0)):
         raise dynamic(left if isinstance(left, Symbolic) else right)
@@ -66,7 +66,7 @@ def _symbolic(sign: str, left: Value, right: Value) -> Value:
 
 
 def dynamic(value: Value) -> Undefined:
-    """What is wrong if a dynamic dimension is used as a number."""
+    """Return the error for a dynamic dimension that is used as a number."""
     hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
     return Undefined(f"the dimension {value} is known only at run time", hint)
 
@@ -90,7 +90,9 @@ def _integer(sign: str, left: int, right: int) -> int:
 
 
 def _scalar(sign: str, left: float, right: float) -> float:
-    """As IEEE 754 has it: a quotient by zero is infinite or NaN."""
+    """Apply an operator to scalars as IEEE 754 defines it: a quotient by zero is infinite or
+    NaN.
+    """
     try:
         if sign == "/":
             return left / right
@@ -106,7 +108,10 @@ def _scalar(sign: str, left: float, right: float) -> float:
 
 
 def cast(wanted: str, value: Value) -> Value:
-    """A value of primitive type as another one; raises Undefined."""
+    """Return a value of a primitive type cast to another one.
+
+    Raises Undefined if that is impossible.
+    """
     if isinstance(value, Symbolic):
         if wanted == "integer":
             return value

@@ -1,4 +1,4 @@
-"""The flat graph to steps, operation after operation, and what ``graph.quant`` adds to them."""
+"""Conversion of the flat graph and of ``graph.quant`` into steps, operation by operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
 from tvm_nnef.storage.container import Container
 
 MAX_CONSTANT = 1 << 28
-"""The most elements of a ``constant``, whose values a short text can repeat."""
+"""Upper limit of the elements of a ``constant``, whose values a short text can repeat."""
 
 Groups = Mapping[int, tuple[Group, ...]]
 
@@ -42,11 +42,10 @@ def convert_graph(
     given: Given,
     path: str,
 ) -> tuple[ConvertedGraph, Groups]:
-    """The graph of a document in steps, and the user's fragments that they belong to.
+    """Return the graph of a document as steps, and the groups of steps of the user's fragments.
 
-    ``given`` is what the user specifies for inputs, ``path`` the model's name in messages.
-
-    Raises NnefError, which lists every operation that cannot be converted.
+    ``given`` are the user's specifications of inputs, ``path`` the model's name in messages. Raises
+    NnefError, which lists every operation that cannot be converted.
     """
     graph = checked.document.graph
     try:
@@ -74,7 +73,9 @@ def convert_graph(
 
 
 def _updated(graph: nodes.Graph) -> frozenset[str]:
-    """The names of tensors in the operations that update, and of variables with their labels."""
+    """Return the names of tensors in the operations that update, and of variables with their
+    labels.
+    """
     names = {
         argument.value.name
         for statement in graph.body
@@ -98,7 +99,7 @@ def _updated(graph: nodes.Graph) -> frozenset[str]:
 
 @dataclass
 class _State:
-    """The sink of an expansion: steps, and the tensors made so far by label.
+    """The sink of an expansion: steps, and the tensors computed so far by label.
 
     ``states`` are the variables of tensors that updates may change, by identity. ``stored`` has the
     variables by label, ``open`` the fragments being expanded.
@@ -131,10 +132,10 @@ class _State:
         except Unconvertible as problem:
             own = f"give one: convert(…, converters={{'{call.operation}': function}})"
             message = f"'{call.operation}': {problem.reason}"
-            found = Diagnostic(
+            diagnostic = Diagnostic(
                 message, call.location, problem.hint or own, is_unsupported=problem.is_unsupported
             )
-            raise NnefError(found) from None
+            raise NnefError(diagnostic) from None
         except NnefError:
             raise
         except Exception as problem:
@@ -147,21 +148,21 @@ class _State:
             self.groups |= {id(each): groups for each in results(step)}
 
     def shape(self, tensor: calls.Tensor) -> Shape | None:
-        """The shape of a tensor."""
+        """Return the shape of a tensor."""
         return self.scope[tensor.label].shape
 
     def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
-        """The next steps belong to a fragment."""
+        """Begin a fragment: the next steps belong to it."""
         group = Group(fragment, f"{label}_{fragment}")
         group.names.update(self._names(arguments))
         self.open.append(group)
 
     def end(self, results: Mapping[str, Value]) -> None:
-        """The steps of a fragment are complete."""
+        """End a fragment: its steps are complete."""
         self.open.pop().names.update(self._names(results))
 
     def _names(self, values: Mapping[str, Value]) -> dict[int, str]:
-        """What a fragment calls tensors, by identity."""
+        """Return the names that a fragment gives to tensors, by the identity of the tensor."""
         return {
             id(self.scope[label]): name if value == calls.Tensor(label) else f"{name}_{number}"
             for name, value in values.items()
@@ -232,14 +233,14 @@ class _State:
             self.states[id(current)] = variable
 
     def _own(self, label: str) -> Tensor:
-        """The tensor of a label as the result of a step, which has that name alone."""
+        """Return the tensor of a label as the result of a step, which has that name alone."""
         tensor = self.builder.call("math.iden", self.scope[label])
         tensor.source = label
         self.scope[label] = tensor
         return tensor
 
     def _quantize(self, label: str, quantizer: Call) -> None:
-        """Quantize a tensor as ``graph.quant`` says: ``@quantize``, or steps that do it."""
+        """Quantize a tensor as ``graph.quant`` demands: by ``@quantize``, or by steps."""
         tensor = self.scope[label]
         if kind(tensor.dtype) != "real":
             message = f"'{label}' is quantized, and its elements are not scalars"
@@ -251,8 +252,8 @@ class _State:
         if operator is None:
             result = f"{label}/quantized"
             expand_call(self.checked, self.table, self, quantizer, calls.Tensor(label), result)
-            made = self.builder.steps[start:]
-            operator = _operator_on(tensor, made)
+            steps = self.builder.steps[start:]
+            operator = _operator_on(tensor, steps)
             if operator is None:
                 tensor.source, self.scope[label] = f"{label}/exact", self.scope[result]
                 self.scope[label].source = label
@@ -264,7 +265,10 @@ class _State:
 
 
 def _operator_on(tensor: Tensor, steps: Sequence[object]) -> Step | None:
-    """The operator that quantizes a tensor by itself, None if there are other steps or operands."""
+    """Return the operator that quantizes a tensor by itself.
+
+    It is None if there are other steps or operands.
+    """
     match steps:
         case [Step(arguments=(operand,)) as step] if operand is tensor:
             return replace(step, arguments=(), results=())
@@ -280,17 +284,19 @@ def _labels(value: Value) -> Iterator[str]:
 
 
 def _without_recursion(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Groups up to the first that repeats one around it, since no operator invokes itself."""
-    found: list[Group] = []
+    """Return the groups up to the first that has the name of an outer one: no operator invokes
+    itself.
+    """
+    kept_groups: list[Group] = []
     for each in groups:
-        if any(each.name == other.name for other in found):
+        if any(each.name == other.name for other in kept_groups):
             break
-        found.append(each)
-    return tuple(found)
+        kept_groups.append(each)
+    return tuple(kept_groups)
 
 
 def _check_shape(call: Call, most: int) -> tuple[int, ...]:
-    """The attribute ``shape``, whose items must be positive."""
+    """Check the attribute ``shape``, whose items must be positive."""
     items = call.arguments["shape"]
     assert isinstance(items, tuple)
     if any(isinstance(each, Symbolic) for each in items):
@@ -311,7 +317,7 @@ def _check_sizes(shape: Shape, call: Call, most: int) -> None:
 
 
 def _unexpected(problem: Exception, call: Call, scope: Mapping[str, Tensor]) -> NnefError:
-    """What is reported if a converter fails with its own error."""
+    """Return the error that is reported if a converter fails with an unexpected exception."""
     if isinstance(problem, MemoryError):
         message = f"'{call.operation}' does not fit into memory"
         return error(message, call.location, hint="use smaller dimensions")

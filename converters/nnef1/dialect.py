@@ -1,4 +1,4 @@
-"""What the extensions of a vendor add to a document, in the terms of the specification."""
+"""The form in which a vendor's module returns a document: in the terms of the specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_nnef.converters.nnef1.scan import Scan
 
 @dataclass(frozen=True)
 class Extended:
-    """A document without extensions of a vendor, and what these declared.
+    """A document without extensions of a vendor, and the declarations of these extensions.
 
     Parameters
     ----------

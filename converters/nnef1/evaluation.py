@@ -1,7 +1,8 @@
-"""The values of compile-time expressions (section 3.3.3), and tensors in them.
+"""Evaluation of compile-time expressions (section 3.3.3), and of tensors in them.
 
-Expressions are evaluated without recursion of Python functions: an evaluation yields those that it
-waits for. What operations do is left to :mod:`.expansion`.
+Input: an expression and the values of names. Output: its value. Expressions are evaluated without
+recursion of Python functions: an evaluation yields those that it waits for. Operations are
+evaluated by :mod:`.expansion`.
 """
 
 from __future__ import annotations
@@ -21,32 +22,34 @@ from tvm_nnef.converters.nnef1.typing import BINARY, UNARY
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 
 MAX_WORK = 1_000_000
-"""Expressions that may be evaluated in all; items and characters that are made count as parts."""
+"""Upper limit of the expressions that are evaluated; items and characters of results count as
+parts.
+"""
 
 _ITEMS = 8
-"""Items of arrays and characters of strings that take as long as an expression."""
+"""The number of items of arrays, or characters of strings, that count as one expression."""
 
 _SHOWN = 3
-"""Fragments that are shown at either end of a long chain."""
+"""The number of fragments that are shown at either end of a long chain."""
 
 Evaluation: TypeAlias = "Generator[Evaluation, Value, Value]"
-"""An evaluation in progress: it yields those that it waits for."""
+"""An evaluation in progress: it yields the evaluations that it waits for."""
 
 
 class Exhausted(NnefError):
-    """A document that takes too much work, so that nothing more of it is expanded."""
+    """The document takes too much work; the rest of it is not expanded."""
 
 
 class Skipped(Exception):
-    """A name whose statement was wrong, which has been reported."""
+    """The name belongs to a wrong statement, which has been reported."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where expressions are evaluated: a fragment, or the graph.
+    """The context in which expressions are evaluated: a fragment, or the graph.
 
-    ``chain`` has the fragments around and where each was invoked, ``base`` what tensors without a
-    their own name are called after. ``wanted`` are the labels of results.
+    ``chain`` has the fragments around and the location of each invocation, ``base`` is the prefix
+    of names for tensors without a name. ``wanted`` are the labels of results.
     """
 
     names: MutableMapping[str, Value]
@@ -60,7 +63,7 @@ class Frame:
 
 @dataclass
 class Evaluator(ABC):
-    """Evaluates expressions within a budget."""
+    """An evaluator of expressions within a budget."""
 
     work: int = field(default=0, init=False)
 
@@ -73,18 +76,18 @@ class Evaluator(ABC):
         frame: Frame,
         wanted: Labels,
     ) -> Evaluation:
-        """An operator on tensors as an invocation of its fragment."""
+        """Evaluate an operator on tensors as an invocation of its fragment."""
 
     @abstractmethod
     def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
-        """The results of an invocation."""
+        """Evaluate an invocation; return its results."""
 
     @abstractmethod
     def shape(self, tensor: Tensor) -> Shape | None:
-        """The shape of a tensor, None if it is not known."""
+        """Return the shape of a tensor; None if it is not known."""
 
     def run(self, evaluation: Evaluation) -> Value:
-        """The value of an evaluation, on our own stack."""
+        """Run an evaluation on an explicit stack; return its value."""
         stack = [evaluation]
         value: Value = None
         while stack:
@@ -105,11 +108,11 @@ class Evaluator(ABC):
             raise Exhausted(self.error(message, span, hint, frame).diagnostics)
 
     def error(self, message: str, span: Span, hint: str, frame: Frame) -> NnefError:
-        """An error in a frame, with the fragments around it."""
+        """Return an error in a frame, with the fragments around it."""
         return with_chain(error(message, span, hint=hint), frame)
 
     def evaluate(self, node: nodes.Expression, frame: Frame, wanted: Labels = None) -> Evaluation:
-        """The value of an expression, its tensors called as wanted if they are made by it."""
+        """Evaluate an expression; the tensors that it computes get the labels ``wanted``."""
         self.spend(1, node.span, frame)
         match node:
             case nodes.Literal(value=value):
@@ -120,11 +123,11 @@ class Evaluator(ABC):
                 return frame.names[name]
             case nodes.Array(items=items) | nodes.Tuple(items=items):
                 parts = wanted if isinstance(wanted, tuple) else ()
-                found: list[Value] = []
+                values: list[Value] = []
                 for number, item in enumerate(items):
                     label = parts[number] if number < len(parts) else None
-                    found.append((yield self.evaluate(item, frame, label)))
-                return tuple(found)
+                    values.append((yield self.evaluate(item, frame, label)))
+                return tuple(values)
             case nodes.Unary(operator=sign):
                 operand = yield self.evaluate(node.operand, frame)
                 if isinstance(operand, Tensor):
@@ -172,7 +175,7 @@ class Evaluator(ABC):
     def _joined(
         self, node: nodes.Binary, left: tuple[Value, ...] | str, right: Value, frame: Frame
     ) -> Value:
-        """Arrays or strings one after the other, or one several times."""
+        """Return arrays or strings concatenated, or one repeated several times."""
         self._check_static(right, node.span, frame)
         if isinstance(right, int):
             if right < 0:
@@ -277,7 +280,7 @@ class Evaluator(ABC):
     def unpacked(
         self, target: nodes.Expression, value: Value, frame: Frame
     ) -> Iterator[tuple[nodes.Name, Value]]:
-        """The names of a left-hand side with their parts of a value."""
+        """Yield the names of a left-hand side with their parts of a value."""
         match target:
             case nodes.Name():
                 yield target, value
@@ -292,7 +295,7 @@ class Evaluator(ABC):
 
 
 def with_chain(problem: NnefError, frame: Frame) -> NnefError:
-    """The same error, with the fragments around it."""
+    """Return the same error, with the fragments around it."""
     chain = frame.chain[::-1]
     if len(chain) > 2 * _SHOWN:
         chain = (*chain[:_SHOWN], *chain[-_SHOWN:])

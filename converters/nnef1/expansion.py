@@ -1,7 +1,8 @@
-"""From a checked document to the flat graph: fragments expanded, attributes computed (chapter 6).
+"""Expansion of a checked document into the flat graph: fragments inlined, attributes computed
+(chapter 6).
 
-Each operation goes to a :class:`Sink` when it is reached, which knows the shapes of tensors made so
-far.
+Input: a checked document. Output: operations, each passed to a :class:`Sink` when it is reached,
+which knows the shapes of the tensors computed so far.
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ from tvm_nnef.converters.nnef1.types import TensorType
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 
 MAX_DEPTH = 500
-"""Fragments that may be inside each other."""
+"""Upper limit of the nesting of fragments."""
 
 _FRAGMENT = 16
-"""Expressions that take as long as preparing the expansion of a fragment."""
+"""The number of expressions that take as long as preparing the expansion of a fragment."""
 
 MAX_OPERATIONS = 100_000
-"""Operations of the flat graph."""
+"""Upper limit of the operations of the flat graph."""
 
 _PRIMITIVES = {bool: "logical", int: "integer", float: "scalar", str: "string"}
 
 
 class Sink(Protocol):
-    """What takes the operations of the flat graph."""
+    """The interface of a consumer of the flat graph's operations."""
 
     def call(self, call: Call) -> None:
-        """Take an operation; raises NnefError, without a span, if it cannot be converted."""
+        """Take an operation; raise NnefError, without a span, if it cannot be converted."""
 
     def shape(self, tensor: Tensor) -> Shape | None:
-        """The shape of a tensor that an operation gave, None if it is not known."""
+        """Return the shape of a result of an earlier operation; None if it is not known."""
 
     def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
-        """The operations up to the next ``end`` are those of a fragment of the document."""
+        """Begin a fragment of the document: operations up to the next ``end`` belong to it."""
 
     def end(self, results: Mapping[str, Value]) -> None:
-        """The fragment begun last is complete, and has these results."""
+        """End the fragment that was begun last; ``results`` are its results."""
 
 
 def expand(
@@ -64,11 +65,11 @@ def expand(
     sink: Sink,
     symbols: Mapping[str, Value] = MappingProxyType({}),
 ) -> None:
-    """Hand the operations of a document to a sink, in the order of the text.
+    """Pass the operations of a document to a sink, in the order of the text.
 
-    ``operations`` are those that are not expanded although they have a body; ``symbols`` are the
-    dynamic dimensions that the document names. Raises NnefError with the problems of the document,
-    and what is wrong in all statements of the graph that do not depend on a wrong one.
+    ``operations`` are not expanded although they have a body; ``symbols`` are the dynamic
+    dimensions that the document names. Raises NnefError with the diagnostics of the document and of
+    all statements of the graph that do not depend on a wrong one.
     """
     expansion = _Expansion(
         checked.signatures, checked.generics, operations, sink, symbols, checked.extended.scans
@@ -77,7 +78,7 @@ def expand(
     for statement in checked.document.graph.body:
         expansion.labelling.labels.avoid(*(each.name for each in targets(statement.target)))
     source = checked.document.graph.span.source
-    found = [(_position(each, source), each) for each in checked.problems]
+    ordered = [(_position(each, source), each) for each in checked.problems]
     reported: set[tuple[str, Span | None]] = set()
     for statement in checked.statements:
         try:
@@ -88,16 +89,16 @@ def expand(
             for each in problem.diagnostics:
                 key = (each.message, each.span)
                 if key not in reported:
-                    found.append(((False, statement.span.start), each))
+                    ordered.append(((False, statement.span.start), each))
                 reported.add(key)
             if isinstance(problem, Exhausted):
                 break
-    if found:
-        raise NnefError([each for _, each in sorted(found, key=itemgetter(0))])
+    if ordered:
+        raise NnefError([each for _, each in sorted(ordered, key=itemgetter(0))])
 
 
 def _position(problem: Diagnostic, source: Source) -> tuple[bool, int]:
-    """The order of problems: as in the text of a graph, those of other files last."""
+    """Return the sort key of a diagnostic: the order of the text of a graph, other files last."""
     span = problem.span
     return (False, 0) if span is None else (span.source is not source, span.start)
 
@@ -110,17 +111,17 @@ def expand_call(
     operand: Tensor,
     label: str,
 ) -> None:
-    """Hand an operation of a tensor to a sink, expanded if it has a body; its result has a label.
+    """Pass an operation on a tensor to a sink, expanded if it has a body; its result gets a label.
 
     The call has all arguments but the first.
     """
     expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
     expansion.labelling.labels.avoid(label)
     signature = checked.signatures[call.operation]
-    given = {signature.parameters[0].name.name: operand, **call.arguments}
+    arguments = {signature.parameters[0].name.name: operand, **call.arguments}
     frame = Frame({}, checked.signatures, label)
     value = expansion.run(
-        expansion.invoke(signature, given, call.item_type, frame, label, call.location)
+        expansion.invoke(signature, arguments, call.item_type, frame, label, call.location)
     )
     if value != Tensor(label):
         message = f"'{call.operation}' does not compute its own tensor"
@@ -149,7 +150,9 @@ class _Expansion(Evaluator):
             self.names[name.name] = self._named(name, each, frame)
 
     def _named(self, name: nodes.Name, value: Value, frame: Frame) -> Value:
-        """A tensor under its name in the graph: a copy if it has another one, or is a constant."""
+        """Return a tensor under its name in the graph: a copy if it has another name, or is a
+        constant.
+        """
         if value == Tensor(name.name):
             return value
         result = Tensor(name.name)
@@ -158,14 +161,14 @@ class _Expansion(Evaluator):
             call = Call("copy", {"x": value}, {"y": result}, item, (), name.span)
         else:
             item = _PRIMITIVES[type(value)]
-            given: dict[str, Value] = {"shape": (), "value": (value,)}
-            call = Call("constant", given, {"output": result}, item, (), name.span)
+            attributes: dict[str, Value] = {"shape": (), "value": (value,)}
+            call = Call("constant", attributes, {"output": result}, item, (), name.span)
         self._emit(call, frame)
         self.labelling.item_types[name.name] = item
         return result
 
     def shape(self, tensor: Tensor) -> Shape | None:
-        """The shape of a tensor made so far."""
+        """Return the shape of a tensor computed so far."""
         return self.sink.shape(tensor)
 
     def operation(
@@ -176,15 +179,15 @@ class _Expansion(Evaluator):
         frame: Frame,
         wanted: Labels,
     ) -> Evaluation:
-        """An operator on tensors as an invocation of its fragment."""
+        """Evaluate an operator on tensors as an invocation of its fragment."""
         signature = standard()[name]
-        given = {
+        arguments = {
             parameter.name.name: operand
             for parameter, operand in zip(signature.parameters, operands, strict=True)
         }
         (first, *_) = (each for each in operands if isinstance(each, Tensor))
         item = self.labelling.item_types[first.label] if signature.is_generic else None
-        return (yield self.invoke(signature, given, item, frame, wanted, node.span))
+        return (yield self.invoke(signature, arguments, item, frame, wanted, node.span))
 
     def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
         signature = frame.signatures[node.name.name]
@@ -209,7 +212,9 @@ class _Expansion(Evaluator):
         wanted: Labels,
         span: Span,
     ) -> Evaluation:
-        """The results of a fragment: of its body, or those of an operation of the flat graph."""
+        """Evaluate a fragment: return the results of its body, or of an operation of the flat
+        graph.
+        """
         arguments = {
             name: given[name] if name in given else signature.defaults[name]
             for name in (each.name.name for each in signature.parameters)
@@ -273,18 +278,18 @@ class _Expansion(Evaluator):
         frame: Frame,
         span: Span,
     ) -> Evaluation:
-        """The results of a scan: its fragment is invoked for each part of the scanned tensors."""
+        """Evaluate a scan: invoke its fragment for each part of the scanned tensors."""
         fragment = self.signatures[scan.body]
         names = [each.name.name for each in fragment.results]
         states = {name: arguments[name] for name, _ in scan.carried}
         parts: list[dict[str, Value]] = []
         for step in range(self._steps(scan, arguments, frame, span)):
-            given = {name: arguments[name] for name in scan.whole} | states
+            step_arguments = {name: arguments[name] for name in scan.whole} | states
             for name in scan.scanned:
-                given[name] = self._part(name, step, arguments, frame, span)
+                step_arguments[name] = self._part(name, step, arguments, frame, span)
             wanted = tuple(self.labelling.labels.name(f"{frame.base}/{each}") for each in names)
             one = wanted if len(names) > 1 else wanted[0]
-            found = yield self.invoke(fragment, given, None, frame, one, span)
+            found = yield self.invoke(fragment, step_arguments, None, frame, one, span)
             values = found if len(names) > 1 else (found,)
             assert isinstance(values, tuple)
             parts.append(dict(zip(names, values, strict=True)))
@@ -300,12 +305,12 @@ class _Expansion(Evaluator):
                 "values": tuple(every), "axis": arguments[f"{number}_axis"]
             }  # fmt: skip
             last = parts[-1][name]
-            operation, given = ("concat", joined) if is_full else ("copy", {"x": last})
-            results.append(self._step(operation, given, last, label, frame, span))
+            operation, step_arguments = ("concat", joined) if is_full else ("copy", {"x": last})
+            results.append(self._step(operation, step_arguments, last, label, frame, span))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _steps(self, scan: Scan, arguments: Mapping[str, Value], frame: Frame, span: Span) -> int:
-        """The number of parts of the scanned tensors."""
+        """Return the number of parts of the scanned tensors."""
         sizes: list[tuple[int, int]] = []
         for name in scan.scanned:
             tensor, axis, pace = (arguments[f"{name}{each}"] for each in ("", "_axis", "_pace"))
@@ -324,17 +329,17 @@ class _Expansion(Evaluator):
     def _part(
         self, name: str, step: int, arguments: Mapping[str, Value], frame: Frame, span: Span
     ) -> Value:
-        """The part of a scanned tensor that belongs to a step."""
+        """Return the part of a scanned tensor that belongs to a step."""
         tensor, axis, pace = (arguments[f"{name}{each}"] for each in ("", "_axis", "_pace"))
         assert isinstance(tensor, Tensor) and isinstance(axis, int) and isinstance(pace, int)
         shape = self.sink.shape(tensor)
         assert shape is not None
         begin = step * pace if pace > 0 else shape[axis] - 1 - step
-        given: dict[str, Value] = {
+        attributes: dict[str, Value] = {
             "input": tensor, "axes": (axis,), "begin": (begin,), "end": (begin + abs(pace),),
             "stride": (1,),
         }  # fmt: skip
-        return self._step("slice", given, tensor, None, frame, span)
+        return self._step("slice", attributes, tensor, None, frame, span)
 
     def _step(
         self,
@@ -345,7 +350,7 @@ class _Expansion(Evaluator):
         frame: Frame,
         span: Span,
     ) -> Tensor:
-        """The result of a standard operation on tensors of one type, which ``like`` has."""
+        """Return the result of a standard operation on tensors of one type, which ``like`` has."""
         label = wanted if isinstance(wanted, str) else None
         result = Tensor(label or self.labelling.labels.name(f"{frame.base}/{operation}"))
         item = (

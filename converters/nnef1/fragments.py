@@ -1,6 +1,7 @@
 """Declarations of fragments: those of a document, and the standard ones of ``standard.nnef``.
 
-Nodes of fragments become a table of signatures; what section 3.3.2 forbids is reported.
+Input: nodes of fragments. Output: a table of signatures, and diagnostics of violations of section
+3.3.2.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ _PRIMITIVE = {int: INTEGER, float: SCALAR, bool: LOGICAL, str: STRING}
 class Signature:
     """A declared fragment.
 
-    ``defaults`` has the values of parameters that need not be given; ``is_standard`` says that the
+    ``defaults`` has the values of parameters that need not be given; ``is_standard`` means that the
     specification or a vendor declares it. The generic type may follow from a string, as in
-    ``cast(x, to = 'f32')``: ``item_type`` is the name of that parameter, and what its value means.
+    ``cast(x, to = 'f32')``: ``item_type`` is the name of that parameter, and a function from the
+    string to the type.
     """
 
     node: nodes.Fragment = field(repr=False)
@@ -87,18 +89,18 @@ Signatures: TypeAlias = "Mapping[str, Signature]"
 
 @functools.cache
 def standard() -> Signatures:
-    """The operations of chapter 4."""
+    """Return the operations of chapter 4."""
     text = resources.files(__package__).joinpath("standard.nnef").read_text("utf-8")
     return library("<standard>/standard.nnef", text)
 
 
 def library(path: str, text: str) -> Signatures:
-    """The signatures of a text of fragments."""
+    """Return the signatures of a text of fragments."""
     return signatures(parse_library(Source(path, text)))
 
 
 def signatures(fragments: Iterable[nodes.Fragment]) -> Signatures:
-    """The signatures of fragments that the specification or a vendor declares."""
+    """Return the signatures of fragments that the specification or a vendor declares."""
     return MappingProxyType(
         {each.name.name: _signature(each, is_standard=True) for each in fragments}
     )
@@ -109,12 +111,12 @@ def declare(
     known: Signatures,
     problems: list[Diagnostic],
 ) -> dict[str, Signature]:
-    """The signatures of a document, with the ``known`` ones; appends what is wrong.
+    """Return the signatures of a document, with the ``known`` ones; append diagnostics.
 
-    A document may declare a standard operation again as it is, or define one with a body of its
-    own, as documents written for older versions do.
+    A document may repeat the declaration of a standard operation, or define one with a body, as
+    documents for older versions do.
     """
-    found = dict(known)
+    declared = dict(known)
     for fragment in fragments:
         name = fragment.name
         problems += _problems(fragment)
@@ -123,7 +125,7 @@ def declare(
         except NnefError as problem:
             problems += problem.diagnostics
             signature = Signature(fragment, False, {})
-        other = found.get(name.name)
+        other = declared.get(name.name)
         if other is not None and not other.is_standard:
             note = Note("it is first declared here", other.node.name.span)
             message = f"fragment '{name.name}' is declared twice"
@@ -135,12 +137,12 @@ def declare(
                 hint = "rename the fragment, or remove its declaration"
                 problems.append(Diagnostic(message, name.span, hint))
         else:
-            found[name.name] = signature
-    return found
+            declared[name.name] = signature
+    return declared
 
 
 def literal_value(node: nodes.Expression) -> Value:
-    """The value of an expression of literals; raises NnefError for any other."""
+    """Return the value of an expression of literals; raise NnefError for any other."""
     match node:
         case nodes.Literal(value=value):
             return value
@@ -154,7 +156,9 @@ def literal_value(node: nodes.Expression) -> Value:
 
 
 def literal_type(node: nodes.Expression) -> Type | None:
-    """The type of an expression of literals, None if items of an array have no common type."""
+    """Return the type of an expression of literals, None if items of an array have no common
+    type.
+    """
     match node:
         case nodes.Literal(value=value):
             return _PRIMITIVE[type(value)]
@@ -169,15 +173,15 @@ def literal_type(node: nodes.Expression) -> Type | None:
 
 
 def array_type(items: Iterable[Type | None]) -> Type | None:
-    """The type of an array of items, None if they have no common type."""
-    found: Type | None = None
+    """Return the type of an array of items, None if they have no common type."""
+    item_type: Type | None = None
     for number, each in enumerate(items):
         if each is None:
             return None
-        found = each if number == 0 or found is None else common(found, each)
-        if found is None:
+        item_type = each if number == 0 or item_type is None else common(item_type, each)
+        if item_type is None:
             return None
-    return EMPTY_ARRAY if found is None else ArrayType(found)
+    return EMPTY_ARRAY if item_type is None else ArrayType(item_type)
 
 
 def _signature(fragment: nodes.Fragment, is_standard: bool = False) -> Signature:
@@ -196,7 +200,7 @@ def _signature(fragment: nodes.Fragment, is_standard: bool = False) -> Signature
 
 
 def _interface(signature: Signature) -> object:
-    """What must be equal for two declarations to be the same."""
+    """Return the properties that must be equal for two declarations to be the same."""
     node = signature.node
     parameters = tuple((each.name.name, each.type) for each in node.parameters)
     results = tuple((each.name.name, each.type) for each in node.results)
@@ -204,7 +208,7 @@ def _interface(signature: Signature) -> object:
 
 
 def _problems(fragment: nodes.Fragment) -> Iterator[Diagnostic]:
-    """What is wrong with a declaration."""
+    """Yield the errors of a declaration."""
     names: set[str] = set()
     declared: tuple[nodes.Parameter | nodes.Result, ...] = (*fragment.parameters, *fragment.results)
     for each in declared:

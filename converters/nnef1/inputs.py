@@ -1,4 +1,6 @@
-"""The external tensors of a graph as inputs, with what a user specifies for shapes and dtypes."""
+"""The external tensors of a graph as inputs, with the user's specifications of shapes and
+dtypes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tvm_nnef.diagnostics import NnefError, error
 
 @dataclass(frozen=True)
 class Given:
-    """What the user specifies for inputs."""
+    """The user's specifications of inputs."""
 
     shapes: Mapping[str, Sequence[int | str]]
     dtypes: Mapping[str, str]
@@ -29,10 +31,10 @@ class Given:
 def graph_inputs(
     checked: Checked, given: Given, path: str
 ) -> tuple[dict[str, Tensor], dict[str, Value]]:
-    """The inputs by name, and the values of the dimensions that the document names.
+    """Return the inputs by name, and the values of the dimensions that the document names.
 
-    Inputs whose shape cannot be evaluated are left out; the expansion reports them. Raises
-    NnefError for what does not fit, and for dynamic dimensions without a bound.
+    Inputs whose shape cannot be evaluated are omitted; the expansion reports them. Raises NnefError
+    for specifications that do not fit, and for dynamic dimensions without a bound.
     """
     declared = _declared(checked)
     symbols = checked.extended.symbols
@@ -60,9 +62,9 @@ def graph_inputs(
 
 
 def _declared(checked: Checked) -> dict[str, Type]:
-    """What the document says about each input; symbols are names."""
+    """Return the declaration of each input in the document; symbols are names."""
     names: dict[str, Value] = {name: name for name in checked.extended.symbols}
-    found: dict[str, Type] = {}
+    types: dict[str, Type] = {}
     for statement in checked.statements:
         value, target = statement.value, statement.target
         if not isinstance(value, nodes.Invocation) or value.name.name != "external":
@@ -79,8 +81,8 @@ def _declared(checked: Checked) -> dict[str, Type]:
             continue
         assert isinstance(shape, tuple)
         known = tuple(each for each in shape if isinstance(each, (int, str)))
-        found[target.name] = Type(dtype, known)
-    return found
+        types[target.name] = Type(dtype, known)
+    return types
 
 
 def _check_names(shape: nodes.Expression, names: Mapping[str, Value]) -> None:
@@ -98,7 +100,7 @@ def _check_names(shape: nodes.Expression, names: Mapping[str, Value]) -> None:
 
 
 def _check_symbols(checked: Checked, named: Mapping[str, Value]) -> None:
-    """Raise NnefError if a document uses a dimension that is not one of an input."""
+    """Raise NnefError if a document uses a dynamic dimension that no input has."""
     unknown = {name for name in checked.extended.symbols if name not in named}
     bodies = (each.body or () for each in checked.document.fragments)
     for body in (*bodies, checked.document.graph.body):

@@ -1,4 +1,7 @@
-"""Which fragments invoke which: those without an end, and those that are wrong with others."""
+"""The call graph of fragments: infinite recursion, and fragments that depend on wrong ones.
+
+Input: fragments of a document. Output: diagnostics, or names.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.diagnostics import Diagnostic, Note
 
 _SHOWN = 3
-"""Fragments that are shown at either end of a long cycle."""
+"""The number of fragments that are shown at either end of a long cycle."""
 
 
 def cycles(signatures: Signatures, fragments: tuple[nodes.Fragment, ...]) -> Iterator[Diagnostic]:
-    """Fragments whose expansion invokes them again whatever the arguments are."""
+    """Yield a diagnostic for each cycle of fragments that invoke each other whatever the arguments
+    are.
+    """
     invoked = {
         each.name.name: list(_unconditional(each))
         for each in fragments
@@ -50,7 +55,7 @@ def cycles(signatures: Signatures, fragments: tuple[nodes.Fragment, ...]) -> Ite
 
 
 def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
-    """The invocations that every expansion of a fragment makes."""
+    """Yield the invocations that every expansion of a fragment makes."""
     pending = [each.value for each in reversed(fragment.body or ())]
     while pending:
         node = pending.pop()
@@ -68,7 +73,7 @@ def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
 
 
 def wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set[str]:
-    """The fragments in whose text problems are, and those that invoke them."""
+    """Return the fragments that have diagnostics, and those that invoke them."""
     starts = [each.span.start for each in (*document.fragments, document.graph)]
     positions = {bisect(starts, each.span.start) for each in problems if each.span}
     wrong = {
@@ -80,14 +85,14 @@ def wrong_fragments(document: nodes.Document, problems: list[Diagnostic]) -> set
             invoking.setdefault(name, []).append(each.name.name)
     pending = list(wrong)
     while pending:
-        found = set(invoking.get(pending.pop(), ())) - wrong
-        wrong |= found
-        pending += found
+        callers = set(invoking.get(pending.pop(), ())) - wrong
+        wrong |= callers
+        pending += callers
     return wrong
 
 
 def invoked(statement: nodes.Assignment) -> Iterator[str]:
-    """The operations that a statement invokes."""
+    """Yield the operations that a statement invokes."""
     for each in nodes.expressions(statement.value):
         if isinstance(each, nodes.Invocation):
             yield each.name.name

@@ -1,4 +1,4 @@
-"""What tensors of the flat graph are called, and their data types."""
+"""Labels and data types of the tensors of the flat graph."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tvm_nnef.converters.nnef1.calls import Tensor, Value
 from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, TupleType, Type, bound
 
 Labels: TypeAlias = "str | tuple[Labels, ...] | None"
-"""What tensors shall be called, in the structure of a value; None if it does not matter."""
+"""The labels that tensors should get, in the structure of a value; None for any label."""
 
 
 @dataclass
 class Labelling:
-    """The labels that are taken, and the data type of each tensor by label."""
+    """The labels in use, and the data type of each tensor by label."""
 
     labels: UniqueNames = field(default_factory=UniqueNames)
     item_types: dict[str, str] = field(default_factory=dict)
 
     def note_types(self, type_: Type, value: Value, generic: str | None) -> None:
-        """Keep the data types of the tensors in a value."""
+        """Record the data types of the tensors in a value."""
         match bound(type_, generic) if generic else type_:
             case TensorType(item) if isinstance(value, Tensor) and item is not None:
                 self.item_types.setdefault(value.label, item)
@@ -36,7 +36,7 @@ class Labelling:
 
 
 def labels_of(target: nodes.Expression, label: Callable[[str], Labels]) -> Labels:
-    """The labels of a left-hand side; ``label`` gives that of a name."""
+    """Return the labels of a left-hand side; ``label`` maps a name to a label."""
     match target:
         case nodes.Name(name=name):
             return label(name)
@@ -46,7 +46,7 @@ def labels_of(target: nodes.Expression, label: Callable[[str], Labels]) -> Label
 
 
 def leaves(labels: Labels) -> Iterator[str]:
-    """The labels in a structure."""
+    """Yield the labels in a structure."""
     if isinstance(labels, str):
         yield labels
     elif labels is not None:
@@ -55,7 +55,7 @@ def leaves(labels: Labels) -> Iterator[str]:
 
 
 def tensors(labels: Labels) -> Value:
-    """Tensors of labels, in the same structure."""
+    """Return tensors of labels, in the same structure."""
     if isinstance(labels, str):
         return Tensor(labels)
     assert labels is not None

@@ -1,4 +1,4 @@
-"""Where a document computes its tensors, for messages of ``compare``."""
+"""Source locations of the tensors of a document, for messages of ``compare``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ WHAT = "NNEF 1 operation"
 
 
 def operation_locations(source: ModelSource) -> Mapping[str, tuple[str, str]]:
-    """The file and line of the statement that gives each tensor, and the operation there."""
+    """Return for each tensor the file and line of its statement, and the operation there."""
     graph = read(source).document.graph
-    found: dict[str, tuple[str, str]] = {}
+    locations: dict[str, tuple[str, str]] = {}
     for statement in graph.body:
         span, value = statement.span, statement.value
         operation = value.name.name if isinstance(value, nodes.Invocation) else "expression"
         line, _ = span.source.position(span.start)
         for name in targets(statement.target):
-            found[name.name] = (f"{span.source.path}:{line}", operation)
-    return found
+            locations[name.name] = (f"{span.source.path}:{line}", operation)
+    return locations

@@ -1,4 +1,4 @@
-"""``convert``: an NNEF 1 model, read, checked, expanded, converted and assembled as a model."""
+"""The converter of NNEF 1 models: a model is read, checked, expanded, converted and assembled."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def convert(
 
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
-    """The functions of operations: a user's own first; none for what the document defines."""
+    """Return the functions of operations: a user's converters first.
+
+    It is None for fragments with a body.
+    """
     if not isinstance(converters, Mapping):
         hint = "give a function for each operation: {'relu': function}"
         raise error(f"'converters' cannot be of type {type(converters).__name__}", hint=hint)
@@ -127,7 +130,7 @@ def _given(
     dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> Given:
-    """What the user specifies for inputs. Raises NnefError for unknown names."""
+    """Return the user's specifications of inputs. Raises NnefError for unknown names."""
     names = [each.name for each in checked.document.graph.parameters]
     for name in (*shapes, *dtypes):
         if name not in names:
@@ -137,6 +140,6 @@ def _given(
 
 
 def _header(model: Nnef1Model) -> str:
-    """Where a model comes from; the same for the same model wherever its files lie."""
+    """Return the header of the model's text: its source, independent of the folder of its files."""
     name = f"'{Path(model.path).name}'" if model.container else "a text"
     return f"Converted from {name} by tvm-nnef {__version__}.\nNNEF 1.0."

@@ -98,7 +98,7 @@ class Subscript(Node):
 
 @dataclass(frozen=True, eq=False)
 class Slice(Node):
-    """``value[begin:end]``, either of which may be left out."""
+    """``value[begin:end]``, either of which may be omitted."""
 
     value: Expression
     begin: Expression | None
@@ -165,7 +165,8 @@ class Result(Node):
 class Fragment(Node):
     """A fragment; ``body`` is None for a declaration alone.
 
-    ``generic`` says whether ``<?>`` follows the name, ``generic_default`` what follows its ``=``.
+    ``generic`` is true if ``<?>`` follows the name; ``generic_default`` is the type after its
+    ``=``.
     """
 
     name: Name
@@ -221,7 +222,7 @@ class Quantized(Node):
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The expressions directly inside an expression."""
+    """Return the expressions directly inside an expression."""
     match node:
         case Array(items=items) | Tuple(items=items):
             return items
@@ -244,7 +245,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def expressions(node: Expression) -> abc.Iterator[Expression]:
-    """An expression and all inside it."""
+    """Return an expression and all inside it."""
     yield node
     for child in children(node):
         yield from expressions(child)

@@ -1,4 +1,4 @@
-"""From NNEF 1 text to a syntax tree (chapter 3 and appendix A): ``graph.nnef`` and ``graph.quant``.
+"""Parser of NNEF 1 text (chapter 3 and appendix A): ``graph.nnef`` and ``graph.quant``.
 
 Raises :class:`NnefError` with every syntax error that does not follow from another. Names are not
 resolved, nothing is evaluated.
@@ -31,7 +31,7 @@ MAX_CHARACTERS = 16 << 20
 MAX_TOKENS = 1_000_000
 MAX_ERRORS = 20
 MAX_REREAD = 400_000
-"""Characters that are read again to find further errors."""
+"""Upper limit of the characters that are read again to find further errors."""
 
 _STARTS = ("document", "library", "quantization")
 _STRING = r'"(?:[^"\\\r\n]|\\[^\r\n])*"' + r"|'(?:[^'\\\r\n]|\\[^\r\n])*'"
@@ -65,23 +65,23 @@ _LISTED = 6
 
 
 def parse(source: Source) -> nodes.Document:
-    """The tree of a ``graph.nnef``."""
+    """Return the tree of a ``graph.nnef``."""
     return cast(nodes.Document, _parse(source, "document"))
 
 
 def parse_library(source: Source) -> tuple[nodes.Fragment, ...]:
-    """Fragments without a graph, as the standard operations are kept."""
+    """Return fragments without a graph, the form in which the standard operations are stored."""
     return cast("tuple[nodes.Fragment, ...]", _parse(source, "library"))
 
 
 def parse_quantization(source: Source) -> tuple[nodes.Quantized, ...]:
-    """The lines of a ``graph.quant`` (section 5.3)."""
+    """Return the lines of a ``graph.quant`` (section 5.3)."""
     return cast("tuple[nodes.Quantized, ...]", _parse(source, "quantization"))
 
 
 @functools.cache
 def tables() -> lark.Lark:
-    """The parser tables of the grammar."""
+    """Return the parser tables of the grammar."""
     text = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
     reserved = "|".join(sorted(RESERVED))
     identifier = rf"IDENTIFIER: /(?!(?:{reserved})(?![A-Za-z0-9_]))[A-Za-z_][A-Za-z0-9_]*/"
@@ -133,7 +133,7 @@ def _start(problem: Diagnostic) -> int:
 
 
 def _in(source: Source, problem: Diagnostic) -> Diagnostic:
-    """A diagnostic of a text with parts blanked out, in the whole text."""
+    """Return a diagnostic of a partly blanked text, located in the whole text."""
 
     def whole(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
@@ -144,7 +144,7 @@ def _in(source: Source, problem: Diagnostic) -> Diagnostic:
 
 
 def _without_statement(text: str, position: int) -> str | None:
-    """The text without the statement around a position; None if its end cannot be found.
+    """Return the text without the statement around a position; None if its end cannot be found.
 
     A statement lies between semicolons and braces; brackets inside it need not match.
     """
@@ -210,7 +210,7 @@ def _in_words(expected: frozenset[str]) -> str:
 
 
 def _hint(text: str, accepted: frozenset[str], read: Span) -> str:
-    """What to do about a syntax error, for mistakes that can be recognised."""
+    """Return a hint for a syntax error that is a recognized mistake."""
     semicolon = any(spelled(name, tables()) == "';'" for name in accepted if name not in _WORDS)
     after_line = "\n" in read.text[len(read.text.rstrip()) :]
     if semicolon and (after_line or not text or text == "}"):

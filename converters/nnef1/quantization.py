@@ -1,6 +1,6 @@
-"""``graph.quant``: which operation quantizes which tensor (sections 5.3 and 7.1).
+"""Reading of ``graph.quant``: the quantization of each tensor (sections 5.3 and 7.1).
 
-The lines of the file become calls by the names of tensors; what is wrong is reported with its line.
+Input: the lines of the file. Output: calls by the names of tensors; diagnostics have the line.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, Note, did_
 _MAX_BITS = 32
 
 _TENSOR = "tensor to quantize"
-"""The name of the operand while types are checked; no identifier has blanks."""
+"""The name of the operand during type checks; no identifier contains blanks."""
 
 
 def quantizers(
     lines: Iterable[nodes.Quantized], checked: Checked
 ) -> tuple[dict[str, Call], Checked]:
-    """The operations that quantize tensors, by the names of the tensors in the graph.
+    """Return the operations that quantize tensors, by the names of the tensors in the graph.
 
-    The tensor itself is not among the arguments. The document has what is wrong in the lines among
-    its problems; it lacks variables whose lines are wrong, since their values are not known.
+    The tensor itself is not among the arguments. The returned document includes the diagnostics of
+    the lines, and lacks variables whose lines are wrong, since their values are not known.
     """
     problems: list[Diagnostic] = []
     names = _names(checked.document.graph)
-    found: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     positions: dict[str, nodes.Quantized] = {}
     for line in lines:
         if line.tensor not in names:
@@ -50,17 +50,17 @@ def quantizers(
             problems.append(Diagnostic(message, line.name_span, "remove one line", (note,)))
         positions[line.tensor] = line
         try:
-            found[line.tensor] = _call(line, checked.signatures)
+            calls[line.tensor] = _call(line, checked.signatures)
         except NnefError as problem:
             problems += problem.diagnostics
-    wrong = positions.keys() - found.keys()
+    wrong = positions.keys() - calls.keys()
     statements = tuple(
         each
         for each in checked.statements
         if not _is_variable(each) or wrong.isdisjoint(name.name for name in targets(each.target))
     )
     problems = [*checked.problems, *problems]
-    return found, replace(checked, statements=statements, problems=tuple(problems))
+    return calls, replace(checked, statements=statements, problems=tuple(problems))
 
 
 def _is_variable(statement: nodes.Assignment) -> bool:
@@ -131,7 +131,7 @@ def _check(call: Call) -> None:
 
 
 def as_operator(call: Call) -> Step | None:
-    """The operator of SkriptND that quantizes as an operation does, if there is one."""
+    """Return the operator of SkriptND that is equal to a quantization, if there is one."""
     arguments: Mapping[str, Value] = call.arguments
     if call.operation == "linear_quantize":
         arguments = {**arguments, "signed": False, "symmetric": False}

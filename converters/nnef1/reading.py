@@ -23,7 +23,7 @@ ModelSource: TypeAlias = "str | bytes | os.PathLike[str] | Container"
 
 @dataclass(frozen=True)
 class Nnef1Model:
-    """A model that was read; its tensor files are read when they are needed.
+    """A model that was read; its tensor files are read on demand.
 
     ``container`` is None for a text without other files.
     """
@@ -37,7 +37,7 @@ class Nnef1Model:
 def read(source: ModelSource) -> Nnef1Model:
     """Read a model: a folder, an archive, a ``graph.nnef``, or its text.
 
-    Raises NnefError for what is missing, and with the syntax errors of both texts.
+    Raises NnefError for missing files, and with the syntax errors of both texts.
     """
     if isinstance(source, str) and is_text(source):
         source = source.encode("utf-8", "surrogatepass")
@@ -66,7 +66,7 @@ def read(source: ModelSource) -> Nnef1Model:
 
 
 def _open(source: str | os.PathLike[str] | Container) -> tuple[Container, str]:
-    """The files of a model, and which of them is the graph."""
+    """Return the files of a model, and the name of the graph among them."""
     if isinstance(source, Container):
         return source, NNEF1_FILE
     path = Path(source)

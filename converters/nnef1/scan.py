@@ -1,8 +1,9 @@
-"""``tract_core_scan``: a fragment that is invoked for each part of tensors, with a state.
+"""Rewriting of ``tract_core_scan``: a fragment that is invoked for each part of tensors, with a
+state.
 
-An invocation names its fragment in a string and mixes tensors with numbers, which the types of
-NNEF 1 do not allow. It is rewritten to its own one declaration, whose meaning is a
-:class:`Scan`.
+Input: statements. Output: statements, declarations and :class:`Scan` descriptions. An invocation
+names its fragment in a string and mixes tensors with numbers, which the types of NNEF 1 do not
+allow, so each is rewritten to an invocation of a separate declaration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Scan:
-    """What an invocation does, by the parameters and results of its fragment.
+    """The operands of a scan, by the parameters and results of its fragment.
 
     Parameters
     ----------
@@ -58,7 +59,10 @@ class Scans:
     declarations: list[nodes.Fragment] = field(default_factory=list)
 
     def rewrite(self, body: Sequence[nodes.Assignment]) -> tuple[nodes.Assignment, ...]:
-        """The statements with invocations of declarations. Raises NnefError for wrong scans."""
+        """Return the statements with scans as invocations of declarations.
+
+        Raises NnefError for wrong scans.
+        """
         return tuple(
             replace(each, value=self._invocation(each.value))
             if isinstance(each.value, nodes.Invocation) and each.value.name.name == NAME
@@ -122,7 +126,7 @@ def _declaration(
     parameters: Sequence[tuple[str, Type]],
     results: Sequence[tuple[str, Type]],
 ) -> nodes.Fragment:
-    """A fragment without a body, by the names and types of its parameters and results."""
+    """Return a fragment without a body, by the names and types of its parameters and results."""
 
     def at(text: str) -> nodes.Name:
         return nodes.Name(span, text)
@@ -137,7 +141,7 @@ def _declaration(
 def _rows(
     given: Mapping[str, nodes.Expression], argument: str, length: int
 ) -> Iterator[tuple[str, tuple[nodes.Expression, ...]]]:
-    """The tuples of an argument, by the name that comes first in each."""
+    """Yield the tuples of an argument, by the name that is first in each."""
     node = given.get(argument)
     if node is None:
         return
@@ -163,7 +167,7 @@ def _is_full(node: nodes.Expression) -> bool:
 
 
 def _check_defaults(given: Mapping[str, nodes.Expression]) -> None:
-    """Raise NnefError for what only tract's own state between runs gives a meaning."""
+    """Raise NnefError for arguments that need tract's state between runs."""
     for name, neutral in (("skip", 0), ("reset_every_turn", False)):
         node = given.get(name)
         if node is not None and not (isinstance(node, nodes.Literal) and node.value == neutral):
@@ -172,7 +176,7 @@ def _check_defaults(given: Mapping[str, nodes.Expression]) -> None:
 
 
 def rewritten(document: nodes.Document, problems: list[Diagnostic]) -> tuple[nodes.Document, Scans]:
-    """A document with its scans as invocations of declarations; appends what is wrong."""
+    """Return a document with its scans as invocations of declarations; append diagnostics."""
     scans = Scans({each.name.name: each for each in document.fragments})
 
     def body(statements: tuple[nodes.Assignment, ...]) -> tuple[nodes.Assignment, ...]:
@@ -191,7 +195,10 @@ def rewritten(document: nodes.Document, problems: list[Diagnostic]) -> tuple[nod
 
 
 def steps_of(sizes: Sequence[tuple[int, int]], span: Span) -> int:
-    """The number of steps for dimensions and their paces. Raises NnefError if they differ."""
+    """Return the number of steps for dimensions and their paces.
+
+    Raises NnefError if they differ.
+    """
     hint = "paces are -1 or positive, and divide dimensions into equal numbers of parts"
     for size, pace in sizes:
         if pace == 0 or pace < -1 or size % abs(pace):

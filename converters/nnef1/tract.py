@@ -1,9 +1,9 @@
-"""tract: ``extension tract_…`` and the operations of its registries.
+"""tract's extensions of NNEF 1: ``extension tract_…`` and the operations of its registries.
 
-``tract_symbol`` declares dynamic dimensions, of which ``tract_assert`` may state the bound. The
-operations of ``tract.nnef`` are known in documents that name their registry. tract needs no
-extension for fragments and expressions, and none of its ``tract_core_properties``, which describe
-the file.
+Input: a document with them. Output: a document in the terms of the specification. ``tract_symbol``
+declares dynamic dimensions, of which ``tract_assert`` may give the bound. The operations of
+``tract.nnef`` are known in documents that name their registry. tract needs no extension for
+fragments and expressions, and none of its ``tract_core_properties``, which describe the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 from tvm_nnef.storage.container import Container
 
 REGISTRIES = ("tract_nnef", "tract_core", "tract_onnx", "tract_extra", "tract_transformers")
-"""Registries of operations; those that are not in ``tract.nnef`` are refused where they occur."""
+"""Registries of operations; operations that are not in ``tract.nnef`` are reported as
+unsupported.
+"""
 
 _PROPERTIES = "tract_core_properties"
 _STREAMING = "tract_pulse_streaming_symbol"
@@ -43,15 +45,15 @@ _ITEM_TYPES = {"real": "scalar", "int": "integer", "bool": "logical"}
 
 
 def extended(document: nodes.Document, files: Container | None) -> Extended:
-    """The document without what is tract's own; ``files`` hold its variables.
+    """Return the document without tract's extensions; ``files`` hold its variables.
 
-    Raises NnefError for what has no exact meaning.
+    Raises NnefError for anything without an exact meaning.
     """
     problems: list[Diagnostic] = []
     symbols: dict[str, nodes.Name] = {}
     bounds: dict[str, int] = {}
     registries: set[str] = set()
-    kept: list[nodes.Extension] = []
+    extensions: list[nodes.Extension] = []
     for extension in document.extensions:
         match [each.name for each in extension.words]:
             case ["tract_registry", registry] if registry in REGISTRIES and not extension.condition:
@@ -69,7 +71,7 @@ def extended(document: nodes.Document, files: Container | None) -> Extended:
                 message = "this extension cannot be converted"
                 problems.append(Diagnostic(message, extension.span, hint))
             case _:
-                kept.append(extension)
+                extensions.append(extension)
     implied = tuple(nodes.Name(document.span, each) for each in (FRAGMENTS, EXPRESSIONS))
     problems += refusals(document, _operations(), registries)
     document = with_attributes(document, _operations(), files)
@@ -86,7 +88,7 @@ def extended(document: nodes.Document, files: Container | None) -> Extended:
     return Extended(
         replace(
             document,
-            extensions=(*kept, nodes.Extension(document.span, implied)),
+            extensions=(*extensions, nodes.Extension(document.span, implied)),
             fragments=tuple(each for each in document.fragments if each.name.name != _PROPERTIES),
             graph=replace(document.graph, body=body),
         ),
@@ -104,10 +106,13 @@ def _unknown_registry(extension: nodes.Extension) -> Diagnostic:
 def _bound(
     extension: nodes.Extension, names: list[str], problems: list[Diagnostic]
 ) -> dict[str, int]:
-    """The bound that an assertion states; one from below is not a condition, sizes are positive."""
-    found = _BOUND.fullmatch(extension.condition)
-    if len(names) == 1 and found is not None:
-        largest = int(found[2]) - (found[1] == "<")
+    """Return the upper bound that an assertion states.
+
+    A lower bound is ignored, since sizes are positive.
+    """
+    match = _BOUND.fullmatch(extension.condition)
+    if len(names) == 1 and match is not None:
+        largest = int(match[2]) - (match[1] == "<")
         if largest >= 1:
             return {names[0]: largest}
     if len(names) != 1 or _LOWER_BOUND.fullmatch(extension.condition) is None:
@@ -119,14 +124,16 @@ def _bound(
 def _body(
     body: tuple[nodes.Assignment, ...], problems: list[Diagnostic]
 ) -> tuple[tuple[nodes.Assignment, ...], dict[str, str]]:
-    """The statements with 'external' for tract's form of it, and the dtypes of those inputs."""
-    found: list[nodes.Assignment] = []
+    """Return the statements with 'external' instead of tract's form of it, and the dtypes of those
+    inputs.
+    """
+    statements: list[nodes.Assignment] = []
     dtypes: dict[str, str] = {}
     for statement in body:
         value, target = statement.value, statement.target
         if isinstance(value, nodes.Invocation) and value.name.name == "tract_core_external":
-            given = {each.name.name: each for each in value.arguments if each.name is not None}
-            named = given.pop("datum_type", None)
+            arguments = {each.name.name: each for each in value.arguments if each.name is not None}
+            named = arguments.pop("datum_type", None)
             dtype = _dtype(named.value if named else value, problems)
             name = nodes.Name(value.name.span, "external")
             value = replace(
@@ -135,8 +142,8 @@ def _body(
             )  # fmt: skip
             if isinstance(target, nodes.Name):
                 dtypes[target.name] = dtype
-        found.append(replace(statement, value=value))
-    return tuple(found), dtypes
+        statements.append(replace(statement, value=value))
+    return tuple(statements), dtypes
 
 
 def _dtype(node: nodes.Expression, problems: list[Diagnostic]) -> str:
@@ -155,13 +162,13 @@ def _operations() -> Signatures:
 
 
 def _typed(signatures: Signatures) -> Iterator[tuple[str, Signature]]:
-    """The signatures, with how the string of a cast decides on the type of its result."""
+    """Return the signatures; that of a cast derives the result type from a string."""
     for name, each in signatures.items():
         is_cast = name == "tract_core_cast"
         yield name, replace(each, item_type=("to", item_type)) if is_cast else each
 
 
 def item_type(name: str) -> str | None:
-    """The type of NNEF 1 for a datum type of tract, None if there is none."""
+    """Return the type of NNEF 1 for a datum type of tract, None if there is none."""
     dtype = DTYPES.get(name.lower())
     return None if dtype is None else _ITEM_TYPES[kind(dtype)]

@@ -1,7 +1,8 @@
-"""Calls as tract reads them, in the terms of the specification, and those that are refused.
+"""Conversion of tract's calls into the terms of the specification, and detection of unsupported
+ones.
 
-A document becomes one whose attributes are what signatures ask for: tract takes a number for an
-array of one item, and a variable of rank 0 for a scalar.
+Input: a document. Output: a document whose attributes match the signatures: tract accepts a number
+as an array of one item, and a variable of rank 0 as a scalar.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ REFUSED: Mapping[str, str] = MappingProxyType({
     "tract_core_submodel": "it runs a model that is not part of the document",
     "max_pool_with_index": "tract counts its indices over the whole input, not in each window",
 })  # fmt: skip
-"""Why operations of tract are not converted."""
+"""The reason why each unsupported operation of tract is not converted."""
 
 OWN = ("square", "recip")
 """Operations of tract that need no registry."""
@@ -53,7 +54,9 @@ OWN = ("square", "recip")
 def refusals(
     document: nodes.Document, operations: Signatures, registries: set[str]
 ) -> Iterator[Diagnostic]:
-    """What is wrong with calls of operations of tract: no converter, or no registry."""
+    """Yield the errors of calls of tract's operations: a missing converter, or a missing
+    registry.
+    """
     own = {fragment.name.name for fragment in document.fragments}
     for statement in _statements(document):
         for node in nodes.expressions(statement.value):
@@ -81,7 +84,7 @@ def _statements(document: nodes.Document) -> Iterator[nodes.Assignment]:
 def with_attributes(
     document: nodes.Document, operations: Signatures, files: Container | None
 ) -> nodes.Document:
-    """The document with an array or a literal where an attribute asks for it."""
+    """Return the document with arrays or literals for attributes that require them."""
     known = {name: each.parameters for name, each in {**standard(), **operations}.items()}
     known |= {each.name.name: each.parameters for each in document.fragments}
     scalars = _Scalars(document.graph.body, files)
@@ -117,7 +120,7 @@ def with_attributes(
 
 
 def _array(value: nodes.Expression) -> nodes.Expression:
-    """A number as an array of one item."""
+    """Return a number as an array of one item."""
     return nodes.Array(value.span, (value,)) if isinstance(value, nodes.Literal) else value
 
 
@@ -133,7 +136,7 @@ class _Scalars:
         }
 
     def literal(self, node: nodes.Expression) -> nodes.Expression:
-        """The value of a variable of rank 0; any other expression as it is."""
+        """Return the value of a variable of rank 0; any other expression as it is."""
         if not isinstance(node, nodes.Name) or node.name not in self._labels:
             return node
         file = f"{self._labels[node.name]}.dat"
@@ -144,11 +147,11 @@ class _Scalars:
 
 
 def _label_of_scalar(node: nodes.Expression) -> str | None:
-    """The label of ``variable(shape = [], label = '…')``, None for anything else."""
+    """Return the label of ``variable(shape = [], label = '…')``; None for other expressions."""
     if not isinstance(node, nodes.Invocation) or node.name.name != "variable":
         return None
-    given = {each.name.name: each.value for each in node.arguments if each.name is not None}
-    match given.get("shape"), given.get("label"):
+    arguments = {each.name.name: each.value for each in node.arguments if each.name is not None}
+    match arguments.get("shape"), arguments.get("label"):
         case nodes.Array(items=()), nodes.Literal(value=str(label)):
             return label
     return None

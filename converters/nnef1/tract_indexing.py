@@ -1,4 +1,7 @@
-"""Operations of tract that select or change elements by indices; negative ones count back."""
+"""Operations of tract that select or change elements by indices.
+
+Negative indices count from the end.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,23 @@ _REDUCTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def gather(operation: Operation, builder: Builder) -> Tensor:
-    """The slices along a dimension that indices select."""
+    """Convert a gather: the slices along a dimension that indices select."""
     x, indices = operation.tensor("input"), operation.tensor("indices")
     axis = operation.axis(x.rank)
     size = x.shape[axis]
-    given = None if indices.value is None else indices.value.astype(np.int64)
+    indices_array = None if indices.value is None else indices.value.astype(np.int64)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    if given is None or (not isinstance(size, int) and (given < 0).any()):
+    if indices_array is None or (not isinstance(size, int) and (indices_array < 0).any()):
         return builder.call("extra.gather", x, indices, as_shape=shape, axis=axis)
-    if isinstance(size, int) and (given < 0).any():
-        indices = builder.constant(np.where(given < 0, given + size, given), indices.dtype)
+    if isinstance(size, int) and (indices_array < 0).any():
+        indices = builder.constant(
+            np.where(indices_array < 0, indices_array + size, indices_array), indices.dtype
+        )
     return builder.call("layout.gather", x, indices, as_shape=shape, axis=axis)
 
 
 def one_hot(operation: Operation, builder: Builder) -> Tensor:
-    """A row with one number among others for each index."""
+    """Convert a one-hot encoding: a row for each index, with one number at its position."""
     index, dim = operation.tensor("input"), operation.integer("dim")
     axis = in_range("axis", operation.integer("axis"), index.rank + 1)
     if dim < 1:
@@ -46,7 +51,7 @@ def one_hot(operation: Operation, builder: Builder) -> Tensor:
 
 
 def gather_elements(operation: Operation, builder: Builder) -> Tensor:
-    """The elements along a dimension that indices of the same rank select."""
+    """Convert the selection of elements along a dimension by indices of the same rank."""
     x, indices = operation.tensor("input"), operation.tensor("indices")
     axis = operation.axis(x.rank)
     _check_rank(indices, x.rank)
@@ -67,7 +72,7 @@ def _check_updates(updates: Tensor, shape: tuple[Size, ...]) -> None:
 
 
 def _tuple_length(indices: Tensor, rank: int) -> int:
-    """The number of dimensions that a row of indices names."""
+    """Return the number of dimensions that a row of indices addresses."""
     length = indices.shape[-1] if indices.rank else 0
     if not isinstance(length, int) or not 1 <= length <= rank:
         reason = f"'indices' has the shape [{', '.join(map(str, indices.shape))}]"
@@ -77,7 +82,7 @@ def _tuple_length(indices: Tensor, rank: int) -> int:
 
 
 def gather_nd(operation: Operation, builder: Builder) -> Tensor:
-    """The parts that rows of indices name."""
+    """Convert the selection of parts by rows of indices."""
     x, indices = operation.tensor("input"), operation.tensor("indices")
     batch = operation.integer("batch_dims")
     if not 0 <= batch < min(x.rank, max(indices.rank, 1)):
@@ -91,7 +96,7 @@ def gather_nd(operation: Operation, builder: Builder) -> Tensor:
 
 
 def scatter_elements(operation: Operation, builder: Builder) -> Tensor:
-    """A copy with the elements changed that indices select along a dimension."""
+    """Convert a copy in which indices along a dimension select the elements to change."""
     x, updates = operation.operands("input", "updates")
     indices, axis = operation.tensor("indices"), operation.axis(x.rank)
     _check_rank(indices, x.rank)
@@ -101,7 +106,7 @@ def scatter_elements(operation: Operation, builder: Builder) -> Tensor:
 
 
 def scatter_nd(operation: Operation, builder: Builder) -> Tensor:
-    """A copy with the parts changed that rows of indices name."""
+    """Convert a copy in which rows of indices select the parts to change."""
     x, updates = operation.operands("input", "updates")
     indices = operation.tensor("indices")
     length = _tuple_length(indices, x.rank)

@@ -1,4 +1,4 @@
-"""The functions of those operations of tract that have no body in ``tract.nnef``."""
+"""Converters of tract's operations that have no body in ``tract.nnef``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def _text(name: str, operation: Operation) -> str:
 
 
 def _cast(operation: Operation, builder: Builder) -> Tensor:
-    """The elements in another dtype; real to int drops the fraction, and ends at the limits."""
+    """Convert a cast to another dtype; real to int drops the fraction, and saturates at the
+    limits.
+    """
     x, dtype = operation.tensor("input"), DTYPES[_text("to", operation).lower()]
     if x.kind == "real" and dtype in _NARROW:
         limits = (builder.constant(each, x.dtype) for each in _NARROW[dtype])
@@ -65,29 +67,29 @@ def _cast(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _broadcast(operation: Operation, builder: Builder) -> Tensor:
-    """Dimensions of 1 stretched to a shape, those that are missing in front added."""
+    """Broadcast to a shape: dimensions of 1 are stretched, missing leading dimensions added."""
     x, shape = operation.tensor("input"), operation.sizes("shape")
     own = (*[1] * (len(shape) - x.rank), *x.shape)
     if len(own) != len(shape) or any(a not in (1, b) for a, b in zip(own, shape, strict=True)):
         reason = f"{list(map(str, x.shape))} cannot be broadcast to {list(map(str, shape))}"
         hint = "dimensions are aligned from the right, and must be equal or 1"
         raise Unconvertible(reason.replace("'", ""), hint, mismatch=True)
-    found = builder.expand(builder.unsqueeze(x, list(range(len(shape) - x.rank))), shape)
-    return builder.call("math.iden", x) if found is x else found
+    result = builder.expand(builder.unsqueeze(x, list(range(len(shape) - x.rank))), shape)
+    return builder.call("math.iden", x) if result is x else result
 
 
 def _plain(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """An operator of SkriptND on one tensor."""
+    """Convert to an operator of SkriptND on one tensor."""
     return builder.call(name, operation.tensor("input"))
 
 
 def _standard(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """The same for an operation whose parameter has the name of the specification."""
+    """Convert to an operator of SkriptND on one tensor, which the specification names 'x'."""
     return builder.call(name, operation.tensor("x"))
 
 
 def _is_inf(operation: Operation, builder: Builder) -> Tensor:
-    """Whether elements are infinite, of the signs that count."""
+    """Convert the test whether elements are infinite, for the signs in question."""
     return builder.call(
         "extra.is_inf", operation.tensor("input"), as_type="bool",
         positive=operation.flag("detect_positive"), negative=operation.flag("detect_negative"),
@@ -95,7 +97,7 @@ def _is_inf(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _gelu(operation: Operation, builder: Builder) -> Tensor:
-    """GELU by a hyperbolic tangent."""
+    """Convert GELU by a hyperbolic tangent."""
     if operation.flag("fast_impl"):
         raise Unconvertible("'fast_impl' is its own approximation", "write it without")
     return builder.call("nn.gelu", operation.tensor("input"), approximate="TANH")
@@ -107,7 +109,7 @@ def _xor(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _bits(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """An operator on the bits of two tensors of integers, or on two of logicals."""
+    """Convert an operator on the bits of two tensors of integers, or on two of logicals."""
     x, y = operation.operands("x", "y")
     if x.kind == "bool":
         return broadcasting.binary(f"math.{name}", x, y, builder)
@@ -131,7 +133,9 @@ def _product(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _last_position(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """The position of the last extreme; over several dimensions, that in row-major order."""
+    """Return the position of the last extremum; over several dimensions, that in row-major
+    order.
+    """
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     volume = 1
@@ -142,8 +146,8 @@ def _last_position(name: str, operation: Operation, builder: Builder) -> Tensor:
             raise Unconvertible(f"dimension {axis} is known only at run time", hint)
         volume *= size
         x = builder.slice(x, axis, size - 1, -1, -1)
-    found = position(name, x, axes, "int64", builder)
-    return builder.binary("math.sub", builder.constant(volume - 1, "int64"), found)
+    mirrored = position(name, x, axes, "int64", builder)
+    return builder.binary("math.sub", builder.constant(volume - 1, "int64"), mirrored)
 
 
 def _shape_of(operation: Operation, builder: Builder) -> Tensor:
@@ -152,7 +156,7 @@ def _shape_of(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _range(operation: Operation, builder: Builder) -> Tensor:
-    """Numbers from a first one on, a step apart, up to an end that is left out."""
+    """Convert a range: numbers from a first one on, with a step, up to an excluded end."""
     start, end, step = (operation.call.arguments[name] for name in ("start", "end", "step"))
     if step == 0:
         raise Unconvertible("'step' is 0", "give another number")
@@ -182,7 +186,9 @@ def _cumulative_sum(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _top_k(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
-    """The largest or smallest elements along a dimension, in order, and their positions."""
+    """Convert a top-k: the largest or smallest elements along a dimension, in order, and their
+    positions.
+    """
     x, k = operation.tensor("input"), operation.integer("k")
     axis, largest = operation.axis(x.rank), operation.flag("largest")
     size = x.shape[axis]
@@ -193,7 +199,7 @@ def _top_k(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
 
 
 def _triangle(operation: Operation, builder: Builder) -> Tensor:
-    """The elements on one side of a diagonal of matrices, zeros elsewhere."""
+    """Convert a triangle: the elements on one side of a diagonal of matrices, zeros elsewhere."""
     x = operation.tensor("input")
     if x.rank < 2:
         raise Unconvertible(f"its input has rank {x.rank}", "it must be at least 2", mismatch=True)
@@ -202,10 +208,12 @@ def _triangle(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _gather(operation: Operation, builder: Builder) -> Tensor:
-    """The slices along a dimension that indices select, perhaps in another dtype."""
-    found = tract_indexing.gather(operation, builder)
+    """Convert a gather: the slices along a dimension that indices select, possibly in another
+    dtype.
+    """
+    slices = tract_indexing.gather(operation, builder)
     name = _text("datum_type", operation)
-    return builder.cast(found, _known(name)) if name else found
+    return builder.cast(slices, _known(name)) if name else slices
 
 
 def _known(name: str) -> str:
@@ -217,34 +225,38 @@ def _known(name: str) -> str:
 
 
 def _einsum(operation: Operation, builder: Builder) -> Tensor:
-    """Sums of products over named dimensions; sums are at least as exact as 'acc' says."""
+    """Convert an einsum: sums of products over named dimensions, in at least the precision of
+    'acc'.
+    """
     equation, operands = _text("expr", operation).replace(" ", ""), operation.tensors("inputs")
     if _text("output", operation):
         raise Unconvertible("'output' asks for quantized results", "leave it empty")
     if _text("acc", operation).lower() not in _REALS:
         raise Unconvertible("'acc' is not a real datum type", "write 'f32'")
     # tract takes an empty result for one that is not written.
-    found, result = terms(equation.removesuffix("->"), operands)
-    for term in found:
+    operand_terms, result = terms(equation.removesuffix("->"), operands)
+    for term in operand_terms:
         if len(set(term)) < len(term):
             raise Unconvertible(f"'{term}' repeats a dimension", "use each letter once")
-    product = sum_of_products(list(zip(operands, found, strict=True)), result, builder)
+    product = sum_of_products(list(zip(operands, operand_terms, strict=True)), result, builder)
     return builder.call("math.iden", product) if product in operands else product
 
 
 def _downsample(operation: Operation, builder: Builder) -> Tensor:
-    """Every so many elements along a dimension, from one on."""
+    """Convert a downsampling: every n-th element along a dimension, from an offset on."""
     x, stride = operation.tensor("input"), operation.integer("stride")
     axis, first = operation.axis(x.rank), operation.integer("modulo")
     if stride < 1 or first < 0:
         reason = f"'stride' is {stride} and 'modulo' {first}"
         raise Unconvertible(reason, "'stride' must be positive, and 'modulo' not negative")
-    found = builder.slice(x, axis, first, x.shape[axis], stride)
-    return builder.call("math.iden", x) if found is x else found
+    result = builder.slice(x, axis, first, x.shape[axis], stride)
+    return builder.call("math.iden", x) if result is x else result
 
 
 def _attention(operation: Operation, builder: Builder) -> Tensor:
-    """Means of values, weighted by the softmax of scaled products of queries and keys."""
+    """Convert an attention: means of values, weighted by the softmax of scaled products of queries
+    and keys.
+    """
     q, k, v = operation.operands("q", "k", "v")
     for name in ("datum_type", "acc_datum_type"):
         if _text(name, operation).lower() not in _REALS:
@@ -272,7 +284,7 @@ def _attention(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _max_pool(operation: Operation, builder: Builder) -> Tensor:
-    """The maximum of those elements of the input that a window covers."""
+    """Convert a max-pooling, in which a window covers only elements of the input."""
     border = operation.choice("border", BORDERS)
     return max_pool(operation, builder, "ignore" if border == "constant" else border)
 
@@ -281,9 +293,9 @@ _CONVOLUTIONS = {"conv": conv, "deconv": deconv}
 
 
 def _convolution(function: OperatorFunction, operation: Operation, builder: Builder) -> Converted:
-    """A convolution whose bias may be a vector of channels."""
-    given, bias = operation.call.arguments["bias"], operation.tensor("bias")
-    if not isinstance(given, calls.Tensor) or bias.rank != 1:
+    """Convert a convolution whose bias may be a vector of channels."""
+    bias_argument, bias = operation.call.arguments["bias"], operation.tensor("bias")
+    if not isinstance(bias_argument, calls.Tensor) or bias.rank != 1:
         return function(operation, builder)
     row = builder.reshape(bias, (1, *bias.shape))
     if row.value is not None:
@@ -291,7 +303,9 @@ def _convolution(function: OperatorFunction, operation: Operation, builder: Buil
     operands = (
         each for each in operation.call.arguments.values() if isinstance(each, calls.Tensor)
     )
-    scope = {each.label: operation.scope[each.label] for each in operands} | {given.label: row}
+    scope = {each.label: operation.scope[each.label] for each in operands} | {
+        bias_argument.label: row
+    }
     return function(replace(operation, scope=scope), builder)
 
 
@@ -333,4 +347,4 @@ FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
     "tract_core_downsample": _downsample,
     "tract_transformers_sdpa": _attention,
 })  # fmt: skip
-"""The functions of operations without a body, and of those that tract defines otherwise."""
+"""The functions of operations without a body, and of those that tract defines in another way."""

@@ -1,7 +1,7 @@
-"""From lark's parse tree of NNEF 1 to :mod:`~tvm_nnef.converters.nnef1.nodes`.
+"""Conversion of lark's parse tree of NNEF 1 into :mod:`~tvm_nnef.converters.nnef1.nodes`.
 
-Also reports what the grammar admits and NNEF does not: numbers out of range, unprintable strings,
-trees too deep to be processed.
+It also reports errors that the grammar admits: numbers out of range, unprintable strings, trees too
+deep to be processed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_nnef.converters.nnef1 import nodes, types
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 
 MAX_DEPTH = 100
-"""How deep an expression may be nested."""
+"""Upper limit of the nesting of an expression."""
 
 MAX_INTEGER = 2**63 - 1
 
@@ -31,7 +31,7 @@ Rule: TypeAlias = Callable[[Children, Span], Any]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A node, the depth of its tree, and what was wrong inside."""
+    """A node, the depth of its tree, and the diagnostics of errors inside."""
 
     value: Any
     depth: int
@@ -97,7 +97,7 @@ def _text(children: Children, span: Span) -> nodes.Literal:
 
 
 def unquoted(literal: str, span: Span) -> str:
-    """The characters of a string literal."""
+    """Return the characters of a string literal."""
     text = _ESCAPE.sub(r"\1", literal[1:-1])
     if not (text.isascii() and text.isprintable()):
         raise error(
@@ -163,7 +163,7 @@ def _quantized(children: Children, span: Span) -> nodes.Quantized:
 
 
 def _present(children: Children) -> tuple[Any, ...]:
-    """Children without the placeholder of a list that is left out."""
+    """Return the children without the placeholder of a list that is omitted."""
     return tuple(each for each in children if each is not None)
 
 

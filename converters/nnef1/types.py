@@ -57,7 +57,7 @@ EMPTY_ARRAY = ArrayType(None)
 
 
 def parts(type_: Type) -> Iterator[Primitive | TensorType]:
-    """The primitive and tensor types that a type is made of."""
+    """Yield the primitive and tensor types that a type is made of."""
     match type_:
         case Primitive() | TensorType():
             yield type_
@@ -89,7 +89,7 @@ def is_unbound(type_: Type) -> bool:
 
 
 def bound(type_: Type, generic: str) -> Type:
-    """A type with a primitive type instead of ``?``."""
+    """Return a type with a primitive type instead of ``?``."""
     match type_:
         case Primitive(name):
             return Primitive(generic) if name == GENERIC else type_
@@ -104,7 +104,7 @@ def bound(type_: Type, generic: str) -> Type:
 def castable(source: Type, target: Type) -> bool:
     """Whether a value of one type can be used as another without an explicit cast.
 
-    ``?`` in either is its own opaque type, as in the body of a generic fragment.
+    ``?`` in either is a separate opaque type, as in the body of a generic fragment.
     """
     match source, target:
         case Primitive(name), TensorType(item):
@@ -120,14 +120,14 @@ def castable(source: Type, target: Type) -> bool:
 
 
 def common(first: Type, second: Type) -> Type | None:
-    """The one of two types to which the other can be cast, None if there is none."""
+    """Return the one of two types to which the other can be cast; None if there is none."""
     if castable(first, second):
         return second
     return first if castable(second, first) else None
 
 
 def candidates(parameter: Type, argument: Type) -> Iterator[str]:
-    """What ``?`` in the type of a parameter can be for an argument of a type."""
+    """Yield the types that ``?`` in the type of a parameter can be for an argument of a type."""
     match parameter, argument:
         case (Primitive("?"), Primitive(name)) | (TensorType("?"), Primitive(name)):
             yield name
@@ -142,7 +142,7 @@ def candidates(parameter: Type, argument: Type) -> Iterator[str]:
 
 
 def binary_type(sign: str, left: Type, right: Type) -> Type | None:
-    """The type of an operator on compile-time values, None if it does not take them."""
+    """Return the type of an operator on compile-time values; None if it does not accept them."""
     if sign in ("&&", "||"):
         return LOGICAL if left == right == LOGICAL else None
     if sign in ("==", "!="):
@@ -159,7 +159,7 @@ def binary_type(sign: str, left: Type, right: Type) -> Type | None:
 
 
 def cast_hint(found: Type, wanted: Type | None = None) -> str:
-    """How a value of one type becomes one of another."""
+    """Return a hint how to convert a value of one type into another."""
     if wanted is None:
         return "see table 1 of the specification, section 3.3.3"
     if found == INTEGER and wanted in (SCALAR, TensorType("scalar")):

@@ -1,8 +1,8 @@
-"""The types of expressions (sections 3.3.1 and 3.3.3), checked before anything is expanded.
+"""Type inference of expressions (sections 3.3.1 and 3.3.3), before anything is expanded.
 
-An expression and the types of its names become a type, or None if it is wrong; then the reason is
-in ``problems``, and whatever uses the expression is not reported as well. The generic type of each
-invocation is kept in ``generics`` for the expansion.
+Input: an expression and the types of its names. Output: a type, or None if it is wrong; then the
+reason is in ``problems``, and uses of the expression are not reported as well. The generic type of
+each invocation is kept in ``generics`` for the expansion.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GRAPH_ONLY = ("external", "variable", "update")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The types of names; None for a name whose type could not be found out.
+    """The types of names; None for a name whose type could not be inferred.
 
     ``parameters`` are those of a fragment. ``is_generic`` says whether the text is in a generic
     fragment, ``is_graph`` whether it is in the graph.
@@ -60,7 +60,7 @@ class Scope:
 
 @dataclass(slots=True)
 class Typing:
-    """Finds the types of expressions, and collects what is wrong."""
+    """Type inference of expressions, which collects diagnostics."""
 
     signatures: Signatures
     problems: list[Diagnostic]
@@ -72,7 +72,7 @@ class Typing:
         self.problems.append(Diagnostic(message, span, hint, notes))
 
     def type_of(self, node: nodes.Expression, scope: Scope) -> Type | None:
-        """The type of an expression."""
+        """Return the type of an expression."""
         match node:
             case nodes.Literal():
                 return literal_type(node)
@@ -177,7 +177,7 @@ class Typing:
     def _operation(
         self, node: nodes.Unary | nodes.Binary, name: str, operands: list[Type]
     ) -> Type | None:
-        """The type of an operator on tensors, which is that of its fragment."""
+        """Return the type of an operator on tensors, which is that of its fragment."""
         signature = self.signatures[name]
         item = next(each.item for each in operands if isinstance(each, TensorType))
         wanted = [bound(each.type, item or GENERIC) for each in signature.parameters]
@@ -201,11 +201,11 @@ class Typing:
         return found
 
     def expect(self, node: nodes.Expression, wanted: Type, scope: Scope, what: str) -> None:
-        """Report an expression that is not of a type."""
-        found = self.type_of(node, scope)
-        if found is not None and found != wanted:
-            hint = cast_hint(found, wanted)
-            self.report(f"{what} is of type {wanted}, got {found}", node.span, hint)
+        """Report an expression of a type other than ``wanted``."""
+        type_found = self.type_of(node, scope)
+        if type_found is not None and type_found != wanted:
+            hint = cast_hint(type_found, wanted)
+            self.report(f"{what} is of type {wanted}, got {type_found}", node.span, hint)
 
     def _comprehension(self, node: nodes.Comprehension, scope: Scope) -> Type | None:
         names = dict(scope.names)
@@ -279,7 +279,7 @@ class Typing:
         return None
 
     def invocation(self, node: nodes.Invocation, scope: Scope) -> Type | None:
-        """The type of the results of an invocation, several of them as a tuple."""
+        """Return the type of the results of an invocation, several of them as a tuple."""
         types = [self.type_of(each.value, scope) for each in node.arguments]
         name = node.name.name
         signature = self.signatures.get(name)
@@ -308,9 +308,9 @@ class Typing:
     def _arguments(
         self, node: nodes.Invocation, signature: Signature
     ) -> list[tuple[nodes.Parameter, nodes.Argument]] | None:
-        """The parameter of each argument; None if their structure is wrong."""
+        """Return the parameter of each argument; None if their structure is wrong."""
         before = len(self.problems)
-        found: list[tuple[nodes.Parameter, nodes.Argument]] = []
+        pairs: list[tuple[nodes.Parameter, nodes.Argument]] = []
         by_name = {each.name.name: each for each in signature.parameters}
         listed = f"parameters are {', '.join(by_name)}"
         given: set[str] = set()
@@ -338,7 +338,7 @@ class Typing:
                 message = f"'{parameter.name.name}' is given twice"
                 self.report(message, argument.span, "remove one of the two")
             given.add(parameter.name.name)
-            found.append((parameter, argument))
+            pairs.append((parameter, argument))
         missing = [
             name for name, each in by_name.items() if name not in given and each.default is None
         ]
@@ -346,7 +346,7 @@ class Typing:
             hint = f"it is of type {by_name[missing[0]].type}, and has no default value"
             names = ", ".join(map(repr, missing))
             self.report(f"'{signature.name}' lacks {names}", node.span, hint)
-        return found if len(self.problems) == before else None
+        return pairs if len(self.problems) == before else None
 
     def _generic(
         self,
@@ -355,7 +355,10 @@ class Typing:
         given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
         scope: Scope,
     ) -> str | None:
-        """The type instead of ``?``, None if the fragment has none or it cannot be found out."""
+        """Return the type instead of ``?``.
+
+        It is None if the fragment has none or it cannot be inferred.
+        """
         name = signature.name
         if node.generic is not None:
             if not signature.is_generic:
@@ -390,11 +393,11 @@ class Typing:
         meaning: Callable[[str], str | None],
         given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
     ) -> str | None:
-        """The generic type that the string of a parameter means."""
+        """Return the generic type that the string of a parameter denotes."""
         texts = (a.value.value for p, (a, _) in given.items()
                  if p.name.name == name and isinstance(a.value, nodes.Literal))  # fmt: skip
-        found = next((each for text in texts if (each := meaning(str(text)))), None)
-        if found is None:
+        item_type = next((each for text in texts if (each := meaning(str(text)))), None)
+        if item_type is None:
             message = f"'{name}' is not a dtype that can be converted"
             self.report(message, node.span, "write as in 'f32'")
-        return found
+        return item_type

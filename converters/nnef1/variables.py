@@ -1,7 +1,7 @@
 """The values of variables: ``.dat`` files as a graph declares them (sections 4.1.3 and 5.2).
 
-A label, its declaration and the files of a model become an array. Items of quantized types are
-codes, which ``graph.quant`` interprets, or the deprecated parameters of the header.
+Input: a label, its declaration and the files of a model. Output: an array. Items of quantized types
+are codes, which ``graph.quant`` interprets, or the deprecated parameters of the header.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ITEM_TYPES: Mapping[str, tuple[ItemType, ...]] = MappingProxyType({
     "integer": (ItemType.UINT, ItemType.INT),
     "logical": (ItemType.BOOL,),
 })  # fmt: skip
-"""Which item types hold tensors of which data type (section 5.2.1)."""
+"""The item types that may store tensors of each data type (section 5.2.1)."""
 
 _QUANTIZED = (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT)
 _INT32 = np.iinfo(np.int32)
@@ -57,7 +57,9 @@ class Files:
         return {each.lower(): each for each in reversed(self.container.names())}
 
     def nearest(self, name: str) -> str | None:
-        """A hint that names the nearest tensor file, for as many errors as are reported."""
+        """Return a hint that names the nearest tensor file; none after the number of errors that
+        are reported.
+        """
         self.missing += 1
         if self.missing > MAX_REPORTED:
             return None
@@ -67,7 +69,7 @@ class Files:
 
 
 def check_label(call: Call) -> str:
-    """The label of a ``variable``; raises NnefError for what is not a label."""
+    """Return the label of a ``variable``; raise NnefError if it is not valid."""
     label = call.arguments["label"]
     assert isinstance(label, str)
     if not _LABEL.fullmatch(label):
@@ -84,11 +86,11 @@ def check_label(call: Call) -> str:
 def read_variable(
     files: Files | None, call: Call, quantizer: Call | None, tract_items: bool = False
 ) -> Array:
-    """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
+    """Return the value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
-    ``quantizer`` is its line of ``graph.quant``; ``tract_items`` admits integers marked
-    as quantized, and blocks. Raises NnefError for a file that is missing, damaged, or not what the
-    graph declares.
+    ``quantizer`` is its line of ``graph.quant``; ``tract_items`` admits integers marked as
+    quantized, and blocks. Raises NnefError for a file that is missing, damaged, or differs from the
+    declaration.
     """
     label = check_label(call)
     if files is None:
@@ -120,7 +122,7 @@ def read_variable(
 
 
 def _file_name(files: Files, label: str, call: Call) -> str:
-    """The file of a variable; letters of either case are equal if nothing else fits."""
+    """Return the file of a variable; the case of letters is ignored if there is no exact match."""
     wanted = f"{label}.dat".replace("\\", "/")
     if files.container.exists(wanted):
         return wanted
@@ -175,7 +177,7 @@ def _float32(array: Array, call: Call, position: str) -> Array:
 
 
 def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, position: str) -> Array:
-    """Codes as the real numbers that they stand for (sections 5.2 and 7.1)."""
+    """Return the real numbers that codes represent (sections 5.2 and 7.1)."""
     bits = tensor.bits
     codes = tensor.array.astype(np.float64)
     if quantizer is not None and quantizer.operation in _DECODERS:
@@ -206,29 +208,31 @@ def _check_codes(tensor: TensorFile, quantizer: Call, position: str) -> None:
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     codes = tensor.array
     if codes.size and not (least <= int(codes.min()) and int(codes.max()) <= most):
-        found = f"{position} has codes from {codes.min()} to {codes.max()}"
+        description = f"{position} has codes from {codes.min()} to {codes.max()}"
         hint = "correct 'bits' or 'signed', or the item type of the file"
-        message = f"{found}, and the quantizer has those from {least} to {most}"
+        message = f"{description}, and the quantizer has those from {least} to {most}"
         raise error(message, quantizer.location, hint=hint)
 
 
 def _pattern(tensor: TensorFile, bits: int) -> Array:
-    """The lowest bits of signed items as unsigned numbers."""
+    """Return the lowest bits of signed items as unsigned numbers."""
     wide = tensor.array.astype(np.int64).view(np.uint64)
     return np.asarray(wide & np.uint64(2**bits - 1))
 
 
 def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Array:
-    """Powers of 2 up to ``high``; the first bit of a signed code is its sign."""
+    """Return powers of 2 up to ``high``; the first bit of a signed code is its sign."""
     width = bits - 1 if signed else bits
     largest = math.ceil(math.log2(high)) if high > 0 else 0
     magnitude = (codes & np.uint64(2**width - 1)).astype(np.float64)
-    found = np.exp2(magnitude + (largest - (2**width - 1)))
-    return np.where(codes >> np.uint64(width) != 0, -found, found) if signed else np.asarray(found)
+    powers = np.exp2(magnitude + (largest - (2**width - 1)))
+    return (
+        np.where(codes >> np.uint64(width) != 0, -powers, powers) if signed else np.asarray(powers)
+    )
 
 
 def _decode_range(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
-    """What ``min_max_linear_quantize`` and ``linear_quantize`` make of codes."""
+    """Return the reals that ``min_max_linear_quantize`` or ``linear_quantize`` assigns to codes."""
     low, high = _number(arguments["min"]), _number(arguments["max"])
     bits = int(_number(arguments["bits"]))
     signed, symmetric = bool(arguments.get("signed")), bool(arguments.get("symmetric"))

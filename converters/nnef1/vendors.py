@@ -1,8 +1,7 @@
 """Extensions of vendors that have an exact meaning in SkriptND, by the name of the vendor.
 
-A vendor's module has ``extended(document, files) -> Extended``. It is applied only if the
-user names the vendor; what it does not know stays in the document and is reported like any other
-error.
+A vendor's module has ``extended(document, files) -> Extended``. It is applied only if the user
+names the vendor; other extensions stay in the document and are reported as errors.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ VENDORS: Mapping[str, Callable[[nodes.Document, Container | None], Extended]] = 
 
 
 def extended(document: nodes.Document, vendor: str | None, files: Container | None) -> Extended:
-    """A document in the terms of the specification; ``files`` hold its variables.
+    """Return a document in the terms of the specification; ``files`` hold its variables.
 
     Raises NnefError for an unknown vendor.
     """

@@ -1,6 +1,6 @@
-"""StableHLO to SkriptND: ``convert`` turns what JAX exports or lowers into a model.
+"""Conversion of StableHLO: ``convert`` turns a module that JAX exports or lowers into a model.
 
-``jax`` is needed for it, the package's extra of that name.
+It needs ``jax``, which the package's extra of that name installs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bytecode of MLIR read by a separate process first: damaged bytecode can abort its reader.
+"""Check of MLIR bytecode in a separate process: damaged bytecode can abort its reader.
 
-Bytes in, a reason why they cannot be read out. Bytecode that MLIR rejects
-without a crash passes here: its reader gives the better message.
+Input: bytes. Output: the reason why they cannot be read, or None. Bytecode that MLIR rejects
+without a crash passes: its reader reports a better message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 _SECONDS = 60
 _MEMORY = 4 << 30
-"""Bytes that reading may take, besides some copies of the bytecode."""
+"""Upper limit of the memory for reading, besides some copies of the bytecode, in bytes."""
 _COPIES = 8
 
 # It reads as jax.interpreters.mlir.make_ir_context would, without the time to import jax.
@@ -48,14 +48,17 @@ with ir.Context() as context:
 
 
 def unreadable(data: bytes) -> str | None:
-    """Why reading bytecode would end or stall the process that does it; None if it would not."""
+    """Return the reason why reading bytecode would end or stall the process.
+
+    It is None if it would not.
+    """
     command = [sys.executable, "-c", _PROGRAM, str(_MEMORY + _COPIES * len(data))]
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=_SECONDS)
+        completed = subprocess.run(command, input=data, capture_output=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         return f"reading it takes more than {_SECONDS} seconds"
-    if done.returncode >= 0:
+    if completed.returncode >= 0:
         return None
-    number = -done.returncode
+    number = -completed.returncode
     name = next((each.name for each in signal.Signals if each == number), str(number))
     return f"reading it ends MLIR with {name}"

@@ -1,7 +1,8 @@
-"""The function ``main`` of a module to steps: operation after operation, calls inlined.
+"""Conversion of the function ``main`` of a module into steps: operation by operation, calls
+inlined.
 
-Input: a module and a table of converters. Output: a :class:`ConvertedGraph`. What cannot be
-converted is gathered, and reported at once with its location in the module.
+Input: a module and a table of converters. Output: a :class:`ConvertedGraph`. Operations that cannot
+be converted are collected, and reported at once with their locations in the module.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from tvm_nnef.converters.stablehlo.registry import standard
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Scope: TypeAlias = "MutableMapping[Any, Tensor | None]"
-"""Tensors by values of the module; None for what could not be converted."""
+"""Tensors by values of the module; None for values that could not be converted."""
 _DEEPEST = 64
-"""Calls and regions within each other; a module that calls itself has no end."""
+"""Upper limit of the nesting of calls and regions; a module that calls itself would never end."""
 ENDS = frozenset(("func.return", "stablehlo.return"))
 CALLS = frozenset(("func.call", "stablehlo.composite"))
 TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
@@ -49,7 +50,7 @@ TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 @dataclass(slots=True)
 class _Context:
-    """What all regions of a module share."""
+    """The common state of all regions of a module."""
 
     module: HloModule
     functions: Mapping[str, Any]
@@ -68,7 +69,10 @@ def convert_module(
     bounds: Bounds,
     custom: Mapping[str, OperatorFunction],
 ) -> ConvertedGraph:
-    """The function ``main``. Raises NnefError, which lists everything that cannot be converted."""
+    """Convert the function ``main``.
+
+    Raises NnefError, which lists everything that cannot be converted.
+    """
     main = module.main
     inputs = _inputs(module, shapes, dtypes, bounds)
     names = {result: name for _, result, name in value_names(module)}
@@ -128,11 +132,11 @@ def _run(
     depth: int,
     is_scalar_code: bool,
 ) -> list[Tensor]:
-    """What a block returns; fewer tensors where something was refused."""
+    """Convert a block; return its results, fewer if something could not be converted."""
     for op in block.operations:
         if op.operation.name in ENDS:
-            found = [scope.get(each) for each in op.operands]
-            return [each for each in found if each is not None]
+            returned = [scope.get(each) for each in op.operands]
+            return [each for each in returned if each is not None]
         _convert(context, op, scope, builder, depth, is_scalar_code)
     return []
 
@@ -140,26 +144,26 @@ def _run(
 def _convert(
     context: _Context, op: Any, scope: Scope, builder: Builder, depth: int, is_scalar_code: bool
 ) -> None:
-    """Puts the results of an operation into the scope."""
+    """Convert an operation; add its results to the scope."""
     inputs = [scope.get(each) for each in op.operands]
     start = len(builder.steps)
     name = _named(op)
     context.operations += 1
     results: list[Tensor] | None = None
     try:
-        known = tuple(each for each in inputs if each is not None)
+        converted_inputs = tuple(each for each in inputs if each is not None)
         if op.operation.name == "stablehlo.tuple":
             return  # its elements are looked up where they are read
         if op.operation.name == "stablehlo.get_tuple_element":
             scope[op.results[0]] = scope.get(_tuple_element(op))
             return
         function = None if op.operation.name in CALLS else _function(context, op)
-        if len(known) == len(inputs):
+        if len(converted_inputs) == len(inputs):
             run = partial(_region, context, scope, depth, is_scalar_code)
             operation = Operation(
                 op,
                 name,
-                known,
+                converted_inputs,
                 run,
                 context.broadcasts,
                 is_scalar_code,
@@ -214,7 +218,7 @@ def _results(
 
 
 def _function(context: _Context, op: Any) -> OperatorFunction:
-    """What converts an operation; refuses one without a converter."""
+    """Return the function that converts an operation; reject an operation without a converter."""
     name = op.operation.name
     check_narrow_integers(op)
     if name == "stablehlo.custom_call":
@@ -242,7 +246,9 @@ def _region(
     builder: Builder,
     scalars: bool = False,
 ) -> list[Tensor]:
-    """The results of a region, or of a function by name, for tensors instead of its arguments."""
+    """Return the results of a region, or of a function by name, for tensors instead of its
+    arguments.
+    """
     if depth >= _DEEPEST:
         raise Unconvertible(f"calls are nested deeper than {_DEEPEST}", "remove the recursion")
     inner: Scope
@@ -265,14 +271,14 @@ def _named(op: Any) -> str:
 
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
-    """Keeps a diagnostic of an operation, once."""
+    """Keep a diagnostic of an operation, once."""
     context.failures += 1
     position = location_text(op.location)
     where = "" if position == "unknown" else f" at {position}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
     tip = why.hint or "leave it out of the exported function"
-    found = Diagnostic(
+    diagnostic = Diagnostic(
         message, hint=tip, file=context.module.path, is_unsupported=why.is_unsupported
     )
-    if found not in context.problems:
-        context.problems.append(found)
+    if diagnostic not in context.problems:
+        context.problems.append(diagnostic)

@@ -1,7 +1,7 @@
-"""A StableHLO module executed by XLA on the CPU, with the values between its operations.
+"""Execution of a StableHLO module by XLA on the CPU, with the values between its operations.
 
-A module and arrays by the names of its inputs in; arrays by the names of values out, and which
-operation gives each. Nothing is converted, and nothing is compared here.
+Input: a module and arrays by the names of its inputs. Output: arrays by the names of values, and
+the operation that computes each. Nothing is converted, and nothing is compared here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class HloExecution:
-    """A StableHLO module that XLA executes; ``source`` is what it is read from."""
+    """A StableHLO module that XLA executes; ``source`` is the source that it is read from."""
 
     source: Any
     module: HloModule
@@ -48,7 +48,7 @@ class HloExecution:
         return self.module.path
 
     def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
-        """The values that are wanted, by name. Raises NnefError if XLA fails.
+        """Return the wanted values, by name. Raises NnefError if XLA fails.
 
         The values between operations become results of ``main``, so that XLA keeps them.
         """
@@ -70,19 +70,19 @@ class HloExecution:
 
 
 def open_execution(source: Any) -> HloExecution:
-    """A module that can be executed. Raises NnefError for one that cannot be read."""
+    """Open a module that can be executed. Raises NnefError for one that cannot be read."""
     module = read(source)
-    made = {name: (name, op.operation.name) for op, _, name in value_names(module)}
+    makers = {name: (name, op.operation.name) for op, _, name in value_names(module)}
     ends = module.main.regions[0].blocks[0].operations
     results = list(ends[len(ends) - 1].operands)
     of_value = {result: (name, op.operation.name) for op, result, name in value_names(module)}
     for name, value in zip(result_names(module), results, strict=True):
-        made[name] = of_value.get(value, (name, "func.return"))
-    return HloExecution(source, module, made)
+        makers[name] = of_value.get(value, (name, "func.return"))
+    return HloExecution(source, module, makers)
 
 
 def _give(module: HloModule, wanted: Sequence[str]) -> None:
-    """Makes ``main`` return the values that are wanted."""
+    """Change ``main`` to return the wanted values."""
     main = module.main
     block = main.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1]
@@ -101,7 +101,7 @@ def _give(module: HloModule, wanted: Sequence[str]) -> None:
 
 
 def _set_input_types(module: HloModule, arrays: Sequence[Array]) -> None:
-    """Replaces dynamic dimensions of inputs by those of the arrays; XLA follows them from there."""
+    """Replace dynamic dimensions of inputs by those of the arrays; XLA infers the others."""
     types = [str(each.type) for each in module.main.arguments]
     if not any("?" in each for each in types):
         return

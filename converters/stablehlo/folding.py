@@ -1,6 +1,6 @@
-"""Results that are known before a run: arithmetic on few known elements, and on dimensions.
+"""Constant folding: arithmetic on few known elements, and on dimensions.
 
-An operation in, a tensor that holds its elements out; None if it is computed at run time.
+Input: an operation. Output: a tensor with its elements; None if it is computed at run time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_sizes
 
 _MOST = 64
-"""Elements up to which a constant is computed before the run."""
+"""Upper limit of the elements of a constant that is computed before the run."""
 
 _WINDOWED = frozenset(("convolution", "dynamic_conv", "reduce_window"))
-"""Operations whose result is empty if a window is larger than the operand; SkriptND's are not."""
+"""Operations whose result is empty if a window is larger than the operand, unlike SkriptND's."""
 
 
 def _sign(x: Any) -> int:
@@ -53,7 +53,7 @@ _BITS: Mapping[str, Callable[[int, Any, Any], int]] = {
     "shift_right_logical": lambda bits, x, y: x % (1 << bits) >> y if 0 <= y < bits else 0,
     "shift_right_arithmetic": lambda bits, x, y: x >> (y if 0 <= y < bits else bits - 1),
 }  # fmt: skip
-"""Of numbers with so many bits. Here negative ones have any number of leading ones."""
+"""Operations on numbers with some bits. Here negative numbers have any number of leading ones."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
     "divide": truncated_quotient, "remainder": truncated_remainder,
@@ -65,7 +65,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def fold(operation: Operation) -> Tensor | None:
-    """The result of an operation on known numbers."""
+    """Return the result of an operation on known numbers."""
     kind = operation.op.operation.name.removeprefix("stablehlo.")
     if not operation.inputs or len(operation.op.results) != 1:
         return None
@@ -89,14 +89,14 @@ _FLOORED: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("compare", "call", "remainder", "compare", "compare", "compare", "compare", "and", "add",
      "select", "return"): operator.mod,
 }  # fmt: skip
-"""Functions that JAX divides dimensions by, with rounding down, by the operations in them.
+"""Functions by which JAX divides dimensions, rounding down, by the operations in them.
 
-They ask for signs, which are not known of a dimension that may be 0.
+They test signs, which are not known for a dimension that may be 0.
 """
 
 
 def fold_call(operation: Operation, function: Any) -> Tensor | None:
-    """The quotient or the remainder of dimensions that a call of a function computes."""
+    """Return the quotient or the remainder of dimensions that a call of a function computes."""
     if function is None or not any(each.sizes is not None for each in operation.inputs):
         return None
     ops = function.regions[0].blocks[0].operations
@@ -178,7 +178,7 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
 
 
 def _wrapped(items: Any, dtype: str) -> Any:
-    """Numbers as an integer type holds them."""
+    """Return numbers wrapped to an integer type."""
     if dtype == "bool":
         return np.vectorize(bool, otypes=[object])(items)
     info = np.iinfo(dtype)

@@ -1,4 +1,6 @@
-"""``convert``: a StableHLO module, read, converted, named, and put together as a model."""
+"""The converter of StableHLO modules: a module is read, converted, named, and assembled as a
+model.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,17 @@ def convert(
     converters: Mapping[str, OperatorFunction] | None = None,
     outline: bool = True,
 ) -> Model:
-    """A StableHLO module as a SkriptND model.
+    """Convert a StableHLO module to a SkriptND model.
 
-    ``source`` is what ``jax.export.export(f)(…)`` or ``jax.jit(f).lower(…)`` gives, the module's
-    text or bytes, or a file of either. ``input_shapes`` gives dynamic dimensions sizes, by input;
-    a dimension with a name stays dynamic up to its bound: ``bounds={"batch": 16}``, or one
-    number for all. ``converters`` are functions ``(operation, builder) -> tensor or tensors`` by
-    the target of a custom call, or by operation (``"stablehlo.add"``). Blocks of operations that
-    repeat become operators of the model's own, unless ``outline`` is false.
+    ``source`` is a result of ``jax.export.export(f)(…)`` or ``jax.jit(f).lower(…)``, the module's
+    text or bytes, or a file of either. ``input_shapes`` gives dynamic dimensions sizes, by input; a
+    dimension with a name stays dynamic up to its bound: ``bounds={"batch": 16}``, or one number for
+    all. ``converters`` are functions ``(operation, builder) -> tensor or tensors`` by the target of
+    a custom call, or by operation (``"stablehlo.add"``). Repeated blocks of operations become
+    operators of the model, unless ``outline`` is false.
 
-    Raises NnefError, which lists every operation that cannot be converted, why, and what to do.
+    Raises NnefError, which lists every operation that cannot be converted, the reason, and a
+    hint.
     """
     module = read(source)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)

@@ -1,4 +1,4 @@
-"""A StableHLO operation as its converter sees it, and what converters of operations look like."""
+"""The interface between a StableHLO operation and its converter."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Operation:
     """An operation whose operands are converted.
 
     ``run`` converts a region (or a function by name) for tensors instead of its arguments. In the
-    region of a reduction these are tensors where the region has scalars: all of its operations
-    are element-wise. ``broadcasts`` has what broadcast tensors are made of, for operators that
+    region of a reduction these are tensors for the region's scalars: all of its operations are
+    element-wise. ``broadcasts`` has the originals of broadcast tensors, for operators that
     broadcast by themselves. ``tensor_of`` returns the tensor of a value before the operation.
     """
 
@@ -46,15 +46,15 @@ class Operation:
     seed: int = 0
 
     def has(self, name: str) -> bool:
-        """Whether an attribute is there."""
+        """Whether an attribute is present."""
         return name in self.op.attributes
 
     def attribute(self, name: str) -> Any:
-        """An attribute as the bindings have it."""
+        """Return an attribute in the form of the bindings."""
         return self.op.attributes[name]
 
     def integers(self, name: str, default: Sequence[int] = ()) -> list[int]:
-        """A list of integers."""
+        """Return an attribute that is a list of integers."""
         if not self.has(name):
             return list(default)
         attribute = self.attribute(name)
@@ -63,23 +63,23 @@ class Operation:
         return [int(each) for each in attribute]
 
     def integer(self, name: str) -> int:
-        """An integer."""
+        """Return an integer attribute."""
         return int(self.attribute(name).value)
 
     def real(self, name: str) -> float:
-        """A real number."""
+        """Return an attribute that is a real number."""
         return float(self.attribute(name).value)
 
     def text(self, name: str, default: str = "") -> str:
-        """What an attribute that is a word says, such as a direction of comparing."""
+        """Return an attribute that is a word, such as a direction of comparison."""
         return word(self.attribute(name)) if self.has(name) else default
 
     def flag(self, name: str) -> bool:
-        """A bool, false where it is left out."""
+        """Return a bool attribute, false if it is omitted."""
         return self.has(name) and bool(self.attribute(name).value)
 
     def flags(self, name: str, count: int) -> list[bool]:
-        """Bools, all false where they are left out."""
+        """Return an attribute of bools, all false if it is omitted."""
         return [bool(each) for each in self.attribute(name)] if self.has(name) else [False] * count
 
     @property
@@ -88,21 +88,21 @@ class Operation:
         return self.op.results[0].type
 
     def dtype(self, number: int = 0) -> str:
-        """The dtype of a result."""
+        """Return the dtype of a result."""
         return dtype_of(self.op.results[number].type)
 
     @property
     def sizes(self) -> list[int | None]:
-        """The shape that is declared of the first result, None for what is open."""
+        """The declared shape of the first result, None for each dynamic dimension."""
         return declared_shape(self.type)
 
     def static_shape(self, number: int = 0) -> tuple[int, ...]:
-        """The shape of a result, which must be known."""
-        found = declared_shape(self.op.results[number].type)
-        if any(each is None for each in found):
+        """Return the shape of a result, which must be known."""
+        sizes = declared_shape(self.op.results[number].type)
+        if any(each is None for each in sizes):
             hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
             raise Unconvertible("the shape of its result is not known", hint)
-        return tuple(each for each in found if each is not None)
+        return tuple(each for each in sizes if each is not None)
 
     @property
     def regions(self) -> list[Any]:
@@ -111,18 +111,18 @@ class Operation:
 
 
 OperatorFunction: TypeAlias = "Callable[[Operation, Builder], Tensor | Sequence[Tensor]]"
-"""Converts an operation: steps into the builder, its results out."""
+"""A function that converts an operation: it adds steps to the builder, and returns the results."""
 
 
 def word(attribute: Any) -> str:
-    """The text of an attribute, or what one of StableHLO's enumerations says."""
+    """Return the text of an attribute, or the word of one of StableHLO's enumerations."""
     if hasattr(attribute, "value"):
         return str(attribute.value)
     return str(attribute).rstrip(">").rpartition(" ")[2]
 
 
 def dtype_of(type_: Any) -> str:
-    """The dtype of a tensor type; refuses those that SkriptND has not."""
+    """Return the dtype of a tensor type; reject a type that SkriptND does not have."""
     element = str(getattr(type_, "element_type", type_))
     if element in _DTYPES:
         return _DTYPES[element]
@@ -149,10 +149,10 @@ _NARROW = re.compile(r"^u?i[24]$")
 
 
 def check_narrow_integers(op: Any) -> None:
-    """Refuse arithmetic on integers of 2 or 4 bits: in the 8 they are kept in, it does not wrap."""
+    """Reject arithmetic on integers of 2 or 4 bits: stored in 8 bits, it does not wrap."""
     name = op.operation.name
-    kept = name in _VALUES_KEPT
-    values = [*([] if kept else op.results), *(op.operands if name in _BITS_READ else [])]
+    keeps_values = name in _VALUES_KEPT
+    values = [*([] if keeps_values else op.results), *(op.operands if name in _BITS_READ else [])]
     for value in values:
         element = str(getattr(value.type, "element_type", ""))
         if _NARROW.match(element):
@@ -161,7 +161,7 @@ def check_narrow_integers(op: Any) -> None:
 
 
 def declared_shape(type_: Any) -> list[int | None]:
-    """The dimensions of a tensor type, None for what is open."""
+    """Return the dimensions of a tensor type, None for each dynamic one."""
     if not isinstance(type_, ir.RankedTensorType):
         raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
     return [
@@ -171,7 +171,7 @@ def declared_shape(type_: Any) -> list[int | None]:
 
 
 def elements(attribute: Any) -> Array:
-    """The elements of a constant."""
+    """Return the elements of a constant."""
     type_ = attribute.type
     dtype = np.dtype(ml_dtypes.bfloat16 if (name := dtype_of(type_)) == "bfloat16" else name)
     shape = tuple(type_.shape)
@@ -186,17 +186,20 @@ def elements(attribute: Any) -> Array:
 
 
 def _narrow_elements(attribute: Any, dtype: str) -> Array:
-    """Integers of 2 or 4 bits, which the bindings give as text alone: a list, or bytes in hex."""
+    """Return integers of 2 or 4 bits, which the bindings give as text: a list, or bytes in hex."""
     text = str(attribute).removeprefix("dense<").rpartition(">")[0].rpartition(">")[0]
     if not text.startswith('"0x'):
         return np.array(json.loads(text), dtype)
     span = 1 << int(str(attribute.type.element_type)[-1])
-    found = np.frombuffer(bytes.fromhex(text[3:-1]), np.uint8) % span
-    return (found.astype(dtype) ^ (span // 2)) - span // 2 if dtype == "int8" else found
+    codes = np.frombuffer(bytes.fromhex(text[3:-1]), np.uint8) % span
+    return (codes.astype(dtype) ^ (span // 2)) - span // 2 if dtype == "int8" else codes
 
 
 def sizes_of(tensor: Tensor) -> list[Size]:
-    """The elements of a tensor that holds dimensions; rejects one computed at run time."""
+    """Return the elements of a tensor of dimensions.
+
+    Reject a tensor that is computed at run time.
+    """
     if tensor.sizes is not None:
         return list(tensor.sizes.reshape(-1))
     if tensor.value is not None:
@@ -206,8 +209,8 @@ def sizes_of(tensor: Tensor) -> list[Size]:
 
 
 def of_sizes(items: Any, shape: Shape, dtype: str) -> Tensor:
-    """A tensor that holds dimensions: a constant where all of them are numbers."""
-    found = array(items).reshape(tuple(int(each) for each in shape))
-    if all(isinstance(each, int) for each in found.reshape(-1)):
-        return Tensor(dtype, found.shape, value=found.astype(dtype))
-    return Tensor(dtype, found.shape, sizes=found)
+    """Return a tensor of dimensions: a constant if all of them are numbers."""
+    sizes = array(items).reshape(tuple(int(each) for each in shape))
+    if all(isinstance(each, int) for each in sizes.reshape(-1)):
+        return Tensor(dtype, sizes.shape, value=sizes.astype(dtype))
+    return Tensor(dtype, sizes.shape, sizes=sizes)

@@ -1,6 +1,7 @@
-"""Where a StableHLO module comes from: what JAX gives, text, bytecode, or a file of either.
+"""Reading of StableHLO modules: results of JAX, text, bytecode, or a file of either.
 
-An :class:`HloModule` out, parsed and verified by the MLIR bindings of jaxlib. Nothing is converted.
+Output: an :class:`HloModule`, parsed and verified by the MLIR bindings of jaxlib. Nothing is
+converted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.storage.regular import open_regular
 
 BYTECODE = b"ML\xefR"
-"""How MLIR's bytecode begins."""
+"""The first bytes of MLIR's bytecode."""
 _NAME = re.compile(r'^loc\("([^"]*)"(?!:\d)')
 _STACK = re.compile(r'("[^"]*")\(callsite\(.*?("[^"]*":\d+:\d+)')
 _WRAPPER = re.compile(r"(?:^|/)(?:jit|jvp|transpose|vmap|pjit)\(([^()/]*)\)")
@@ -36,11 +37,11 @@ _KEPT = frozenset(
      "chlo.asin", "chlo.acos", "chlo.atan", "chlo.asinh", "chlo.acosh", "chlo.atanh",
      "chlo.constant", "chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf")
 )  # fmt: skip
-"""Operations above StableHLO that have a converter; the others become what they stand for."""
+"""Operations above StableHLO that have a converter; the others are expanded to StableHLO."""
 
 _BRACKETS = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|//[^\n]*|->|[(\[{<>}\])]")
 _DEEPEST = 512
-"""Brackets within each other in a text."""
+"""Upper limit of the nesting of brackets in a text."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class HloModule:
     """A module with its function ``main``.
 
     ``path`` is its name in messages. ``dimensions`` has the names of dynamic dimensions of inputs,
-    if JAX gives them, by the numbers of input and axis.
+    if JAX has them, by the numbers of input and axis.
     """
 
     module: ir.Module
@@ -57,10 +58,10 @@ class HloModule:
 
     @property
     def name(self) -> str:
-        """What the module calls itself."""
+        """The name of the module in its text."""
         attributes = self.module.operation.attributes
-        found = attributes["sym_name"].value if "sym_name" in attributes else ""
-        return str(found).removeprefix("jit_").strip("_") or "G"
+        symbol = attributes["sym_name"].value if "sym_name" in attributes else ""
+        return str(symbol).removeprefix("jit_").strip("_") or "G"
 
     @property
     def functions(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class HloModule:
 
 
 def read(source: Any) -> HloModule:
-    """The module of a source. Raises NnefError for what is none."""
+    """Return the module of a source. Raises NnefError if it is not a module."""
     path, data, dimensions = _content(source)
     # What jax.export made in this process is sound; bytes may come from anywhere.
     is_foreign = not hasattr(source, "mlir_module_serialized")
@@ -111,7 +112,7 @@ def read(source: Any) -> HloModule:
 
 
 def input_names(module: HloModule) -> list[str]:
-    """The names of the inputs: those of the Python function if the module has them."""
+    """Return the names of the inputs: those of the Python function if the module has them."""
     names, inside = UniqueNames(), _names_inside(module)
     return [
         names.name(location_name(argument.location) or inside.get(argument) or f"arg{number}")
@@ -120,7 +121,9 @@ def input_names(module: HloModule) -> list[str]:
 
 
 def _names_inside(module: HloModule) -> dict[Any, str]:
-    """What the functions that ``main`` calls call its arguments: jax.export wraps the function."""
+    """Return the names of arguments in the functions that ``main`` calls: jax.export wraps the
+    function.
+    """
     functions = module.functions
     return {
         operand: name
@@ -134,7 +137,7 @@ def _names_inside(module: HloModule) -> dict[Any, str]:
 
 
 def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
-    """The operations of ``main`` with their results and its own name for each."""
+    """Yield the operations of ``main`` with their results and a unique name for each."""
     names = UniqueNames((*input_names(module), *result_names(module)))
     for op in module.main.regions[0].blocks[0].operations:
         kind = op.operation.name
@@ -146,7 +149,7 @@ def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
 
 
 def result_names(module: HloModule) -> list[str]:
-    """What JAX calls the results, or their numbers; each name once."""
+    """Return the names of the results in JAX, or their numbers; each name once."""
     main = module.main
     ends = main.regions[0].blocks[0].operations
     count = len(ends[len(ends) - 1].operands)
@@ -162,23 +165,29 @@ def result_names(module: HloModule) -> list[str]:
 
 
 def location_name(location: Any) -> str:
-    """What a location calls an operation, without JAX's wrappers; empty for a line of a file."""
-    found = _NAME.match(str(location))
-    name = found[1] if found else ""
+    """Return the name of an operation in a location, without JAX's wrappers; empty for a line of a
+    file.
+    """
+    match = _NAME.match(str(location))
+    name = match[1] if match else ""
     while (plain := _WRAPPER.sub("", name)) != name:
         name = plain
     return "" if name == "unknown" else name.strip("/")
 
 
 def location_text(location: Any) -> str:
-    """A location for messages: of a stack of calls, the name of the operation and the innermost."""
+    """Return a location for messages: for a stack of calls, the operation and the innermost
+    call.
+    """
     text = str(location).removeprefix("loc(").removesuffix(")")
-    found = _STACK.match(text)
-    return f"{found[1]} ({found[2]})" if found else text
+    match = _STACK.match(text)
+    return f"{match[1]} ({match[2]})" if match else text
 
 
 def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], str]]:
-    """The name of a source, its text or bytecode, and the names of its dynamic dimensions."""
+    """Return the name of a source, its text or bytecode, and the names of its dynamic
+    dimensions.
+    """
     if isinstance(source, (str, os.PathLike)) and not _is_text(source):
         path = Path(source)
         try:
@@ -225,9 +234,9 @@ def _of_bytes(data: bytes, path: str) -> tuple[str | bytes, Mapping[tuple[int, i
 
 
 def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
-    """The names of dynamic dimensions, which may be expressions, of what jax.export gave.
+    """Return the names of dynamic dimensions of an export by JAX, which may be expressions.
 
-    An input that is not used is left out of the module.
+    An input that is not used is not in the module.
     """
     used: Sequence[int] = exported.module_kept_var_idx
     return {
@@ -254,7 +263,7 @@ def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
 
 
 def _check_nesting(text: str) -> None:
-    """Raises ValueError for brackets that MLIR's parser, which recurses, could not follow."""
+    """Raise ValueError for brackets that are nested too deep for MLIR's parser, which recurses."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         depth += (found[0] in "([{<") - (found[0] in ")]}>")
@@ -264,15 +273,15 @@ def _check_nesting(text: str) -> None:
 
 
 def _legalize(module: ir.Module) -> None:
-    """Replaces operations above StableHLO that have no converter by what they stand for."""
-    found: set[str] = set()
+    """Expand operations above StableHLO that have no converter."""
+    names: set[str] = set()
 
     def note(op: ir.Operation) -> ir.WalkResult:
-        found.add(op.name)
+        names.add(op.name)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(note)
-    if any(each.startswith("chlo.") and each not in _KEPT for each in found):
+    if any(each.startswith("chlo.") and each not in _KEPT for each in names):
         with contextlib.suppress(RuntimeError):
             stablehlo.register_stablehlo_passes()
         text = "builtin.module(func.func(chlo-legalize-to-stablehlo))"

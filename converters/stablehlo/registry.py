@@ -1,4 +1,4 @@
-"""Which function converts an operation: a table made of the modules of ``operators``."""
+"""The functions that convert operations, collected from the modules of ``operators``."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ class Converter:
     function: OperatorFunction
 
     def __call__(self, operation: Operation, builder: Builder) -> list[Tensor]:
-        """The results of an operation."""
-        found = self.function(operation, builder)
-        return [found] if isinstance(found, Tensor) else list(found)
+        """Convert an operation; return its results."""
+        results = self.function(operation, builder)
+        return [results] if isinstance(results, Tensor) else list(results)
 
 
 def operation(*names: str) -> Callable[[OperatorFunction], Converter]:
-    """Marks the converter of operations of StableHLO, or of those with a dialect in the name."""
+    """Return a decorator for the converter of operations of StableHLO, or of those with a dialect
+    in the name.
+    """
     full = tuple(each if "." in each else f"stablehlo.{each}" for each in names)
     return lambda function: Converter(full, function)
 
 
 @functools.cache
 def standard() -> Mapping[str, Converter]:
-    """The converters of this package: whatever its operator modules hold."""
-    found: dict[str, Converter] = {}
+    """Return the converters in the operator modules of this package."""
+    converters: dict[str, Converter] = {}
     for _, value in module_values(operators):
         if isinstance(value, Converter):
-            found.update(dict.fromkeys(value.names, value))
-    return found
+            converters.update(dict.fromkeys(value.names, value))
+    return converters

@@ -1,4 +1,6 @@
-"""A traced function as a graph: an operator for each contraction, standard ones for the rest."""
+"""Conversion of a traced function into a graph: an operator for each contraction, standard ones for
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.syntax import nodes
 
 MAX_TENSORS = 1 << 12
-"""Tensors that a function may make."""
+"""Upper limit of the tensors of a function."""
 
 _REAL = {
     "sqrt": "math.sqrt", "exp": "math.exp", "log": "math.log", "sin": "math.sin",
@@ -56,7 +58,7 @@ _COMPARISONS = {
     "ge": "math.ge",
 }  # fmt: skip
 FUNCTIONS = {**_REAL, **_NUMERIC, **_COMPARISONS}
-"""The standard operators of element-wise functions, ``select`` aside."""
+"""The standard operators of element-wise functions, except ``select``."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Converted:
 
 @dataclass
 class _Conversion:
-    """The graph of a function as it grows."""
+    """The graph of a function during its construction."""
 
     trace: Trace
     sizes: Sizes
@@ -79,21 +81,21 @@ class _Conversion:
     operators: list[nodes.Definition] = field(default_factory=list)
 
     def contraction(self, output: Output) -> Converted:
-        """The tensor that a contraction makes."""
-        found = output.contraction
-        if found is None:
+        """Return the tensor that a contraction computes."""
+        contraction = output.contraction
+        if contraction is None:
             name = output.name or "without a name"
             hint = f"write it: {output.name or 'O'}[i] += I[i]"
             raise Mistake(f"output '{name}' is not written", hint, output.location)
         shape = tuple(map(self.sizes.resolved, output.sizes))
         check_output(output, shape, self.sizes)
-        problem = self._problem(output, found, shape)
+        problem = self._problem(output, contraction, shape)
         loops = nest(problem)
-        if found.operator == "=":
+        if contraction.operator == "=":
             _check_writers(problem, loops)
-        tensors = [self.converted[id(each.tensor)] for each in found.operands]
+        tensors = [self.converted[id(each.tensor)] for each in contraction.operands]
         dtype = promoted([each.tensor.dtype for each in tensors])
-        return Converted(self._invoked(output, found, loops, tensors, dtype, shape), shape)
+        return Converted(self._invoked(output, contraction, loops, tensors, dtype, shape), shape)
 
     def _invoked(
         self,
@@ -104,7 +106,7 @@ class _Conversion:
         dtype: str,
         shape: tuple[Dim, ...],
     ) -> GraphTensor:
-        """The invocation of an operator, with zeros where nothing is written."""
+        """Return the invocation of an operator, with zeros for elements that it does not write."""
         namer = Namer()
         operands: dict[int, Operand] = {}
         arguments: list[GraphTensor] = []
@@ -140,7 +142,7 @@ class _Conversion:
         )
 
     def _operator_name(self, output: Output) -> str:
-        """The function's name if it is one contraction, else with the name of the output."""
+        """Return the function's name if it is one contraction, else with the name of the output."""
         is_all = len(self.trace.outputs) == 1 and self.trace.outputs[0] is output
         parts = [self.trace.name] if is_all else [self.trace.name, output.name]
         return self.names.name("_".join(filter(None, parts)))
@@ -175,7 +177,7 @@ class _Conversion:
         return IndexExpression(expression.terms, self.sizes.resolved(expression.constant))
 
     def elementwise(self, made: Elementwise) -> Converted:
-        """The tensor that an element-wise operation makes."""
+        """Return the tensor that an element-wise operation computes."""
         operands = [
             self.converted[id(each)] if isinstance(each, Tensor) else each for each in made.operands
         ]
@@ -209,7 +211,7 @@ class _Conversion:
         return self.builder.select(chosen, then, otherwise)
 
     def _condition(self, operand: Converted | Dim | float) -> GraphTensor:
-        """Whether elements are not 0; of a single value as well."""
+        """Return whether elements are not 0, for a tensor or a single value."""
         if isinstance(operand, Converted) and operand.tensor.dtype == "bool":
             return operand.tensor
         if not isinstance(operand, (Converted, Dim)):
@@ -239,9 +241,9 @@ def convert_trace(
     bounds: Bounds,
     path: str,
 ) -> tuple[ConvertedGraph, list[nodes.Definition]]:
-    """The graph of a traced function, and the operators that it invokes.
+    """Return the graph of a traced function, and the operators that it invokes.
 
-    Raises NnefError at the positions of mistakes: of all those that do not follow from others.
+    Raises NnefError at the positions of all errors that do not follow from others.
     """
     problems = Problems(trace.problems)
     try:
@@ -278,14 +280,14 @@ def _convert(work: _Conversion, tensor: Tensor) -> None:
     try:
         if isinstance(tensor, Output):
             position = tensor.contraction.location if tensor.contraction else position
-            found = work.contraction(tensor)
+            converted = work.contraction(tensor)
         elif tensor.made is not None:
-            found = work.elementwise(tensor.made)
+            converted = work.elementwise(tensor.made)
         else:
             raise Mistake("a tensor is not an input of the function", "use its parameters")
-        found.tensor.hint = found.tensor.hint or tensor.name
-        work.converted[id(tensor)] = found
-        work.sizes.bind(tensor, found.sizes)
+        converted.tensor.hint = converted.tensor.hint or tensor.name
+        work.converted[id(tensor)] = converted
+        work.sizes.bind(tensor, converted.sizes)
     except Mistake as mistake:
         raise mistake.at(position) from None
     except Unconvertible as problem:
@@ -298,7 +300,7 @@ def _output_names(trace: Trace) -> list[str]:
 
 
 def _check_writers(problem: Problem, loops: Nest) -> None:
-    """Raises Mistake if an element may be assigned twice."""
+    """Raise Mistake if an element may be assigned twice."""
     subscripts = [each.expression for each in problem.output]
     if not has_one_writer(subscripts, len(loops.extents)):
         raise Mistake(
@@ -308,7 +310,7 @@ def _check_writers(problem: Problem, loops: Nest) -> None:
 
 
 def _dtype(function: str, operands: Sequence[Converted | Dim | float]) -> str:
-    """The dtype in which a function computes."""
+    """Return the dtype in which a function computes."""
     return _common(operands, real=function in _REAL)
 
 

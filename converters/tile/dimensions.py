@@ -14,15 +14,15 @@ from tvm_nnef.converters.common.symbolic import Size
 from tvm_nnef.converters.tile.locations import Mistake, NamedByKey
 
 MAX_TERMS = 64
-"""Terms of a size expression."""
+"""Upper limit of the terms of a size expression."""
 MAX_DEPTH = 32
-"""Quotients and products inside each other."""
+"""Upper limit of the nesting of quotients and products."""
 MAX_NUMBER = 1 << 62
-"""Integers that Tile's sizes may have."""
+"""Upper limit of the integers in Tile's sizes."""
 
 
 class Atom:
-    """What a linear expression consists of, with its nesting ``depth``."""
+    """A term of a linear expression, with its nesting ``depth``."""
 
     depth = 0
 
@@ -30,7 +30,7 @@ class Atom:
 class Symbol(Atom):
     """The size of a tensor along an axis, ``source`` if bound to one; compared by identity.
 
-    ``least`` is what it is at least: 1, unless it is known to be 0.
+    ``least`` is its lower limit: 1, unless it is known to be 0.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -72,7 +72,7 @@ class Dim:
 
     @property
     def number(self) -> int | None:
-        """The value if no dimension occurs in it."""
+        """The value if no dimension occurs in the expression; else None."""
         return None if self.terms else self.constant
 
     @property
@@ -112,7 +112,7 @@ class Dim:
         return as_dim(other) + -self if _is_size(other) else NotImplemented
 
     def times(self, factor: int) -> Dim:
-        """The expression multiplied by a number."""
+        """Return the expression multiplied by a number."""
         return Dim({a: each * factor for a, each in self.terms.items()}, self.constant * factor)
 
     def __mul__(self, other: Any) -> Any:
@@ -167,7 +167,7 @@ class TensorDim(Dim, NamedByKey):
 
 
 def TensorDims(count: int) -> tuple[TensorDim, ...]:
-    """Return ``count`` dimensions; names are those of the variables that hold them."""
+    """Return ``count`` dimensions; they get the names of the variables that hold them."""
     return tuple(TensorDim() for _ in range(count))
 
 
@@ -179,7 +179,7 @@ def _is_size(value: object) -> bool:
 
 
 def as_dim(value: object) -> Dim:
-    """A number or an expression as an expression."""
+    """Return a number or an expression as an expression."""
     if isinstance(value, Dim):
         return value
     if not hasattr(value, "__index__") or isinstance(value, bool):
@@ -199,7 +199,7 @@ def _atom(atom: Atom) -> Dim:
 
 
 def quotient(left: Dim, right: Dim) -> Dim:
-    """The integer division, simplified where it is exact."""
+    """Return the integer division, simplified if it is exact."""
     divisor = right.number
     if divisor is None:
         return _atom(Quotient(left, right))
@@ -216,13 +216,13 @@ def quotient(left: Dim, right: Dim) -> Dim:
 
 
 def ceil_quotient(left: Dim, divisor: int) -> Dim:
-    """The quotient by a positive number, rounded up."""
+    """Return the quotient by a positive number, rounded up."""
     result: Dim = quotient(left + (divisor - 1), Dim({}, divisor))
     return result
 
 
 def substitute(dim: Dim, replaced: Callable[[Symbol], Dim]) -> Dim:
-    """The expression with its symbols replaced."""
+    """Return the expression with its symbols replaced."""
     parts: list[Dim] = [Dim({}, dim.constant)]
     for atom, factor in dim.terms.items():
         match atom:
@@ -239,7 +239,7 @@ def substitute(dim: Dim, replaced: Callable[[Symbol], Dim]) -> Dim:
 
 
 def evaluate(dim: Dim, value: Callable[[Symbol], Size]) -> Size:
-    """The expression at given values."""
+    """Return the expression at given values."""
     result: Size = dim.constant
     for atom, factor in dim.terms.items():
         match atom:
@@ -259,23 +259,23 @@ def evaluate(dim: Dim, value: Callable[[Symbol], Size]) -> Size:
 
 
 def symbols(dim: Dim) -> list[Symbol]:
-    """The symbols of an expression."""
-    found: dict[Symbol, None] = {}
+    """Return the symbols of an expression."""
+    found_symbols: dict[Symbol, None] = {}
     waiting = list(dim.terms)
     while waiting:
         match waiting.pop():
             case Symbol() as symbol:
-                found[symbol] = None
+                found_symbols[symbol] = None
             case Quotient(left=left, right=right):
                 waiting += [*left.terms, *right.terms]
-    return list(found)
+    return list(found_symbols)
 
 
 def is_at_least(dim: Dim, bound: int, positive: Collection[Atom] = ()) -> bool:
     """Whether the expression is at least ``bound`` whatever the dimensions are.
 
-    ``positive`` are quotients that are known to be positive, too. False also where it cannot be
-    shown.
+    ``positive`` are further quotients that are known to be positive. False also if it cannot be
+    proved.
     """
     return any(_is_at_least(dim, bound, known) for known in {(), tuple(positive)})
 
@@ -291,7 +291,7 @@ def _is_at_least(dim: Dim, bound: int, positive: Collection[Atom]) -> bool:
 
 
 def _relaxed(dim: Dim, positive: Collection[Atom]) -> tuple[dict[Atom, Fraction], Fraction]:
-    """A linear lower bound without quotients by numbers."""
+    """Return a linear lower bound without quotients by numbers."""
     terms: dict[Atom, Fraction] = {}
     constant = Fraction(dim.constant)
     waiting = [(atom, Fraction(each)) for atom, each in dim.terms.items()]

@@ -1,7 +1,8 @@
-"""Bounds of index variables: Fourier-Motzkin elimination with sizes as constants.
+"""Bounds of index variables by Fourier-Motzkin elimination with sizes as constants.
 
-Every inequality is valid, so whatever is left out only makes a range larger. Of several with equal
-coefficients the one that is tightest at the given sizes is kept, which keeps the number small.
+Input: inequalities. Output: bounds. Every inequality is valid, so omitting one only makes a range
+larger. Of several with equal coefficients the one that is tightest at the given sizes is kept,
+which keeps the number small.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tvm_nnef.converters.tile.indices import IndexExpression, Variable
 from tvm_nnef.converters.tile.locations import Mistake
 
 MAX_INEQUALITIES = 1 << 10
-"""Inequalities that an elimination may have at a time."""
+"""Upper limit of the inequalities of an elimination at a time."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +27,22 @@ class Inequality:
     bound: Dim
 
     def factor(self, variable: Variable) -> int:
-        """The factor of a variable."""
+        """Return the factor of a variable."""
         return next((each for own, each in self.terms if own is variable), 0)
 
 
 def inequality(terms: Mapping[Variable, int], bound: Dim) -> Inequality:
-    """The inequality with coefficients as small as integers allow."""
-    kept = {variable: each for variable, each in terms.items() if each}
-    divisor = gcd(*kept.values()) or 1
+    """Return the inequality with the smallest integer coefficients."""
+    nonzero = {variable: each for variable, each in terms.items() if each}
+    divisor = gcd(*nonzero.values()) or 1
     # The left side is a multiple of the divisor, so the bound may be rounded down.
-    reduced = quotient(bound, Dim({}, divisor)) if kept else bound
-    ordered = sorted(kept.items(), key=lambda item: id(item[0]))
+    reduced = quotient(bound, Dim({}, divisor)) if nonzero else bound
+    ordered = sorted(nonzero.items(), key=lambda item: id(item[0]))
     return Inequality(tuple((variable, each // divisor) for variable, each in ordered), reduced)
 
 
 def within(expression: IndexExpression, size: Dim) -> tuple[Inequality, Inequality]:
-    """``0 <= expression < size``"""
+    """Return ``0 <= expression < size``"""
     negated = {variable: -each for variable, each in expression.terms.items()}
     return (
         inequality(negated, expression.constant),
@@ -55,9 +56,10 @@ def bounds(
     system: Sequence[Inequality],
     value: Callable[[Dim], int],
 ) -> tuple[Dim | None, Dim | None]:
-    """The smallest and largest value that a variable may have, None if there is no bound.
+    """Return the smallest and largest value that a variable may have; None if there is no bound.
 
-    ``value`` is the size of an expression, by which the tightest of several bounds is chosen.
+    ``value`` returns the size of an expression, by which the tightest of several bounds is
+    chosen.
     """
     system = _tightest(system, value)
     direct = _own(variable, system, value)
@@ -74,7 +76,7 @@ def bounds(
 def _own(
     variable: Variable, system: Iterable[Inequality], value: Callable[[Dim], int]
 ) -> tuple[Dim | None, Dim | None]:
-    """The bounds that inequalities of the variable alone give."""
+    """Return the bounds from inequalities of the variable alone."""
     lower: list[Dim] = []
     upper: list[Dim] = []
     for each in system:
@@ -94,13 +96,13 @@ def _cost(variable: Variable, system: Sequence[Inequality]) -> int:
 
 
 def _without(variable: Variable, system: Sequence[Inequality]) -> list[Inequality]:
-    """The system with a variable eliminated."""
+    """Return the system with a variable eliminated."""
     above = [each for each in system if each.factor(variable) > 0]
     below = [each for each in system if each.factor(variable) < 0]
-    found = [each for each in system if not each.factor(variable)]
-    if len(above) * len(below) + len(found) > MAX_INEQUALITIES**2:
+    without = [each for each in system if not each.factor(variable)]
+    if len(above) * len(below) + len(without) > MAX_INEQUALITIES**2:
         raise _too_many()
-    return found + [_combined(variable, upper, lower) for upper in above for lower in below]
+    return without + [_combined(variable, upper, lower) for upper in above for lower in below]
 
 
 def _combined(variable: Variable, upper: Inequality, lower: Inequality) -> Inequality:

@@ -24,7 +24,7 @@ class Operand:
 
 @dataclass
 class Written:
-    """An operator, and the sizes that it takes as attributes, by name."""
+    """An operator, and the sizes that are its attributes, by name."""
 
     definition: nodes.Definition
     attributes: dict[str, Dim]
@@ -32,7 +32,7 @@ class Written:
 
 @dataclass
 class _Names:
-    """Names of an operator: sizes that its inputs have, attributes, and indices."""
+    """The names of an operator: sizes of its inputs, attributes, and indices."""
 
     namer: Namer
     sizes: dict[Dim, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Names:
     indices: dict[Variable, str] = field(default_factory=dict)
 
     def declare(self, operand: Operand) -> str:
-        """The declaration of an input; sizes that are seen for the first time get names."""
+        """Return the declaration of an input; new sizes get names."""
         for axis, size in enumerate(operand.sizes):
             if size.number is None and size not in self.sizes:
                 symbol = size.symbol
@@ -50,7 +50,7 @@ class _Names:
         return f"{operand.name}: {operand.kind}[{shape}];"
 
     def size(self, size: Dim) -> str:
-        """The text of a size."""
+        """Return the text of a size."""
         if size in self.sizes:
             return self.sizes[size]
         terms = [(factor, self._atom(atom)) for atom, factor in size.terms.items()]
@@ -71,7 +71,7 @@ class _Names:
         return f"({left} {sign} {right})"
 
     def index(self, expression: IndexExpression) -> str:
-        """The text of an index expression."""
+        """Return the text of an index expression."""
         terms = [(factor, self.indices[each]) for each, factor in expression.terms.items()]
         constant = expression.constant
         if constant in self.sizes:
@@ -81,12 +81,12 @@ class _Names:
 
 
 def linear(terms: Sequence[tuple[int, str]]) -> str:
-    """The text of a sum of factors and names; a number has no name."""
+    """Return the text of a sum of factors and names; a number has no name."""
     text = ""
-    kept = [each for each in terms if each[0]]
+    nonzero = [each for each in terms if each[0]]
     # A sum that starts with a sign is harder to read.
-    first = next((i for i, each in enumerate(kept) if each[0] > 0), 0)
-    for factor, name in [*kept[first : first + 1], *kept[:first], *kept[first + 1 :]]:
+    first = next((i for i, each in enumerate(nonzero) if each[0] > 0), 0)
+    for factor, name in [*nonzero[first : first + 1], *nonzero[:first], *nonzero[first + 1 :]]:
         size = abs(factor)
         part = str(size) if not name else name if size == 1 else f"{size} * {name}"
         sign = "-" if factor < 0 else "+"
@@ -107,7 +107,10 @@ def write(
     combination: str,
     output: Operand,
 ) -> Written:
-    """The operator of a contraction. ``read`` names the operand of each element that is read."""
+    """Return the operator of a contraction.
+
+    ``read`` names the operand of each element that is read.
+    """
     names = _names(name, nest, operands, output)
     inputs = [names.declare(each) for each in operands]
     access = [
@@ -122,7 +125,7 @@ def write(
 
 
 def write_mask(name: str, nest: Nest, operands: Sequence[Operand], output: Operand) -> Written:
-    """The operator that says which elements of the output are written.
+    """Return the operator that computes which elements of the output are written.
 
     It has no inputs: sizes are attributes.
     """

@@ -1,4 +1,4 @@
-"""Python functions that are traced: called once, with tensors instead of arrays."""
+"""Tracing of Python functions: they are called once, with tensors instead of arrays."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tvm_nnef.diagnostics import NnefError, Span, did_you_mean, error
 
 
 def is_function(source: object) -> bool:
-    """Whether a source is a function of a user's, perhaps with some arguments bound."""
+    """Whether a source is a function of the user, perhaps with some arguments bound."""
     return isinstance(without_partial(source), PYTHON_FUNCTIONS)
 
 
 def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Trace:
-    """What a function computes.
+    """Trace a function.
 
     Parameters that ``arguments`` names get these values, those with a default keep it; the others
     are the input tensors. Raises NnefError at the line of the mistake.
     """
     position = _location(function)
-    given = _arguments(function, arguments, position)
-    inputs = tuple(each for each in given.values() if type(each) is Tensor)
+    values = _arguments(function, arguments, position)
+    inputs = tuple(each for each in values.values() if type(each) is Tensor)
     try:
-        result = function(**given)
+        result = function(**values)
     except Mistake as mistake:
         raise mistake.at(raised_at(mistake.__traceback__) or position) from None
     except (NnefError, KeyboardInterrupt):
@@ -48,26 +48,26 @@ def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
 
 
 def name_of(function: Any) -> str:
-    """The name of a function; that of a lambda is made up."""
+    """Return the name of a function; that of a lambda is invented."""
     name = str(getattr(without_partial(function), "__name__", ""))
     return name if name.isidentifier() else "function"
 
 
 def file_of(function: Any) -> str:
-    """The file that defines a function."""
+    """Return the file that defines a function."""
     return str(without_partial(function).__code__.co_filename)
 
 
 def _arguments(
     function: Callable[..., Any], arguments: Mapping[str, Any], position: Span | None
 ) -> dict[str, Any]:
-    """A value for each parameter without a default."""
+    """Return a value for each parameter without a default."""
     parameters = inspect.signature(function).parameters
     for name in arguments:
         if name not in parameters:
             hint = did_you_mean(name, parameters) or f"parameters are {', '.join(parameters)}"
             raise error(f"the function has no parameter '{name}'", position, hint=hint)
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, each in parameters.items():
         if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
             message = (
@@ -75,10 +75,10 @@ def _arguments(
             )
             raise error(message, position, hint="give each tensor an ordinary parameter")
         if name in arguments:
-            given[name] = arguments[name]
+            values[name] = arguments[name]
         elif each.default is each.empty:
-            given[name] = Tensor(name)
-    return given
+            values[name] = Tensor(name)
+    return values
 
 
 def _location(function: Any) -> Span | None:

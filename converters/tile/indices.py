@@ -43,7 +43,7 @@ class IndexExpression:
     __radd__ = __add__
 
     def times(self, factor: int) -> IndexExpression:
-        """The expression multiplied by a number."""
+        """Return the expression multiplied by a number."""
         terms = {variable: each * factor for variable, each in self.terms.items()}
         return IndexExpression(terms, self.constant.times(factor))
 
@@ -79,7 +79,7 @@ class IndexExpression:
     __truediv__ = __rtruediv__ = __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
 
     def __lt__(self, bound: Any) -> Constraint:
-        """The constraint ``0 <= self < bound``."""
+        """Return the constraint ``0 <= self < bound``."""
         if isinstance(bound, IndexExpression):
             raise Mistake(
                 "a constraint has index variables on its left side only",
@@ -120,7 +120,7 @@ class TensorIndex(IndexExpression, NamedByKey):
 
 
 def TensorIndexes(count: int) -> tuple[TensorIndex, ...]:
-    """Return ``count`` index variables, which are called like the variables that hold them."""
+    """Return ``count`` index variables; they get the names of the variables that hold them."""
     return tuple(TensorIndex() for _ in range(count))
 
 
@@ -130,7 +130,7 @@ def is_index(value: object) -> bool:
 
 
 def as_index(value: object) -> IndexExpression:
-    """An index expression, a size or a number as an index expression."""
+    """Return an index expression, a size or a number as an index expression."""
     if isinstance(value, IndexExpression):
         return value
     if not is_index(value):

@@ -1,4 +1,4 @@
-"""Positions in the source of a Tile function, and mistakes that are reported at them."""
+"""Positions in the source of a Tile function, and errors at these positions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from typing import Any, Protocol
 from tvm_nnef.diagnostics import NnefError, Source, Span, error
 
 _NAMED = 64
-"""Items of a list that get names."""
+"""Upper limit of the items of a list that get names."""
 
 _PACKAGE = __name__.rpartition(".")[0]
 
 
 class Mistake(Exception):
-    """Something that Tile does not allow; whoever knows the position adds it."""
+    """An error that Tile does not allow; code that knows the position adds it."""
 
     def __init__(self, message: str, hint: str, position: Span | None = None) -> None:
         super().__init__(message)
         self.message, self.hint, self.location = message, hint, position
 
     def at(self, position: Span | None) -> NnefError:
-        """The error at a position, unless the mistake has one already."""
-        found = error(self.message, self.location or position, hint=self.hint)  # hint: as given
-        return found
+        """Return the error at a position, unless the mistake has one already."""
+        problem = error(self.message, self.location or position, hint=self.hint)  # hint: as given
+        return problem
 
 
 class Named:
-    """What gets the name of the variable that holds it, unless it has one."""
+    """The base of objects that get the name of the variable that holds them, unless they have
+    one.
+    """
 
     name: str = ""
 
@@ -40,7 +42,7 @@ class _HasName(Protocol):
 
 
 class NamedByKey(Named):
-    """Has the name of its ``key``, which stands for it in expressions."""
+    """The base of objects with the name of their ``key``, which represents them in expressions."""
 
     key: _HasName
 
@@ -55,7 +57,7 @@ class NamedByKey(Named):
 
 
 def here() -> Span | None:
-    """The line of the traced function that is running, and names for what it calls by name.
+    """Return the line of the traced function that is running; name objects after its variables.
 
     None if a function of this package has built the object: the interpreter of C++ text.
     """
@@ -71,7 +73,7 @@ def here() -> Span | None:
 
 
 def give_names(variables: Mapping[str, Any]) -> None:
-    """Name what has no name yet after the variable that holds it."""
+    """Give unnamed objects the names of the variables that hold them."""
     for name, value in variables.items():
         _give_name(name, value)
         if isinstance(value, (tuple, list)) and len(value) <= _NAMED:
@@ -85,7 +87,7 @@ def _give_name(name: str, value: Any) -> None:
 
 
 def line_of(file: str, number: int) -> Span:
-    """A line of a Python file; an empty one if its text is not available."""
+    """Return a line of a Python file; an empty one if its text is not available."""
     lines = linecache.getlines(file)
     text = "".join(lines) if number <= len(lines) else "\n" * number
     source = Source(file, text)
@@ -96,13 +98,13 @@ def line_of(file: str, number: int) -> Span:
 
 
 def raised_at(trace: TracebackType | None) -> Span | None:
-    """The last line outside of this package that an exception went through."""
-    found = None
+    """Return the last line outside of this package that an exception passed through."""
+    line = None
     while trace is not None:
         if not _is_own(trace.tb_frame):
-            found = line_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            line = line_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return line
 
 
 def _is_own(frame: FrameType) -> bool:

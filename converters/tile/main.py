@@ -1,4 +1,4 @@
-"""``convert``: a Tile function as a SkriptND model."""
+"""The converter of Tile functions."""
 
 from __future__ import annotations
 

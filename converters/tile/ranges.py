@@ -1,7 +1,8 @@
-"""The loops of a contraction: a box around the valid indices, and what has to be checked in it.
+"""The loops of a contraction: a box around the valid indices, and the conditions to check in it.
 
-A set of indices is valid if all subscripts are in range and all constraints hold. What holds in all
-of the box for all sizes is not checked again.
+Input: subscripts and constraints. Output: loops. A set of indices is valid if all subscripts are in
+range and all constraints hold. Conditions that hold in all of the box for all sizes are not checked
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Bounded:
 class Problem:
     """A contraction whose shapes are known: subscripts with sizes, of the output and of operands.
 
-    ``value`` is the size of an expression, the largest one if dimensions are dynamic.
+    ``value`` returns the size of an expression, the largest one if dimensions are dynamic.
     """
 
     output: tuple[Bounded, ...]
@@ -38,12 +39,12 @@ class Problem:
 
     @property
     def everything(self) -> list[Bounded]:
-        """All that has to hold of valid indices."""
+        """All conditions on valid indices."""
         read = [each for operand in self.operands for each in operand]
         return [*self.output, *read, *self.constraints]
 
     def replaced(self, terms: Mapping[Variable, IndexExpression]) -> Problem:
-        """The problem with variables replaced by expressions."""
+        """Return the problem with variables replaced by expressions."""
 
         def new(group: Sequence[Bounded]) -> tuple[Bounded, ...]:
             return tuple(Bounded(_replaced(each.expression, terms), each.size) for each in group)
@@ -62,7 +63,7 @@ class Nest:
 
     @property
     def volume(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         count = 1
         for size in self.extents.values():
             count *= max(self.problem.value(size), 0)
@@ -80,7 +81,7 @@ class Nest:
 
     @property
     def positive(self) -> list[Atom]:
-        """Quotients that are positive unless there are no steps, of which anything is true."""
+        """The quotients that are positive unless there are no steps, for which any claim holds."""
         single = [each.terms for each in self.extents.values() if not each.constant]
         return [atom for terms in single if len(terms) == 1 for atom, f in terms.items() if f > 0]
 
@@ -97,7 +98,7 @@ class Nest:
 
 
 def nest(problem: Problem) -> Nest:
-    """The loops of a contraction; outputs in terms of plain indices if that costs no more steps."""
+    """Return the loops of a contraction; outputs have plain indices if that costs no more steps."""
     written = _nest(problem)
     moved = _gathered(problem)
     if moved is None:
@@ -129,23 +130,24 @@ def _nest(problem: Problem) -> Nest:
 
 
 def _variables(problem: Problem) -> list[Variable]:
-    """The variables, those of the output first."""
-    found: dict[Variable, None] = {}
+    """Return the variables, those of the output first."""
+    variables: dict[Variable, None] = {}
     for each in problem.everything:
-        found.update(dict.fromkeys(each.expression.terms))
-    return list(found)
+        variables.update(dict.fromkeys(each.expression.terms))
+    return list(variables)
 
 
 def _gathered(problem: Problem) -> Problem | None:
-    """The problem with variables of the output replaced, so that its subscripts are plain.
+    """Return the problem with variables of the output replaced, so that its subscripts are plain.
 
-    ``O[x + k] += I[x] * K[k]`` becomes ``O[x] += I[x - k] * K[k]``. None if there is nothing to do.
+    ``O[x + k] += I[x] * K[k]`` becomes ``O[x] += I[x - k] * K[k]``. None if nothing can be
+    replaced.
     """
     moved = False
     for axis in range(len(problem.output)):
-        found = _solvable(problem, axis)
-        if found is not None:
-            variable, sign = found
+        solution = _solvable(problem, axis)
+        if solution is not None:
+            variable, sign = solution
             subscript = problem.output[axis].expression
             new = IndexExpression({variable: 1}, Dim({}))
             rest = subscript - IndexExpression({variable: sign}, Dim({}))
@@ -155,7 +157,7 @@ def _gathered(problem: Problem) -> Problem | None:
 
 
 def _solvable(problem: Problem, axis: int) -> tuple[Variable, int] | None:
-    """A variable for which a subscript of the output can be solved, and its sign."""
+    """Return a variable for which a subscript of the output can be solved, and its sign."""
     subscript = problem.output[axis].expression
     if subscript.variable is not None:
         return None
@@ -189,7 +191,7 @@ def _extreme(
 
 
 def writes_all(found: Nest) -> bool:
-    """Whether every element of the output has valid indices; False if that cannot be shown."""
+    """Whether every element of the output has valid indices; False if that cannot be proved."""
     plain = [each.expression.variable for each in found.problem.output]
     if None in plain or len({*plain}) != len(plain):
         return False
@@ -202,7 +204,7 @@ def writes_all(found: Nest) -> bool:
 
 
 def _is_valid(found: Nest, values: Mapping[Variable, Dim]) -> bool:
-    """Whether reduction variables of these values are valid for each element of the output."""
+    """Whether reduction variables with these values are valid for each element of the output."""
     fixed = {variable: IndexExpression({}, value) for variable, value in values.items()}
     problem = found.problem.replaced(fixed)
     outer = {each: size for each, size in found.extents.items() if each not in values}
@@ -212,7 +214,7 @@ def _is_valid(found: Nest, values: Mapping[Variable, Dim]) -> bool:
 
 
 def _candidates(found: Nest, inner: Sequence[Variable]) -> Iterator[dict[Variable, Dim]]:
-    """Values of the reduction variables that are likely to be valid."""
+    """Yield values of the reduction variables that are likely to be valid."""
     yield {each: Dim({}) for each in inner}
     yield {each: -found.first[each] for each in inner}
     yield {each: _cancelling(found, each) for each in inner}
@@ -220,7 +222,9 @@ def _candidates(found: Nest, inner: Sequence[Variable]) -> Iterator[dict[Variabl
 
 
 def _cancelling(found: Nest, variable: Variable) -> Dim:
-    """The value for which the constant of a subscript vanishes, such as that of a padding."""
+    """Return the value for which the constant of a subscript vanishes, such as that of a
+    padding.
+    """
     for each in found.problem.everything:
         factor = each.expression.terms.get(variable)
         constant = each.expression.constant

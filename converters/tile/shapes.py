@@ -1,4 +1,4 @@
-"""Sizes and dtypes of the tensors of a trace, from what is known of its inputs."""
+"""Inference of sizes and dtypes of the tensors of a trace, from those of its inputs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ DEFAULT = "float32"
 
 
 class Sizes:
-    """The values of dimensions, and which of them are names of others.
+    """The values of dimensions, and the names that are bound to others.
 
-    ``wrong`` has the error of each input, by its id, whose sizes are not those that are bound.
+    ``wrong`` has, by the id of an input, the error if its sizes differ from those that are
+    bound.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class Sizes:
         self.aliases: dict[Symbol, Dim] = {}
 
     def resolved(self, dim: Dim) -> Dim:
-        """The expression in terms of sizes of inputs. Raises Mistake for what is not bound."""
+        """Return the expression in terms of sizes of inputs. Raises Mistake for an unbound name."""
         return substitute(dim, self._resolved)
 
     def _resolved(self, symbol: Symbol) -> Dim:
@@ -47,21 +48,21 @@ class Sizes:
         return Dim({symbol: 1})
 
     def value(self, dim: Dim) -> Size:
-        """The value of a resolved expression."""
+        """Return the value of a resolved expression."""
         return evaluate(dim, self.values.__getitem__)
 
     def shape(self, shape: Sequence[Dim]) -> tuple[Size, ...]:
-        """The values of resolved expressions."""
+        """Return the values of resolved expressions."""
         return tuple(map(self.value, shape))
 
     def number(self, dim: Dim) -> int:
-        """The value, at the largest sizes of dynamic dimensions."""
-        found = evaluate(dim, lambda symbol: largest(self.values[symbol]))
-        assert isinstance(found, int)
-        return found
+        """Return the value, at the largest sizes of dynamic dimensions."""
+        value = evaluate(dim, lambda symbol: largest(self.values[symbol]))
+        assert isinstance(value, int)
+        return value
 
     def bind(self, tensor: Tensor, shape: Sequence[Dim]) -> None:
-        """Give the names that ``bind_dims`` gives. Raises Mistake where sizes differ."""
+        """Bind the names of ``bind_dims``. Raises Mistake if sizes differ."""
         for binding in tensor.bindings:
             name = tensor.name or "the tensor"
             if len(binding.dims) != len(shape):
@@ -91,7 +92,7 @@ def complete_inputs(
     bounds: Bounds,
     path: str,
 ) -> tuple[list[GraphTensor], list[tuple[Dim, ...]], Sizes]:
-    """A graph input for each input, its sizes, and the values of all dimensions."""
+    """Return a graph input for each input, its sizes, and the values of all dimensions."""
     ranks = _ranks(tensors)
     named = [_symbols(each, ranks.get(id(each))) for each in trace.inputs]
     keys = _keys(trace.inputs, named)
@@ -139,18 +140,18 @@ def _symbols(tensor: Tensor, rank: int | None) -> tuple[Symbol | None, ...] | No
 def _keys(
     inputs: Sequence[Tensor], named: Sequence[tuple[Symbol | None, ...] | None]
 ) -> dict[Symbol, str]:
-    """A name for each dimension that users can give a bound."""
+    """Return a name for each dimension that users can give a bound."""
     namer = Namer(each.name for each in inputs)
-    found: dict[Symbol, str] = {}
+    names: dict[Symbol, str] = {}
     for own in named:
         for symbol in own or ():
-            if symbol is not None and symbol not in found:
-                found[symbol] = namer.name(symbol.name or "size")
-    return found
+            if symbol is not None and symbol not in names:
+                names[symbol] = namer.name(symbol.name or "size")
+    return names
 
 
 def _ranks(tensors: Sequence[Tensor]) -> dict[int, int]:
-    """The ranks of tensors that are bound or read by index, and of what they are computed from."""
+    """Return the ranks of tensors that are bound or read by index, and of their operands."""
     ranks: dict[int, int] = {}
     for tensor in reversed(tensors):
         if tensor.ranks:
@@ -163,25 +164,29 @@ def _ranks(tensors: Sequence[Tensor]) -> dict[int, int]:
 
 
 def broadcast(shapes: Sequence[Sequence[Dim]], sizes: Sizes) -> tuple[Dim, ...]:
-    """The shape that several broadcast to, aligned from the right."""
+    """Return the shape to which shapes broadcast, aligned from the right."""
     rank = max(map(len, shapes), default=0)
     result: list[Dim] = []
     for axis in range(rank, 0, -1):
         column = [shape[-axis] for shape in shapes if len(shape) >= axis]
-        kept = [each for each in column if sizes.value(each) != 1] or column[:1]
-        wrong = next((each for each in kept if sizes.value(each) != sizes.value(kept[0])), None)
+        candidates = [each for each in column if sizes.value(each) != 1] or column[:1]
+        wrong = next(
+            (each for each in candidates if sizes.value(each) != sizes.value(candidates[0])), None
+        )
         if wrong is not None:
             shown = " and ".join(f"[{', '.join(str(sizes.value(d)) for d in s)}]" for s in shapes)
             raise Mistake(
                 f"shapes {shown} do not broadcast",
                 "sizes must be equal or 1, aligned from the right",
             )
-        result.append(kept[0])
+        result.append(candidates[0])
     return tuple(result)
 
 
 def promoted(dtypes: Sequence[str], *, real: bool = False, least: str = "int32") -> str:
-    """The dtype of arithmetic: reals win over integers, these over truth values."""
+    """Return the dtype of arithmetic: reals have priority over integers, these over truth
+    values.
+    """
     for wanted in ("real", "int"):
         own = [each for each in dtypes if kind(each) == wanted]
         if own and (wanted == "real" or not real):
@@ -190,7 +195,7 @@ def promoted(dtypes: Sequence[str], *, real: bool = False, least: str = "int32")
 
 
 def check_output(output: Output, shape: Sequence[Dim], sizes: Sizes) -> None:
-    """Raises Mistake for sizes that are negative."""
+    """Raise Mistake for negative sizes."""
     for axis, dim in enumerate(shape):
         size = sizes.value(dim)
         if isinstance(size, int) and size < 0:

@@ -1,7 +1,7 @@
-"""Tensors of a Tile function while it runs: inputs, contractions and element-wise operations.
+"""Tensors of a Tile function during tracing: inputs, contractions and element-wise operations.
 
-Nothing is computed. Each tensor holds how it is made, so that the value which a function returns is
-the whole of it; shapes and dtypes come later.
+Nothing is computed. Each tensor holds its definition, so that the value which a function returns
+contains the whole function; shapes and dtypes are inferred later.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Tensor(Named):
         self.ranks.append((len(dims), location))
 
     def access(self, subscripts: object) -> Access:
-        """An element; ``subscripts`` is an index expression or a tuple of them."""
+        """Return an element; ``subscripts`` is an index expression or a tuple of them."""
         items = subscripts if isinstance(subscripts, tuple) else (subscripts,)
         position = here()
         expressions = tuple(map(as_index, items))
@@ -171,7 +171,7 @@ class Output(Tensor):
         self.constraints: list[Constraint] = []
 
     def add_constraint(self, constraint: Constraint) -> None:
-        """Restrict the valid indices: ``0 <= i - k < N`` is ``i - k < N``."""
+        """Restrict the valid indices: ``0 <= i - k < N`` is written ``i - k < N``."""
         here()
         if not isinstance(constraint, Constraint):
             kind = type(constraint).__name__
@@ -185,7 +185,7 @@ def TensorOutput(*sizes: object) -> Output:
 
 
 class _Recorded:
-    """What an augmented assignment stores in the output: nothing, it is recorded already."""
+    """The value that an augmented assignment stores in the output: it was recorded already."""
 
 
 @dataclass(eq=False)
@@ -267,7 +267,7 @@ class Combination:
 
 
 def operation(function: str, *operands: object) -> Tensor:
-    """An element-wise operation."""
+    """Return an element-wise operation."""
     operands = tuple(each.item() if isinstance(each, np.generic) else each for each in operands)
     for each in operands:
         if not isinstance(each, (Tensor, Dim, int, float)):
@@ -312,10 +312,10 @@ def select(condition: object, then: object, otherwise: object) -> Tensor:
 
 @dataclass
 class Trace:
-    """A function that has run: its name, its inputs, and the tensors that it returns.
+    """A traced function: its name, its inputs, and the tensors that it returns.
 
-    If there are ``problems``, ``outputs`` are those tensors that may have further ones, and
-    ``broken`` are tensors of which nothing else is reported.
+    If there are ``problems``, ``outputs`` are the tensors that may have further errors, and
+    ``broken`` are tensors whose other errors are not reported.
     """
 
     name: str
@@ -327,14 +327,14 @@ class Trace:
 
 
 def reads(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors that a tensor is made of."""
+    """Return the operands of a tensor."""
     sizes: list[Dim] = []
     operands: list[object] = []
     if isinstance(tensor, Output):
-        found = tensor.contraction
-        accesses = found.operands if found else ()
+        contraction = tensor.contraction
+        accesses = contraction.operands if contraction else ()
         operands += [each.tensor for each in accesses]
-        written = found.subscripts if found else ()
+        written = contraction.subscripts if contraction else ()
         subscripts = [*written, *(own for each in accesses for own in each.subscripts)]
         sizes += [*tensor.sizes, *(each.constant for each in subscripts)]
         sizes += [size for c in tensor.constraints for size in (c.bound, c.expression.constant)]
@@ -347,20 +347,20 @@ def reads(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def in_order(trace: Trace) -> list[Tensor]:
-    """The inputs, then every tensor that the outputs need, each after what it reads."""
-    found: dict[int, Tensor] = {id(each): each for each in trace.inputs}
+    """Return the inputs, then every tensor that the outputs need, each after its operands."""
+    ordered: dict[int, Tensor] = {id(each): each for each in trace.inputs}
     waiting = [(each, False) for each in reversed(trace.outputs)]
     open_: set[int] = set()
     while waiting:
         tensor, is_read = waiting.pop()
-        if id(tensor) in found:
+        if id(tensor) in ordered:
             continue
         if is_read:
-            found[id(tensor)] = tensor
+            ordered[id(tensor)] = tensor
         elif id(tensor) in open_:
             raise Mistake("an output is read by its own contraction", "use another output")
         else:
             open_.add(id(tensor))
             waiting.append((tensor, True))
             waiting += [(each, False) for each in reversed(reads(tensor))]
-    return list(found.values())
+    return list(ordered.values())

@@ -1,1 +1,1 @@
-"""What kernels compute, whatever the machine: stages, index maps, guards, reductions, windows."""
+"""Analyses of kernels for all machines: stages, index maps, guards, reductions, windows."""

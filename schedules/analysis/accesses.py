@@ -1,4 +1,4 @@
-"""Linear indices and comparisons: slopes, strides in memory, the bounds that tests set.
+"""Linear indices and comparisons: slopes, strides in memory, and bounds from comparisons.
 
 Input: expressions of axes. Output: numbers and sizes; None for other expressions. Also the cost of
 computing an expression again.
@@ -14,28 +14,32 @@ from tvm_nnef.tir.expressions import nodes
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-"""The classes of the comparisons that order integers."""
+"""The classes of comparisons by order."""
 
 
 def linear(expression: PrimExpression, *variables: tirx.Var) -> list[sizes.Extent]:
-    """The slope along each variable, and the constant term; nothing if it is not linear."""
+    """Return the slope along each variable, and the constant term; an empty list if it is not
+    linear.
+    """
     return [*map(sizes.extent, sym.detect_linear_equation(expression, [*variables]))]
 
 
 def slope(index: PrimExpression, var: tirx.Var) -> int | None:
-    """The growth of an index with a variable; None if it varies or is dynamic."""
+    """Return the slope of an index along a variable; None if it is not constant or is dynamic."""
     if isinstance(index, (tirx.Var, tirx.IntImm)):
         return int(index.same_as(var))
-    found, *_ = linear(index, var) or (None,)
-    return found if isinstance(found, int) else None
+    slope_found, *_ = linear(index, var) or (None,)
+    return slope_found if isinstance(slope_found, int) else None
 
 
 def threshold(test: tirx.BinaryOpExpr, var: tirx.Var) -> tuple[sizes.Extent, bool] | None:
-    """The value of a variable from which on a comparison is another, and what it is before."""
-    found = linear(test.a - test.b, var)
-    if not found or found[0] not in (1, -1):
+    """Return the value of a variable at which a comparison changes, and its truth value before
+    it.
+    """
+    coefficients = linear(test.a - test.b, var)
+    if not coefficients or coefficients[0] not in (1, -1):
         return None
-    rising, base = found[0] == 1, found[1]
+    rising, base = coefficients[0] == 1, coefficients[1]
     after = (tirx.LE, tirx.GT) if rising else (tirx.LT, tirx.GE)
     before = (tirx.LT, tirx.LE) if rising else (tirx.GT, tirx.GE)
     value = (-base if rising else base) + int(isinstance(test, after))
@@ -43,18 +47,18 @@ def threshold(test: tirx.BinaryOpExpr, var: tirx.Var) -> tuple[sizes.Extent, boo
 
 
 def stride_of(access: TensorLoad | tirx.BufferStore, var: tirx.Var) -> int | None:
-    """The elements by which an access moves if a variable grows by one; None if it varies.
+    """Return the stride of an access along a variable; None if it is not constant.
 
     None also if a dimension after that of the variable is dynamic.
     """
     buffer = access.buffer if isinstance(access, tirx.BufferStore) else access.source
     stride, step = 0, 1
-    for index, extent in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
+    for index, dimension in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
         growth = slope(index, var)
         if growth is None or (growth and not step):
             return None
         stride += growth * step
-        size = sizes.extent(extent)
+        size = sizes.extent(dimension)
         step *= size if sizes.is_known(size) else 0
     return stride
 

@@ -1,7 +1,7 @@
-"""Attention: a sum of values, weighted by the softmax of scores that are products themselves.
+"""Recognition of attention: a sum of values, weighted by the softmax of scores that are products.
 
 Input: a :class:`~kernel.Kernel`. Output: an :class:`Attention`, or None for another kernel. Every
-expression is over the axes of the result, whatever transpositions and reshapes lie between the four
+expression is over the axes of the result, whatever transpositions and reshapes are between the four
 reductions: the scores, their max, the sum of their exponentials, and the weighted sum.
 """
 
@@ -32,7 +32,7 @@ _REAL = "float32"
 """The dtype of scores, their exponentials and sums."""
 
 REDUCERS = (SUM, MAX, SUM, SUM)
-"""How the stages with a reduction combine, in their order; a max may be one that loses NaN."""
+"""The reducers of the stages with a reduction, in order; the max may be one that loses NaN."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class FixedWeights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention(Epilogue):
-    """A weighted sum over ``keys``, and what follows.
+    """A weighted sum over ``keys``, and the epilogue.
 
     The ``score`` of a row and a key is an expression of the variable ``product``, the sum over
     ``depth`` of ``query(batch, row, depth) * key(batch, depth, key)``. Weights are its softmax over
@@ -71,13 +71,17 @@ class Attention(Epilogue):
 
 def may_end_attention(kernel: Kernel) -> bool:
     """Whether the reductions of a kernel are the last ones of attention."""
-    found = [stage.reducer for stage in kernel.stages if stage.reduced]
-    known = [MAX if reducer is UNORDERED_MAX else reducer for reducer in found]
-    return bool(known) and known == [*REDUCERS[-len(known) :]] and len(kernel.results) == 1
+    reducers = [stage.reducer for stage in kernel.stages if stage.reduced]
+    normalized = [MAX if reducer is UNORDERED_MAX else reducer for reducer in reducers]
+    return (
+        bool(normalized)
+        and normalized == [*REDUCERS[-len(normalized) :]]
+        and len(kernel.results) == 1
+    )
 
 
 def read_attention(kernel: Kernel) -> Attention | None:
-    """The attention that a kernel computes; None for any other kernel."""
+    """Return the attention that a kernel computes; None for any other kernel."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if len(reductions) != len(REDUCERS) or not may_end_attention(kernel):
         return None
@@ -92,10 +96,10 @@ def read_attention(kernel: Kernel) -> Attention | None:
 
 
 class _Reader:
-    """Reads the stages of a kernel as expressions over the axes of the weighted sum."""
+    """A reader of the stages of a kernel as expressions over the axes of the weighted sum."""
 
     def __init__(self, kernel: Kernel, reductions: Sequence[Stage]) -> None:
-        """Takes the kernel and its four stages with a reduction."""
+        """Create a reader of a kernel with four stages that have a reduction."""
         self._result, self._reductions = kernel.results[0], reductions
         self._products, self._highest, self._total, self._mixed = reductions
         self._inside = {stage.buffer: stage for stage in kernel.stages if not stage.reduced}
@@ -104,7 +108,7 @@ class _Reader:
             self._analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
 
     def read(self) -> Attention | None:
-        """The attention; None if the expressions are others."""
+        """Return the attention; None if the expressions differ from it."""
         mixed, products = self._mixed, self._products
         accumulator = tirx.Var("accumulator", mixed.dtype)
         product = tirx.Var("product", products.dtype)
@@ -149,7 +153,7 @@ class _Reader:
     def _weighted_by_softmax(
         self,
     ) -> tuple[PrimExpression, FixedWeights | None, PrimExpression] | None:
-        """The score, and the value that its softmax is multiplied by; None for others."""
+        """Return the score, and the value by which its softmax is multiplied; None for others."""
         term = self._term(self._mixed, {})
         if not isinstance(term, tirx.Mul):
             return None
@@ -177,7 +181,7 @@ class _Reader:
         return (shifted.a, fixed, value) if is_softmax else None
 
     def _is_combined(self, stage: Stage, load: PrimExpression, term: PrimExpression) -> bool:
-        """Whether a load reads what a stage combines of a term over all keys."""
+        """Whether a load reads the reduction of a term over all keys by a stage."""
         load, keys = _without_casts(load), self._mixed.reduced
         if not isinstance(load, TensorLoad) or load.source != stage.buffer:
             return False
@@ -189,11 +193,16 @@ class _Reader:
         return bool(structural_equal(own, _without_casts(term)))
 
     def _factors(self, score: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:
-        """The factors of the product that a score reads; the second one depends on the key."""
-        found = loads(score, self._products.buffer)
-        if not found or not all(structural_equal(found[0], other) for other in found):
+        """Return the factors of the product that a score reads.
+
+        The second one depends on the key.
+        """
+        product_loads = loads(score, self._products.buffer)
+        if not product_loads or not all(
+            structural_equal(product_loads[0], other) for other in product_loads
+        ):
             return None
-        pairs = zip(self._products.axes, found[0].indices, strict=True)
+        pairs = zip(self._products.axes, product_loads[0].indices, strict=True)
         term = self._term(self._products, {axis.var: index for axis, index in pairs})
         if not isinstance(term, tirx.Mul):
             return None
@@ -201,13 +210,15 @@ class _Reader:
         return (term.b, term.a) if is_first else (term.a, term.b)
 
     def _term(self, stage: Stage, point: Mapping[tirx.Var, PrimExpression]) -> PrimExpression:
-        """What a stage with a reduction combines at a point."""
+        """Return the term that a stage with a reduction combines at a point."""
         term = substituted(inlined(stage.value, self._inside), point)
         return with_simple_indices(term, self._analyzer)
 
 
 def _test_of_total(test: PrimExpression, weight: PrimExpression, total: tirx.Var) -> PrimExpression:
-    """A test with the sum of a row instead of a weight, if it asks whether the weight is NaN."""
+    """Return a test with the sum of a row instead of a weight, if it tests whether the weight is
+    NaN.
+    """
 
     def is_number(node: tirx.CmpExpr) -> PrimExpression:
         same = all(structural_equal(side, weight) for side in (node.a, node.b))
@@ -217,7 +228,7 @@ def _test_of_total(test: PrimExpression, weight: PrimExpression, total: tirx.Var
 
 
 def _quotient(weight: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:
-    """Numerator and denominator of a quotient, or of a product with a reciprocal."""
+    """Return numerator and denominator of a quotient, or of a product with a reciprocal."""
     if isinstance(weight, tirx.Div):
         return _without_casts(weight.a), weight.b
     if isinstance(weight, tirx.Mul):

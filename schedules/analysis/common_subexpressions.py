@@ -1,8 +1,8 @@
 """Common-subexpression elimination between the stages of a row.
 
-Input: a kernel whose stages run row by row. Output: the same, in which a function that is computed
-in a reduction and in another stage, of the same elements, is computed once and kept for the row:
-``exp(x - max)`` in a softmax whose formula contains it twice.
+Input: a kernel whose stages run row by row. Output: the same, in which a function that a reduction
+and another stage compute of the same elements is computed once and stored for the row: ``exp(x -
+max)`` in a softmax whose formula contains it twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 
 def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
-    """The kernel with stages for values computed twice; the first ``rank`` axes are rows."""
+    """Return the kernel with stages for values computed twice; the first ``rank`` axes are rows."""
     for stage in kernel.stages:
         for value in _functions(stage) if stage.reduced else ():
             shared = _shared(kernel, stage, value, rank)
@@ -31,17 +31,21 @@ def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
 
 
 def _functions(stage: Stage) -> Iterator[Call]:
-    """The calls over all steps of a reduction that cost more than a load, outer ones first."""
-    found: list[Call] = []
-    tvm_ffi.structural_walk(stage.value, (Call, found.append), order="pre")
-    for call in found:
+    """Yield the calls over all steps of a reduction that cost more than a load, outer ones
+    first.
+    """
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(stage.value, (Call, calls.append), order="pre")
+    for call in calls:
         whole = all(mentions(call, [axis.var]) for axis in stage.reduced)
         if whole and not is_conditional(call) and loads(call):
             yield call
 
 
 def _shared(kernel: Kernel, stage: Stage, value: PrimExpression, rank: int) -> Kernel | None:
-    """The kernel with a stage for a value, before the first of several stages that compute it."""
+    """Return the kernel with a stage for a value, before the first of several stages that compute
+    it.
+    """
     axes = [*stage.axes[:rank], *stage.reduced]
     fresh = tuple(Axis(tirx.Var(str(a.var.name), dtype_of(a.var)), a.extent) for a in axes)
     named = {axis.var: new.var for axis, new in zip(axes, fresh, strict=True)}
@@ -49,7 +53,7 @@ def _shared(kernel: Kernel, stage: Stage, value: PrimExpression, rank: int) -> K
     buffer = tirx.decl_buffer(shape, dtype_of(value), "shared")
 
     def reading(other: Stage) -> Stage:
-        """A stage that loads the value, if it computes it of the same elements."""
+        """Return a stage that loads the value, if it computes it of the same elements."""
         own = [*other.axes[:rank], *(other.reduced or other.axes[rank:])]
         same = len(own) == len(axes) and all(
             sizes.same(a.extent, b.extent) for a, b in zip(own, axes, strict=True)

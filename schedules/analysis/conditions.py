@@ -1,8 +1,8 @@
 """Reductions by ``or`` and ``and`` as max and min of numbers that are 0 or 1.
 
-Input: a kernel. Output: the same with two stages for each such reduction: that of the numbers, and
-the comparison of its result with 0. TVM has no vectors of conditions; processors compare 8 bits in
-each lane.
+Input: a kernel. Output: the same with two stages for each such reduction: the reduction of numbers,
+and the comparison of its result with 0. TVM has no vectors of conditions; processors compare 8 bits
+in each lane.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER = "int8"
 
 
 def with_numbers(kernel: Kernel) -> Kernel:
-    """The kernel without reductions of conditions."""
+    """Return the kernel without reductions of conditions."""
     stages = tuple(each for stage in kernel.stages for each in _in_numbers(stage))
     return replace(kernel, stages=stages)
 

@@ -1,7 +1,7 @@
-"""Loop nests that read what they wrote, and the loops whose order does not matter in them.
+"""Dependences of loop nests that read elements which they wrote: loops whose order does not matter.
 
-Input: a PrimFunc of serial loop nests, as lowering makes it of a formula that reads its own result.
-Output: its nests, with the dimensions of the written buffers that are independent.
+Input: a PrimFunc of serial loop nests, from a formula that reads its own result. Output: its nests,
+with the dimensions of the written buffers that are independent.
 
 A dimension is independent if all accesses of a nest to the written buffers have the same index
 there, which is the variable of one loop or a fixed distance from it: different steps of that loop
@@ -26,8 +26,8 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, PrimFunction, op
 class Nest:
     """Loops from 0, the outermost one first, and the body inside of all.
 
-    ``independent`` has the loop of each independent dimension; it is in ``aligned``, too, if its
-    variable alone is the index.
+    ``independent`` has the loop of each independent dimension; the dimension is in ``aligned``,
+    too, if the index is exactly the variable of the loop.
     """
 
     loops: Mapping[tirx.Var, sizes.Extent]
@@ -49,12 +49,12 @@ class Nest:
         return any(load.source in written for load in loads(self.body))
 
     def at(self, indices: Mapping[int, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
-        """The values of the loops over some dimensions."""
+        """Return the values of the loops over some dimensions."""
         return {self.independent[dimension]: index for dimension, index in indices.items()}
 
 
 def read_nests(function: PrimFunction) -> list[Nest] | None:
-    """The loop nests of a function; None if it has other statements."""
+    """Return the loop nests of a function; None if it has other statements."""
     block = opaque_block(function)
     if block is None:
         return None
@@ -81,17 +81,17 @@ def _nest(statement: tirx.Stmt) -> Nest | None:
 
 
 def _with_independent(nest: Nest, written: Sequence[Buffer]) -> Nest:
-    """The nest with its independent dimensions."""
+    """Return the nest with its independent dimensions."""
     bound = {each.var: each.value for each in nodes(nest.body, tirx.Bind)}
     names = {var: value for var, value in bound.items() if not loads(value)}
     accesses = [store.indices for store in nest.stores]
     accesses += [load.indices for load in loads(nest.body) if load.source in written]
-    found: dict[int, tirx.Var] = {}
+    loops: dict[int, tirx.Var] = {}
     aligned: set[int] = set()
     for dimension, indices in enumerate(zip(*accesses, strict=False)):
         first, *others = (substituted(index, names) for index in indices)
         inside = [var for var in nest.loops if mentions(first, [var])]
-        if len(inside) != 1 or inside[0] in found.values():
+        if len(inside) != 1 or inside[0] in loops.values():
             continue
         if loads(first) or mentions(first, bound):
             # They may differ from step to step.
@@ -100,19 +100,18 @@ def _with_independent(nest: Nest, written: Sequence[Buffer]) -> Nest:
             continue
         distance = sizes.simplified(first - inside[0])
         if sizes.is_known(distance) or not mentions(distance, inside):
-            found[dimension] = inside[0]
+            loops[dimension] = inside[0]
             aligned |= {dimension} if first.same_as(inside[0]) else set()
-    return Nest(nest.loops, nest.body, found, frozenset(aligned))
+    return Nest(nest.loops, nest.body, loops, frozenset(aligned))
 
 
 def grouped(
     nests: Sequence[Nest], neighbours: int
 ) -> list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]]:
-    """The nests in groups that share the loops over some dimensions, with their sizes.
+    """Return the nests in groups that share the loops over some dimensions, with their sizes.
 
-    A recurrence is joined with its neighbours as long as they share a dimension, others only if
-    they share all of them. So many ``neighbours`` in memory stay together when loops are
-    interchanged.
+    A recurrence is joined with adjacent nests as long as they share a dimension, others only if
+    they share all of them. Loop interchange keeps ``neighbours`` contiguous elements together.
     """
     groups: list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]] = []
     for nest in nests:
@@ -135,10 +134,10 @@ def grouped(
 
 
 def _outer_dimensions(nest: Nest, neighbours: int) -> Mapping[int, sizes.Extent]:
-    """The independent dimensions whose loops may be outside, and their sizes.
+    """Return the independent dimensions whose loops may be outside, and their sizes.
 
-    Without a recurrence, neighbours in memory have to stay together: then only the outer loops are
-    taken, or all if the innermost one, whose elements are neighbours, is long.
+    Without a recurrence, contiguous elements have to stay together: then only the outer loops may
+    be moved, or all if the innermost one, which is contiguous, is long.
     """
     own = {dimension: nest.loops[var] for dimension, var in nest.independent.items()}
     if nest.is_recurrent or len(own) == len(nest.loops):

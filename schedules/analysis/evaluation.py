@@ -1,7 +1,7 @@
-"""Expressions over constant buffers as NumPy arrays.
+"""Evaluation of expressions over constant buffers as NumPy arrays.
 
 Input: an expression, arrays that broadcast for its variables, and those of the buffers that it
-reads. Output: the array of its values, or None if it has a node that is not computed here.
+reads. Output: the array of its values, or None if it has an unsupported node.
 """
 
 from __future__ import annotations
@@ -45,17 +45,22 @@ _CALLS: Mapping[str, Callable[..., Array]] = {
     "tirx.nnef_floormod": np.mod,
     "tirx.nnef_choice": np.where,
 }
-"""The same for calls; the last three are those that lowering writes for long operands."""
+"""The functions of NumPy that compute calls; the last three are those that lowering emits for long
+operands.
+"""
 
 
 class _Unknown(Exception):
-    """A node that is not computed here."""
+    """The expression has an unsupported node."""
 
 
 def evaluated(
     expression: PrimExpression, values: Mapping[Var, Array], arrays: Mapping[Buffer, Array]
 ) -> Array | None:
-    """The values of an expression for those of its variables; None if it cannot be computed."""
+    """Return the values of an expression for those of its variables.
+
+    It is None if it cannot be computed.
+    """
     try:
         with np.errstate(all="ignore"):
             return _value(expression, values, arrays)
@@ -92,7 +97,9 @@ def _value(
 
 
 def _binary(node: PrimExpression, left: Array, right: Array) -> Array:
-    """The value of a node of two operands; divisions by powers of two as shifts and masks."""
+    """Return the value of a node of two operands; divisions by powers of two as shifts and
+    masks.
+    """
     if isinstance(node, tirx.Div) and left.dtype.kind != "f":
         raise _Unknown  # It truncates.
     if isinstance(node, (tirx.FloorDiv, tirx.FloorMod)) and right.ndim == 0:
@@ -105,7 +112,9 @@ def _binary(node: PrimExpression, left: Array, right: Array) -> Array:
 
 
 def _loaded(array: Array, indices: list[Array]) -> Array:
-    """Elements at indices; whole rows and columns at once if each index varies along one axis."""
+    """Return elements at indices; whole rows and columns at once if each index varies along one
+    axis.
+    """
     if any(index.size and int(index.min()) < 0 for index in indices):
         raise _Unknown
     if len(indices) == 2 and all(index.ndim == 2 for index in indices):

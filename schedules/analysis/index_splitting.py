@@ -22,14 +22,14 @@ from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
 
 Part = tuple[sizes.Extent, sizes.Extent]
-"""The first index of a part of an axis, and the one after its last."""
+"""A part of an axis: its first index, and the one after its last."""
 
 _PARTS = 16
-"""The most parts of an axis, each of which is written out: a limit of compile time."""
+"""Upper limit of the parts of an axis, each of which has separate code, to limit compile time."""
 
 
 def parts(value: PrimExpression, axis: Axis) -> list[Part]:
-    """The parts into which conditions divide an axis; one part if their order is unknown."""
+    """Return the parts into which conditions split an axis; one part if their order is unknown."""
     ends: list[sizes.Extent] = [0, axis.extent]
     for bound, _ in filter(None, (_bound(test, axis) for test in nodes(value, *COMPARISONS))):
         inside = sizes.is_below(0, bound) and sizes.is_below(bound, axis.extent)
@@ -47,12 +47,12 @@ def _order(a: sizes.Extent, b: sizes.Extent) -> int:
 
 
 def length(part: Part) -> sizes.Extent:
-    """The number of indices in a part."""
+    """Return the number of indices in a part."""
     return sizes.simplified(part[1] - part[0])
 
 
 def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) -> PrimExpression:
-    """The value in some parts of its axes, without conditions that are constant there.
+    """Return the value in some parts of its axes, without conditions that are constant there.
 
     Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
     """
@@ -96,9 +96,13 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
 
 
 def _bound(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
-    """The index from which on a comparison is another, of the symbols of the axis; what before."""
-    found = threshold(test, axis.var)
+    """Return the index at which a comparison changes, in symbols of the axis, and its value before
+    it.
+    """
+    change = threshold(test, axis.var)
     known = sizes.symbols(axis.extent)
-    if found is None or not all(any(v.same_as(k) for k in known) for v in sizes.symbols(found[0])):
+    if change is None or not all(
+        any(v.same_as(k) for k in known) for v in sizes.symbols(change[0])
+    ):
         return None
-    return found
+    return change

@@ -1,7 +1,7 @@
 """A PrimFunc as a list of stages, each an expression over axes without an order of loops.
 
-Input: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Output: a
-:class:`Kernel`; None for other functions (ordered loops, several stores in a step, stores at
+Input: a PrimFunc after lowering and fusion, with one loop nest for each buffer. Output: a
+:class:`Kernel`; None for other functions (sequential loops, several stores in a step, stores at
 indices that are not plain axes). Dimensions may be dynamic.
 """
 
@@ -28,12 +28,12 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 from tvm_nnef.tvm_support.function_attributes import CODE_BITS, PANEL_WIDTH, read_sort
 
 _LONGEST = 64
-"""The most elements and constants of a short expression: a limit of compile time."""
+"""Upper limit of the elements and constants of a short expression, to limit compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """An index of a stage: its variable, from 0 to below its extent."""
+    """An index of a stage: its variable, from 0 to its extent, excluded."""
 
     var: tirx.Var
     extent: sizes.Extent
@@ -56,7 +56,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One buffer: ``buffer[axes] = value``, or the values over ``reduced`` combined with ``init``.
+    """A stage computes one buffer: ``buffer[axes] = value``, or a reduction of values over
+    ``reduced``.
 
     ``init`` and ``reducer`` are None for a stage without reduction. ``panel_width`` is that of an
     operand in panels along the last axis
@@ -80,7 +81,7 @@ class Stage:
 
     @property
     def work(self) -> int:
-        """How often the value is computed, estimated for dynamic axes."""
+        """The number of times that the value is computed, estimated for dynamic axes."""
         return extent_product((*self.axes, *self.reduced))
 
 
@@ -93,7 +94,7 @@ class Kernel:
     index_type: str
 
     def stage_of(self, buffer: tirx.Var) -> Stage | None:
-        """The stage that computes a buffer; None for an input."""
+        """Return the stage that computes a buffer; None for an input."""
         return next((s for s in self.stages if s.buffer.same_as(buffer)), None)
 
     @property
@@ -103,22 +104,22 @@ class Kernel:
 
     @property
     def outputs(self) -> list[tirx.Var]:
-        """The parameters that it fills, in their order."""
+        """The parameters that the kernel writes, in their order."""
         return [p for p in self.parameters if self.stage_of(p) is not None]
 
     @property
     def inputs(self) -> list[tirx.Var]:
-        """The parameters that it reads, in their order."""
+        """The parameters that the kernel reads, in their order."""
         return [p for p in self.parameters if self.stage_of(p) is None]
 
 
 def extent_product(axes: Iterable[Axis]) -> int:
-    """The number of points of some axes, estimated for dynamic axes."""
+    """Return the number of points of some axes, estimated for dynamic axes."""
     return sizes.estimate(sizes.product(axis.extent for axis in axes))
 
 
 def read_kernel(function: PrimFunction) -> Kernel | None:
-    """The stages of a function; None for other functions and those annotated as sorting."""
+    """Return the stages of a function; None for other functions and those annotated as sorting."""
     realize = function.body
     if read_sort(function.attrs) is not None:
         return None
@@ -141,7 +142,7 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
 
 
 def _without_idle(nests: list[tirx.Stmt], function: PrimFunction) -> list[tirx.Stmt]:
-    """The loop nests without those that fill an empty buffer that is not read."""
+    """Return the loop nests without those that fill an empty buffer that is not read."""
 
     def is_idle(nest: tirx.Stmt) -> bool:
         stores = nodes(nest, tirx.BufferStore)
@@ -157,7 +158,7 @@ def _without_idle(nests: list[tirx.Stmt], function: PrimFunction) -> list[tirx.S
 
 
 def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
-    """The value of a stage without reduction at some indices."""
+    """Return the value of a stage without reduction at some indices."""
     pairs = zip(stage.axes, indices, strict=True)
     return substituted(stage.value, {axis.var: index for axis, index in pairs})
 
@@ -165,12 +166,12 @@ def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
 def inlined(
     expression: PrimExpression, stages: Mapping[tirx.Var, Stage], axes: Sequence[Axis] = ()
 ) -> PrimExpression:
-    """The expression with the loads of some buffers replaced by the values of their stages.
+    """Return the expression with the loads of some buffers replaced by the values of their stages.
 
-    ``stages`` are in the order in which they can be computed. A value that is read several times
-    at the ``axes`` themselves is computed once, in a ``Let``. Integers get one only if the
-    expression would become long otherwise, and hidden from TVM, which analyzes their bounds at each
-    use. Values with bfloat16 in them get none: TVM takes bfloat16 in a ``Let`` for integers.
+    ``stages`` are in the order in which they can be computed. A value that is read several times at
+    the ``axes`` themselves is computed once, in a ``Let``. Integers get one only if the expression
+    would become long otherwise, and hidden from TVM, which analyzes their bounds at each use.
+    Values with bfloat16 in them get none: TVM takes bfloat16 in a ``Let`` for integers.
     """
     unnamed = _with_bfloat16(stages.values())
     long = not is_short(expression, stages)
@@ -190,37 +191,39 @@ def inlined(
 
 
 def _with_bfloat16(stages: Iterable[Stage]) -> set[tirx.Var]:
-    """The buffers of the stages that bfloat16 takes part in, in themselves or what they read."""
-    found: set[tirx.Var] = set()
+    """Return the buffers of the stages that involve bfloat16, in their values or their operands."""
+    buffers: set[tirx.Var] = set()
     for stage in stages:
         typed = (stage.value, *nodes(stage.value, TensorLoad, tirx.Cast))
         read = {load.source for load in loads(stage.value)}
-        if "bfloat16" in map(dtype_of, typed) or read & found:
-            found.add(stage.buffer)
-    return found
+        if "bfloat16" in map(dtype_of, typed) or read & buffers:
+            buffers.add(stage.buffer)
+    return buffers
 
 
 def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bool:
     """Whether an expression with stages inlined has few elements and constants.
 
-    Then it may be written out for each vector of a step. Its size doubles with each stage that is
-    read twice.
+    Then it may be repeated for each vector of a step. Its size doubles with each stage that is read
+    twice.
     """
-    known: dict[tirx.Var, int] = {}
+    lengths: dict[tirx.Var, int] = {}
 
     def size(value: PrimExpression) -> int:
         constants = nodes(value, tirx.FloatImm, tirx.IntImm)
-        return len(constants) + sum(known.get(load.source, 1) for load in loads(value))
+        return len(constants) + sum(lengths.get(load.source, 1) for load in loads(value))
 
     for stage in stages.values():
-        known[stage.buffer] = size(stage.value)
+        lengths[stage.buffer] = size(stage.value)
     return size(expression) <= _LONGEST
 
 
 def _without_loads(
     expression: PrimExpression, stage: Stage, name: tirx.Var | None = None
 ) -> PrimExpression:
-    """The expression with the value of a stage, or its name, instead of loads of its buffer."""
+    """Return the expression with the value of a stage, or its name, instead of loads of its
+    buffer.
+    """
     buffer = stage.buffer
     if name is not None:
         return with_loads(expression, buffer, lambda load: name)
@@ -228,13 +231,13 @@ def _without_loads(
 
 
 def is_costly_to_repeat(stage: Stage, kernel: Kernel) -> bool:
-    """Whether a value, computed where it is read, would be computed much more often than once."""
+    """Whether inlining a value would compute it much more often than storing it."""
     readers = [s for s in kernel.stages for _ in loads(s.value, stage.buffer)]
     return not is_cheap(stage.value) and sum(s.work for s in readers) > 2 * stage.work
 
 
 def stages_inside(stage: Stage, kernel: Kernel, kept: Sequence[Stage]) -> list[Stage]:
-    """The stages that are computed inside of one, in order: what it reads that is not kept."""
+    """Return the stages that are inlined into one, in order: its operands that are not kept."""
     needed = [stage]
     for other in reversed(kernel.stages[: kernel.stages.index(stage)]):
         if other not in kept and any(loads(each.value, other.buffer) for each in needed):
@@ -248,7 +251,7 @@ def is_plain(value: PrimExpression) -> bool:
 
 
 def is_pointwise(uses: Sequence[TensorLoad], axes: Sequence[Axis]) -> bool:
-    """Whether loads of a buffer are all of one element, indexed by axes of its sizes."""
+    """Whether all loads of a buffer read the same element, indexed by axes of its sizes."""
     first, *others = uses
     if not all(tvm_ffi.structural_equal(first, other) for other in others):
         return False
@@ -332,7 +335,10 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
 
 
 def _in_order(store: tirx.BufferStore, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
-    """The axes in the order of the dimensions of a buffer that they fill; None for other stores."""
+    """Return the axes in the order of the dimensions of a buffer that they fill.
+
+    It is None for other stores.
+    """
     by_var = {axis.var: axis for axis in axes}
     indices = [index for index in store.indices if isinstance(index, tirx.Var)]
     ordered = tuple(by_var.pop(index) for index in indices if index in by_var)

@@ -1,4 +1,4 @@
-"""Merging of neighbouring axes that are contiguous in all accesses.
+"""Merging of adjacent axes that are contiguous in all accesses.
 
 Input: axes and expressions over them. Output: fewer axes, the expressions over views of the buffers
 in which merged dimensions are one, and the statements that declare these views.
@@ -36,7 +36,7 @@ def merge_axes(
     *,
     keep: Sequence[Axis] = (),
 ) -> Merged:
-    """The axes, neighbours merged if all expressions allow it; those of ``keep`` stay."""
+    """Return the axes, adjacent ones merged if all expressions allow it; those of ``keep`` stay."""
     merged = Merged(tuple(axes), tuple(expressions))
     position = 0
     while position + 1 < len(merged.axes):
@@ -50,7 +50,7 @@ def merge_axes(
 
 
 def count(expression: PrimExpression, axis: Axis) -> int:
-    """How often an axis occurs in an expression."""
+    """Return the number of occurrences of an axis in an expression."""
     return sum(var.same_as(axis.var) for var in variables(expression))
 
 
@@ -84,7 +84,9 @@ def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:
 
 
 def _dimension(load: TensorLoad, outer: Axis, inner: Axis) -> int | None:
-    """The dimension that the outer axis indexes, if the inner one indexes the next; else None."""
+    """Return the dimension that the outer axis indexes, if the inner one indexes the next; else
+    None.
+    """
     for number, (first, second) in enumerate(itertools.pairwise(load.indices)):
         if first.same_as(outer.var) and second.same_as(inner.var):
             shape = map(sizes.extent, load.source.shape[number : number + 2])

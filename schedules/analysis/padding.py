@@ -1,8 +1,9 @@
-"""Stages that copy a tensor and pad it with one value, and products that are guarded like that.
+"""Recognition of stages that pad a copy of a tensor, and of products that are guarded like that.
 
-``output += |x| * w`` skips the elements outside of x. To add ``0 * w`` instead is another result if
-w is infinite or NaN, so the product is guarded, even if x is read from a copy padded with zeros.
-:func:`read_guard` finds the guards that are true exactly outside of the padding of the copy.
+Input: stages and values. Output: :class:`Padding` and :class:`Guard`. ``output += |x| * w`` skips
+the elements outside of x. To add ``0 * w`` instead gives another result if w is infinite or NaN, so
+the product is guarded, even if x is read from a copy padded with zeros. :func:`read_guard` finds
+the guards that are true exactly outside of the padding of the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``source`` if each axis is in its half-open range of ``inside``, else ``value``."""
+    """A padded tensor: ``source`` if each axis is in its half-open range of ``inside``, else
+    ``value``.
+    """
 
     source: TensorLoad
     value: tirx.FloatImm | tirx.IntImm
@@ -31,14 +34,16 @@ class Padding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A product that is left out if ``load``, one of its operands, reads a padding."""
+    """A product that is skipped if ``load``, one of its operands, reads a padding."""
 
     product: tirx.Mul
     load: TensorLoad
 
 
 def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None]) -> Guard | None:
-    """The guard of a product; None for other values and for guards that are not of a padding.
+    """Return the guard of a product.
+
+    It is None for other values and for guards that are not of a padding.
 
     ``copy_of`` returns the stage that fills a buffer.
     """
@@ -70,7 +75,10 @@ def is_zero(value: PrimExpression) -> bool:
 def _ranges(
     condition: PrimExpression, load: TensorLoad, copy: Stage
 ) -> list[tuple[int, sizes.Extent]] | None:
-    """The ranges of the indices of a load under a condition; None for another kind of condition."""
+    """Return the ranges of the indices of a load under a condition.
+
+    It is None for another kind of condition.
+    """
     ranges = {axis.var: (0, axis.extent) for axis in copy.axes}
     indices = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
     moving = [var for index in load.indices for var in variables(index)]
@@ -87,7 +95,10 @@ def _ranges(
 def _in_terms_of(
     test: tirx.BinaryOpExpr, index: PrimExpression, var: tirx.Var, moving: Sequence[tirx.Var]
 ) -> tirx.BinaryOpExpr | None:
-    """A test of an index as one of a variable; None if the rest of it has moving variables."""
+    """Return a test of an index as one of a variable.
+
+    It is None if the rest of it has moving variables.
+    """
     if not variables(index):
         return None
     for sign in (1, -1):
@@ -99,7 +110,7 @@ def _in_terms_of(
 
 
 def read_padding(stage: Stage) -> Padding | None:
-    """The padding of a stage; None for another stage."""
+    """Return the padding of a stage; None for another stage."""
     value = stage.value
     if stage.reduced or not isinstance(value, Call) or not is_conditional(value):
         return None
@@ -114,21 +125,21 @@ def read_padding(stage: Stage) -> Padding | None:
 
 
 def conjunction(condition: PrimExpression) -> list[PrimExpression]:
-    """The conditions whose conjunction a condition is."""
+    """Return the conditions whose conjunction a condition is."""
     if isinstance(condition, tirx.And):
         return [*conjunction(condition.a), *conjunction(condition.b)]
     return [condition]
 
 
 def _narrow(ranges: dict[tirx.Var, tuple[int, sizes.Extent]], test: PrimExpression) -> bool:
-    """Narrow the range of one axis by a comparison; false for another kind of test."""
+    """Narrow the range of one axis by a comparison; return false for another kind of test."""
     if not isinstance(test, COMPARISONS):
         return False
     for var, (first, last) in ranges.items():
-        found = threshold(test, var)
-        if found is None:
+        change = threshold(test, var)
+        if change is None:
             continue
-        bound, below = found
+        bound, below = change
         if below:
             pairs = ((last, bound), (bound, last))
             ends = [a for a, b in pairs if sizes.is_at_most(a, b)]

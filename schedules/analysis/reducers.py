@@ -1,6 +1,7 @@
-"""Reducers: how the elements of a reduction are combined, by name.
+"""Reducers: the commutative operations of reductions, by name.
 
-They are recognised in expressions of TIR, where max and min that keep NaN are ``Select``.
+Input: expressions of TIR, in which max and min that keep NaN are ``Select``. Output: reducers and
+their operands.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reducer:
-    """A commutative operation of two elements; ``identity`` is the element that changes nothing."""
+    """A commutative operation of two elements; ``identity`` is its neutral element."""
 
     name: str
     combine: Combination
@@ -47,11 +48,11 @@ _NODES: Mapping[type, Reducer] = {
 }
 
 Combined = tuple[Reducer, PrimExpression, PrimExpression]
-"""A reducer and the two operands that it combines."""
+"""A reducer and its two operands."""
 
 
 def read_combined(value: PrimExpression) -> Combined | None:
-    """The reducer that an expression applies, and its operands; None if it applies none."""
+    """Return the reducer that an expression applies, and its operands; None if it applies none."""
     match value:
         case tirx.Max() | tirx.Min() if not is_real(dtype_of(value)):
             reducer = MAX if isinstance(value, tirx.Max) else MIN
@@ -63,7 +64,10 @@ def read_combined(value: PrimExpression) -> Combined | None:
 
 
 def read_max_min(value: PrimExpression) -> Combined | None:
-    """The max or min that keeps NaN and that an expression is, and its operands; else None."""
+    """Return the reducer and operands of a max or min that keeps NaN.
+
+    It is None for other expressions.
+    """
     if not isinstance(value, tirx.Select):
         return None
     chosen, tested = value.true_value, value.false_value
@@ -80,7 +84,10 @@ def read_max_min(value: PrimExpression) -> Combined | None:
 def _compared(
     test: PrimExpression, first: PrimExpression, second: PrimExpression
 ) -> Combined | None:
-    """The reducer whose result is ``first`` if a comparison holds; TVM may swap its sides."""
+    """Return the reducer whose result is ``first`` if a comparison holds.
+
+    TVM may swap its sides.
+    """
     if not isinstance(test, (tirx.LT, tirx.GT)):
         return None
     for left, right, swapped in ((test.a, test.b, False), (test.b, test.a, True)):

@@ -2,7 +2,7 @@
 
 Input: a :class:`~kernel.Kernel`. Output: a :class:`Reduction`, or None for another kernel. The
 epilogue is one expression of the accumulator, paddings are ranges of indices instead of copies,
-axes of one value are gone, and neighbouring axes that are contiguous in all accesses are merged.
+axes of one value are removed, and adjacent axes that are contiguous in all accesses are merged.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from tvm_nnef.tir.expressions import (
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _LONGEST_BORDER = 11
-"""The padding of a longer window is copied: a limit of compile time, as steps are written out."""
+"""Upper limit of windows whose padding is not copied: steps are unrolled, so it limits compile
+time.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Border:
-    """Points of a reduction that lie in a padding and change nothing.
+    """The limits of the points of a reduction that are outside of a padding, which changes nothing.
 
     Only points with ``first <= step * axis + stride * reduced < last`` are combined; ``axis`` is
     None if the border does not depend on the element.
@@ -56,7 +58,9 @@ class Border:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epilogue:
-    """``target[indices] = epilogue``, an expression of the variable ``accumulator``."""
+    """The epilogue ``target[indices] = epilogue``, an expression of the variable
+    ``accumulator``.
+    """
 
     target: tirx.Var
     indices: tuple[PrimExpression, ...]
@@ -66,7 +70,7 @@ class Epilogue:
     def store(
         self, value: PrimExpression, point: Mapping[tirx.Var, PrimExpression]
     ) -> tirx.BufferStore:
-        """The store of the element at a point, given the value of the accumulator."""
+        """Return the store of the element at a point, given the value of the accumulator."""
         result = substituted(self.epilogue, {**point, self.accumulator: value})
         indices = [substituted(index, point) for index in self.indices]
         return tirx.BufferStore(self.target, result, indices)
@@ -74,9 +78,9 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction(Epilogue):
-    """``init`` combined with ``term`` over ``reduced``, and what follows.
+    """A reduction: ``init`` combined with ``term`` over ``reduced``, and the epilogue.
 
-    ``copies`` are stages that are computed before, into their own buffers. ``views`` are statements
+    ``copies`` are stages that are computed before, into separate buffers. ``views`` are statements
     that declare buffers over the elements of others. ``panel_width`` and ``code_bits`` are those of
     the stage.
     """
@@ -95,7 +99,7 @@ class Reduction(Epilogue):
 
 
 def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
-    """The normal form of a kernel with one reduction; None for any other kernel.
+    """Return the normal form of a kernel with one reduction; None for any other kernel.
 
     With ``padded``, padded copies stay, and axes are not merged.
     """
@@ -136,7 +140,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
 def epilogue_of(
     stage: Stage, result: Stage, others: Mapping[tirx.Var, Stage], accumulator: tirx.Var
 ) -> PrimExpression | None:
-    """The result as an expression of the accumulator, at the axes of the reduction."""
+    """Return the result as an expression of the accumulator, at the axes of the reduction."""
     if result is stage:
         return accumulator
     if len(result.axes) != len(stage.axes) or not all(
@@ -158,9 +162,9 @@ def epilogue_of(
 
 
 def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[PrimExpression, list[Stage]]:
-    """The reduced value with plain stages computed in it, and the copies that are read for it.
+    """Return the reduced value with plain stages inlined, and the copies that it reads.
 
-    Stages that only the epilogue reads are not among the copies: they are computed in it.
+    Stages that only the epilogue reads are not among the copies: they are inlined into it.
     """
     plain = {each.buffer: each for each in before if is_plain(each.value)}
     value = inlined(stage.value, plain)
@@ -173,7 +177,7 @@ def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[PrimExpression, li
 
 
 def _with_borders(reduction: Reduction) -> Reduction:
-    """Copies that only add a padding become borders, if the padding changes nothing."""
+    """Return the reduction with padded copies as borders, if the padding changes nothing."""
     for copy in reduction.copies:
         reduction = _with_border_of(reduction, copy) or reduction
     return reduction
@@ -258,7 +262,7 @@ def _vanishes(term: PrimExpression, buffer: tirx.Var) -> bool:
 def _border(
     reduction: Reduction, index: PrimExpression, first: int, last: sizes.Extent
 ) -> Border | None:
-    """The border of an index into a padded dimension."""
+    """Return the border of an index into a padded dimension."""
     axes = [a for a in reduction.axes if mentions(index, [a.var])]
     reduced = [a for a in reduction.reduced if mentions(index, [a.var])]
     if len(axes) > 1 or len(reduced) != 1:
@@ -275,7 +279,8 @@ def _border(
 
 
 def with_groups(reduction: Reduction, axes: Sequence[Axis]) -> Reduction:
-    """The reduction with some axes divided in two if they have groups: group and index in it.
+    """Return the reduction with some axes divided in two if they have groups: group and index in
+    it.
 
     An index that adds a reduced axis to a quotient of the axis shows that there are groups; panels
     of packed weights are indexed by quotient and remainder alone.
@@ -288,22 +293,24 @@ def with_groups(reduction: Reduction, axes: Sequence[Axis]) -> Reduction:
 
 
 def _in_groups(reduction: Reduction, axis: Axis, size: int) -> Reduction:
-    """The reduction with an axis divided into groups of a size."""
-    made, *both = divided(reduction, axis, size, ("g", "o"))
+    """Return the reduction with an axis divided into groups of a size."""
+    divided_reduction, *both = divided(reduction, axis, size, ("g", "o"))
     analyzer = sym.Analyzer()
     for each in both:
         analyzer.bind(each.var, Range(0, each.extent))
     return replace(
-        made,
-        term=with_simple_indices(made.term, analyzer),
-        epilogue=with_simple_indices(made.epilogue, analyzer),
+        divided_reduction,
+        term=with_simple_indices(divided_reduction.term, analyzer),
+        epilogue=with_simple_indices(divided_reduction.epilogue, analyzer),
     )
 
 
 def divided(
     reduction: Reduction, axis: Axis, size: int, names: tuple[str, str]
 ) -> tuple[Reduction, Axis, Axis]:
-    """The reduction with an axis in parts of a size, the axis of the parts, and that in a part."""
+    """Return the reduction with an axis in parts of a size, the axis of the parts, and that in a
+    part.
+    """
     dtype, at = dtype_of(axis.var), reduction.axes.index(axis)
     outer = Axis(tirx.Var(names[0], dtype), axis.extent // size)
     inner = Axis(tirx.Var(names[1], dtype), size)
@@ -322,7 +329,7 @@ def _substituted(reduction: Reduction, values: Mapping[tirx.Var, PrimExpression]
 
 
 def _group_size(reduction: Reduction, axis: Axis) -> int | None:
-    """The divisor of an axis in an index that adds a reduced axis to the quotient."""
+    """Return the divisor of an axis in an index that adds a reduced axis to the quotient."""
     for load in loads(reduction.term):
         for index in load.indices:
             if not any(mentions(index, [reduced.var]) for reduced in reduction.reduced):
@@ -335,7 +342,9 @@ def _group_size(reduction: Reduction, axis: Axis) -> int | None:
 
 
 def _without_unit_steps(reduction: Reduction, index_type: str) -> Reduction:
-    """Reduced axes of one value are replaced by 0, except for the last one."""
+    """Return the reduction with reduced axes of one value replaced by 0, except for the last
+    one.
+    """
     left = [a for a in reduction.reduced if not a.is_unit] or [*reduction.reduced[-1:]]
     gone = {a.var: tirx.const(0, index_type) for a in reduction.reduced if a not in left}
     if not gone:
@@ -345,7 +354,7 @@ def _without_unit_steps(reduction: Reduction, index_type: str) -> Reduction:
 
 
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
-    """Axes of one value are replaced by 0, except for the last one."""
+    """Return the reduction with axes of one value replaced by 0, except for the last one."""
     bordered = [border.axis for border in reduction.borders]
     units = [a for a in reduction.axes[:-1] if a.is_unit and a not in bordered]
     left = tuple(a for a in reduction.axes if a not in units)
@@ -354,7 +363,7 @@ def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
 
 
 def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
-    """Neighbouring axes that are contiguous in every access become one."""
+    """Return the reduction with adjacent axes merged that are contiguous in every access."""
     bordered = [border.axis for border in reduction.borders if border.axis is not None]
     target = reduction.target[tuple(reduction.indices)]
     merged = merge_axes(

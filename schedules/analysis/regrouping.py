@@ -1,12 +1,14 @@
-"""Quotients and remainders in the indices of copies, as their own axes.
+"""Splitting of axes by the quotients and remainders in the indices of copies.
 
 Input: the axes of a stage, its value, and the access that stores it. Output: other axes, along
 which every access has a constant stride, and accesses of views of one dimension; None if nothing is
-divided, or an access is of another kind.
+split, or an access is of another kind.
 
-A reshape that was fused with a transposition reads ``x[m // 56, m % 56, c]``, which costs two
-divisions for each element. With ``m`` as ``i * 56 + j`` it is a transposition; if all strides of
-``i`` are 56 times those of ``j``, as here, the two are merged again.
+A reshape that was fused with a transposition reads ``x[m
+
+56, m % 56, c]``, which costs two divisions for each element. With ``m`` as ``i * 56 + j`` it is a
+transposition; if all strides of ``i`` are 56 times those of ``j``, as here, the two are merged
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tvm_nnef.tir.expressions import loads, nodes, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 
 _MOST = 16
-"""The most axes of a stage after the division: a limit of compile time."""
+"""Upper limit of the axes of a stage after splitting, to limit compile time."""
 
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
@@ -35,7 +37,9 @@ _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 def regrouped(
     axes: Sequence[Axis], value: PrimExpression, target: PrimExpression, dtype: str
 ) -> Merged | None:
-    """Axes with constant strides in all accesses, with the value and the target over them."""
+    """Return axes with constant strides in all accesses, with the value and the target over
+    them.
+    """
     assert isinstance(target, TensorLoad)
     accesses = [*loads(value), target]
     divided = any(nodes(access, *_DIVISIONS) for access in accesses)
@@ -58,7 +62,7 @@ def regrouped(
 def _split(
     axes: list[Axis], accesses: Sequence[TensorLoad], dtype: str
 ) -> tuple[list[Axis], list[PrimExpression]] | None:
-    """The axes, divided as accesses divide them, and the offsets in terms of these."""
+    """Return the axes, split as accesses require, and the offsets in terms of these."""
     whole: dict[tirx.Var, PrimExpression] = {}
     while len(axes) <= _MOST:
         analyzer = sym.Analyzer()
@@ -92,20 +96,22 @@ def _split(
 def _offset(
     access: TensorLoad, analyzer: sym.Analyzer, whole: Mapping[tirx.Var, PrimExpression]
 ) -> PrimExpression:
-    """The offset of an access in memory, with axes replaced by those that they are divided into."""
+    """Return the offset of an access in memory, with axes replaced by those into which they are
+    split.
+    """
     offset, stride = tirx.const(0, "int64"), 1
     for index, extent in zip(reversed(access.indices), reversed(access.source.shape), strict=True):
         simple = analyzer.simplify(substituted(index, whole))
         offset = simple * tirx.const(stride, "int64") + offset
         stride *= sizes.static(sizes.extent(extent))
-    found: PrimExpression = analyzer.simplify(offset)
-    return found
+    simplified: PrimExpression = analyzer.simplify(offset)
+    return simplified
 
 
 def _merged(
     axes: Sequence[Axis], strides: Sequence[Sequence[int]], dtype: str
 ) -> tuple[list[Axis], list[list[int]]]:
-    """The axes, neighbours merged if all accesses are contiguous in them."""
+    """Return the axes, adjacent ones merged if all accesses are contiguous in them."""
     left, moves = list(axes), [list(each) for each in strides]
     for number in reversed(range(len(left) - 1)):
         outer, inner = left[number : number + 2]
@@ -123,7 +129,7 @@ def _over_views(
     accesses: Sequence[TensorLoad],
     dtype: str,
 ) -> Merged:
-    """Value and target as accesses of views of one dimension."""
+    """Return value and target as accesses of views of one dimension."""
     sources = {access.source: sizes.elements(access.source) for access in accesses}
     views = {source: buffer_view(source, [length]) for source, length in sources.items()}
 

@@ -1,7 +1,7 @@
 """Kernels whose reductions run along contiguous elements: the axes that all stages share.
 
 Input: a kernel of stages. Output: the leading axes of all stages, or None; and the buffers in which
-rows may be kept between stages.
+rows may be stored between stages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from tvm_nnef.tir.expressions import loads, mentions
 from tvm_nnef.tvm_support.compat import Buffer
 
 _BLOCK = 32
-"""Shorter blocks of a longer row are rather windows, on any machine: elements are shared."""
+"""Lower limit of the length of rows: shorter blocks of a longer row are rather windows, which share
+elements.
+"""
 
 
 def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:
-    """A kernel with reductions in the form whose stages share rows, and these; None for others."""
+    """Return a kernel with reductions in the form whose stages share rows, and these.
+
+    It is None for others.
+    """
     if not any(stage.reduced for stage in kernel.stages):
         return None
     rows = rows_of(kernel)
@@ -33,7 +38,7 @@ def with_rows(kernel: Kernel) -> tuple[Kernel, tuple[Axis, ...]] | None:
 
 
 def _with_cheap_inside(kernel: Kernel) -> Kernel:
-    """The kernel with cheap stages computed where they are needed, as those that span all rows."""
+    """Return the kernel with cheap stages inlined, such as those that span all rows."""
     inside = {
         stage.buffer: stage
         for stage in kernel.stages
@@ -45,7 +50,9 @@ def _with_cheap_inside(kernel: Kernel) -> Kernel:
 
 
 def row_buffers(kernel: Kernel) -> dict[Buffer, Buffer]:
-    """The buffers of all rows that hold results and, before they are overwritten, other stages."""
+    """Return the buffers of all rows that hold results and, before they are overwritten, other
+    stages.
+    """
     places = {stage.buffer: stage.buffer for stage in kernel.results}
     for result in kernel.results:
         others = (stage for stage in kernel.stages if stage.buffer not in places)
@@ -56,7 +63,9 @@ def row_buffers(kernel: Kernel) -> dict[Buffer, Buffer]:
 
 
 def _becomes(stage: Stage, result: Stage, kernel: Kernel) -> bool:
-    """Whether each element is read for one of the result at last, and before that by reductions."""
+    """Whether the last read of each element is for one of the result, and all earlier ones by
+    reductions.
+    """
     *others, last = [each for each in kernel.stages if loads(each.value, stage.buffer)] or [stage]
     if last is not result or stage.reduced or result.reduced or stage.dtype != result.dtype:
         return False
@@ -74,7 +83,7 @@ def _becomes(stage: Stage, result: Stage, kernel: Kernel) -> bool:
 
 
 def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
-    """The leading axes that all stages share: those of the results of the reductions."""
+    """Return the leading axes that all stages share: those of the results of the reductions."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if not reductions:
         return None
@@ -96,7 +105,7 @@ def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
 
 
 def _row_rank(stage: Stage) -> int:
-    """The number of axes of a stage without the trailing ones of size 1."""
+    """Return the number of axes of a stage without the trailing ones of size 1."""
     rank = len(stage.axes)
     while rank and stage.axes[rank - 1].is_unit:
         rank -= 1
@@ -116,7 +125,7 @@ def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
 
 
 def _is_contiguous(stage: Stage) -> bool:
-    """Whether the last reduced axis, and no other, runs through neighbouring elements."""
+    """Whether the last reduced axis, and no other, traverses contiguous elements."""
     last = stage.reduced[-1]
     for load in loads(stage.value):
         is_last = True

@@ -1,4 +1,7 @@
-"""Prefix scans: loop nests that combine each element with the one before, such as prefix sums."""
+"""Recognition of prefix scans: loop nests that combine each element with the one before.
+
+Input: a loop nest. Output: a :class:`PrefixScan`, or None.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ _ASSOCIATIVE = (reducers.SUM, reducers.PRODUCT, reducers.MAX, reducers.MIN)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixScan:
-    """``element`` becomes what ``reducer`` makes of those of all steps so far, in each of the rows.
+    """A scan: ``element`` becomes the combination by ``reducer`` of all elements so far, in each
+    row.
 
     The element of the first step stays as it is.
     """
@@ -32,7 +36,7 @@ class PrefixScan:
 
 
 def read_scan(nest: Nest) -> PrefixScan | None:
-    """The scan that a loop nest is; None for others."""
+    """Return the scan that a loop nest computes; None for others."""
     if not isinstance(nest.body, tirx.IfThenElse) or nest.body.else_case is not None:
         return None
     guard, store = nest.body.condition, nest.body.then_case
@@ -66,7 +70,7 @@ def read_scan(nest: Nest) -> PrefixScan | None:
 
 
 def _is_another(first: TensorLoad, second: TensorLoad) -> bool:
-    """Whether two loads are not certainly of the same element."""
+    """Whether two loads may read different elements."""
     pairs = zip(first.indices, second.indices, strict=True)
     distances = (sizes.simplified(a - b) for a, b in pairs)
     return any(not (sizes.is_known(each) and each == 0) for each in distances)

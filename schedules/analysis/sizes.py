@@ -25,11 +25,11 @@ Extent: TypeAlias = "int | PrimExpression"
 """An ``int``, or an integer expression of symbols that is at least 0."""
 
 _ESTIMATE = 128
-"""The estimate of a symbol, on any machine: what it is depends on users."""
+"""The estimate of a symbol, on any machine: its value depends on users."""
 
 
 def extent(expression: PrimExpression) -> Extent:
-    """The size that an expression is: an ``int`` if it is static."""
+    """Return an expression as a size: an ``int`` if it is static."""
     return int(expression.value) if isinstance(expression, tirx.IntImm) else expression
 
 
@@ -44,7 +44,7 @@ def are_known(sizes: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
 
 
 def static(size: Extent) -> int:
-    """A size that is certainly static."""
+    """Return a size that is certainly static as an ``int``."""
     assert is_known(size)
     return size
 
@@ -70,7 +70,7 @@ def is_below(a: Extent, b: Extent) -> bool:
 
 
 def range_of(var: tirx.Var, first: Extent, last: Extent) -> Range:
-    """The range of a variable from ``first`` to below ``last``, in its own dtype.
+    """Return the range of a variable from ``first`` to ``last``, excluded, in its own dtype.
 
     TVM cannot combine constants of another dtype with the rest.
     """
@@ -79,40 +79,44 @@ def range_of(var: tirx.Var, first: Extent, last: Extent) -> Range:
 
 
 def symbols(size: Extent) -> list[tirx.Var]:
-    """The symbols in a size, in their order."""
+    """Return the symbols in a size, in their order."""
     return [] if is_known(size) else variables(size)
 
 
 def number(size: Extent, dtype: str) -> PrimExpression:
-    """A size as an expression."""
+    """Return a size as an expression."""
     return tirx.const(size, dtype) if isinstance(size, int) else size
 
 
 def product(sizes: Iterable[Extent]) -> Extent:
-    """The product of sizes."""
-    known, symbolic = 1, None
+    """Return the product of sizes."""
+    static_product, symbolic = 1, None
     for size in sizes:
         if is_known(size):
-            known *= size
+            static_product *= size
         else:
             symbolic = size if symbolic is None else symbolic * size
-    if symbolic is None or known == 0:
-        return known
-    return symbolic if known == 1 else symbolic * tirx.const(known, dtype_of(symbolic))
+    if symbolic is None or static_product == 0:
+        return static_product
+    return (
+        symbolic
+        if static_product == 1
+        else symbolic * tirx.const(static_product, dtype_of(symbolic))
+    )
 
 
 def elements(buffer: tirx.Var) -> Extent:
-    """The number of elements of a buffer."""
+    """Return the number of elements of a buffer."""
     return product(map(extent, buffer.shape))
 
 
 def simplified(size: Extent) -> Extent:
-    """A size in its simplest form."""
+    """Return a size in its simplest form."""
     return size if is_known(size) else simplification.simplified(size)
 
 
 def quotient(size: Extent, divisor: int) -> Extent:
-    """The quotient, rounded down."""
+    """Return the quotient, rounded down."""
     if is_known(size):
         return size // divisor
     divided = tirx.floordiv(size, tirx.const(divisor, dtype_of(size)))
@@ -120,18 +124,18 @@ def quotient(size: Extent, divisor: int) -> Extent:
 
 
 def quotient_above(size: Extent, divisor: int) -> Extent:
-    """The quotient, rounded up."""
+    """Return the quotient, rounded up."""
     if is_divisible(size, divisor):
         return quotient(size, divisor)
     return quotient(size + (divisor - 1), divisor)
 
 
 def factor(size: Extent) -> int:
-    """A number that certainly divides a size."""
+    """Return a number that certainly divides a size."""
     if is_known(size):
         return int(size)
-    known = sym.Analyzer().modular_set(size)
-    return math.gcd(int(known.coeff), int(known.base)) or 1
+    modular_set = sym.Analyzer().modular_set(size)
+    return math.gcd(int(modular_set.coeff), int(modular_set.base)) or 1
 
 
 def is_divisible(size: Extent, divisor: int) -> bool:
@@ -140,25 +144,25 @@ def is_divisible(size: Extent, divisor: int) -> bool:
 
 
 def estimate(size: Extent) -> int:
-    """A size, estimated if it is dynamic."""
+    """Return a size, estimated if it is dynamic."""
     if is_known(size):
         return int(size)
 
     def estimated(var: tirx.Var) -> PrimExpression:
         return tirx.const(_ESTIMATE, dtype_of(var))
 
-    found = simplified(tvm_ffi.structural_map(size, (tirx.Var, estimated)))
-    return max(1, found) if is_known(found) else _ESTIMATE
+    simple = simplified(tvm_ffi.structural_map(size, (tirx.Var, estimated)))
+    return max(1, simple) if is_known(simple) else _ESTIMATE
 
 
 def groups(
     old: Sequence[Extent], new: Sequence[Extent]
 ) -> list[tuple[list[int], list[int]]] | None:
-    """Which neighbouring dimensions become which in a reshape.
+    """Return the groups of adjacent dimensions that a reshape maps to each other.
 
     None if the sizes do not show it, as for a dynamic one that is split or merged.
     """
-    found: list[tuple[list[int], list[int]]] = []
+    pairs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) and j < len(new):
         first, (a, b) = (i, j), (old[i], new[j])
@@ -172,9 +176,9 @@ def groups(
                 b, j = b * new[j], j + 1
             else:
                 return None
-        found.append(([*range(first[0], i)], [*range(first[1], j)]))
-    if not all(same(size, 1) for size in (*old[i:], *new[j:])) or not found:
+        pairs.append(([*range(first[0], i)], [*range(first[1], j)]))
+    if not all(same(size, 1) for size in (*old[i:], *new[j:])) or not pairs:
         return None
-    found[-1][0].extend(range(i, len(old)))
-    found[-1][1].extend(range(j, len(new)))
-    return found
+    pairs[-1][0].extend(range(i, len(old)))
+    pairs[-1][1].extend(range(j, len(new)))
+    return pairs

@@ -1,6 +1,7 @@
-"""Integer keys of the elements that are sorted: the first one in order has the least.
+"""Integer keys of the elements that are sorted: the first element in order has the smallest key.
 
-Keys are signed, of 32 or 64 bits. NaN, and reals that come last with it, have the max.
+Input: an element. Output: its key. Keys are signed, of 32 or 64 bits. NaN, and reals that come last
+with it, have the max.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from tvm_nnef.tvm_support.function_attributes import Sort
 
 
 def key_type_of(dtype: str) -> str:
-    """The dtype of the keys of elements of a dtype."""
+    """Return the dtype of the keys of elements of a dtype."""
     return "int64" if itemsize(dtype) == 8 else "int32"
 
 
 def key_of(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
-    """The key of an element: the first one has the least, NaN has the max."""
+    """Return the key of an element: the first one has the smallest, NaN has the max."""
     dtype = dtype_of(value)
     if dtype.startswith("float"):
         named = tirx.Var("element", dtype)
@@ -29,7 +30,7 @@ def key_of(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
 
 
 def _real_key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
-    """The key of a real: its bits are in order except for the sign; -0.0 equals 0.0."""
+    """Return the key of a real: its bits are in order except for the sign; -0.0 equals 0.0."""
     dtype, bits = dtype_of(value), tirx.reinterpret(key_type, value)
     sign = tirx.shift_right(bits, tirx.const(8 * itemsize(key_type) - 1, key_type))
     ordered = tirx.bitwise_xor(bits, tirx.bitwise_and(sign, tirx.max_value(key_type)))

@@ -1,1 +1,1 @@
-"""Passes after lowering: vector functions, special instructions, checks; functions of CUDA."""
+"""Passes after lowering (vector functions, special instructions, checks), and functions of CUDA."""

@@ -2,8 +2,8 @@
 
 Input: a PrimFunc whose loops are lowered and whose buffers have one dimension. Output: the same
 with an assertion before each statement for every element that it loads or stores: that the element
-lies in its buffer. TVM's instrumentation handles no vectors, and does not name the buffer. It is
-the last pass, so that what is checked is what runs.
+is inside of its buffer. TVM's instrumentation does not support vectors, and does not name the
+buffer. This is the last pass, so that the code that is checked is the code that runs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 Assertion: TypeAlias = Callable[[PrimExpression, str, str], tirx.Stmt]
-"""Makes the statement that ends a kernel if a condition does not hold, given that and the names of
-kernel and buffer."""
+"""A function that returns the statement that ends a kernel if a condition does not hold, given the
+condition and the names of kernel and buffer.
+"""
 
 Test: TypeAlias = "tuple[Buffer, PrimExpression]"
-"""A buffer, and what holds if an access stays in it."""
+"""A buffer, and the condition that an access stays in it."""
 
 
 def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunction:
-    """The function with an assertion for each element that is loaded or stored."""
+    """Return the function with an assertion for each element that is loaded or stored."""
     name = str((function.attrs or {}).get("global_symbol", "kernel")).removeprefix("__tvm_ffi_")
 
     def assertions(*expressions: PrimExpression) -> list[tirx.Stmt]:
@@ -77,46 +78,48 @@ def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunc
 
 
 def _tests(expression: PrimExpression) -> list[Test]:
-    """Tests of the loads of an expression, those first on which others depend."""
-    found: list[Test] = []
+    """Return the tests of the loads of an expression, those first on which others depend."""
+    tests: list[Test] = []
 
     def load(load: TensorLoad) -> WalkResult:
         for index in load.indices:
-            found.extend(_tests(index))
+            tests.extend(_tests(index))
         pairs = zip(load.indices, load.source.shape, strict=True)
         inside = [t for i, size in pairs for p in _positions(i) for t in (p >= 0, p < size)]
         needed = [test for test in inside if not (isinstance(test, tirx.IntImm) and test.value)]
         if needed:
-            found.append((load.source, tirx.all(*needed)))
+            tests.append((load.source, tirx.all(*needed)))
         return WalkResult.SKIP
 
     def call(call: Call) -> WalkResult:
         if is_conditional(call) and lanes_of(call.args[0].ty) == 1:
             condition, first, second = call.args
-            found.extend(_tests(condition))
+            tests.extend(_tests(condition))
             for buffer, test in _tests(first):
-                found.append((buffer, tirx.if_then_else(condition, test, True)))
+                tests.append((buffer, tirx.if_then_else(condition, test, True)))
             for buffer, test in _tests(second):
-                found.append((buffer, tirx.if_then_else(condition, True, test)))
+                tests.append((buffer, tirx.if_then_else(condition, True, test)))
             return WalkResult.SKIP
         # An address may be that of any element.
         is_address = str(getattr(call.op, "name", "")).endswith(".address_of")
         return WalkResult.SKIP if is_address else WalkResult.ADVANCE
 
     def named(let: tirx.Let) -> WalkResult:
-        found.extend(_tests(let.value))
+        tests.extend(_tests(let.value))
         for buffer, test in _tests(let.body):
-            found.append((buffer, substituted(tirx.Let(let.var, let.value, test), {})))
+            tests.append((buffer, substituted(tirx.Let(let.var, let.value, test), {})))
         return WalkResult.SKIP
 
     tvm_ffi.structural_walk(
         expression, [(TensorLoad, load), (Call, call), (tirx.Let, named)], order="pre"
     )
-    return found
+    return tests
 
 
 def _positions(index: PrimExpression) -> list[PrimExpression]:
-    """The positions that an index means: the ends of a ramp, all lanes of another vector."""
+    """Return the positions that an index covers: the ends of a ramp, all lanes of another
+    vector.
+    """
     if isinstance(index, tirx.Ramp):
         last = index.stride * tirx.const(int(index.lanes) - 1, dtype_of(index.stride))
         return [index.base, index.base + last]

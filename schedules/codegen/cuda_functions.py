@@ -1,8 +1,8 @@
-"""Functions in CUDA C that kernels call, with the instructions that TVM has no expressions for.
+"""Functions in CUDA C that kernels call, for instructions that TVM has no expressions for.
 
 Input: the elements that a thread copies or multiplies. Output: a statement that calls a function,
-which is compiled with the kernel: copies of vectors, copies to shared memory while a block
-computes, and products of fragments on tensor cores.
+which is compiled with the kernel: copies of vectors, asynchronous copies to shared memory, and
+products of fragments on tensor cores.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
 _VECTORS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
-"""The types that CUDA copies so many bytes with, by one instruction."""
+"""The types by which CUDA copies a number of bytes in one instruction."""
 
 ASYNC_BYTES = (4, 8, 16)
-"""How many bytes are copied at once while a block computes."""
+"""The numbers of bytes that an asynchronous copy can have."""
 
 TENSOR_DTYPES = {"float16": "f16", "bfloat16": "bf16"}
 """The dtypes that tensor cores multiply, and add in float32, by their names in instructions."""
@@ -30,7 +30,7 @@ __device__ __forceinline__ void copy_{size}_bytes_async(void* to, const void* fr
                : "memory");
 }}
 """
-"""Zeros are copied, and nothing is read, from what is not inside."""
+"""The asynchronous copy; for elements outside, it stores zeros and reads nothing."""
 
 _COMMIT = """
 __device__ __forceinline__ void end_copies() {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void wait_for_copies_{count}() {{
 _CLEAR = """
 __device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
 """
-"""Zeros for a vector that is not inside."""
+"""Zeros for a vector that is outside."""
 
 _LOAD = """
 __device__ __forceinline__ void {name}(void* fragment, const void* tile, int stride) {{
@@ -65,10 +65,11 @@ _ORDERS = {
     "left": {"inner": "position", "outer": "step"},
     "right": {"inner": "step", "outer": "position"},
 }
-"""The fragment of a warp: 16 positions, 16 steps, in shared memory along steps or positions.
+"""The load of a warp's fragment: 16 positions, 16 steps, from shared memory along steps or
+positions.
 
-It has four parts of 8 x 8, in the order in which the instructions have them: neighbours in their
-operands are neighbouring registers.
+It has four parts of 8 x 8, in the order of the instructions: adjacent parts of their operands are
+in consecutive registers.
 """
 
 _MULTIPLY = """
@@ -92,7 +93,7 @@ __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const 
 
 
 def copied(to: PrimExpression, value: PrimExpression, lanes: int) -> tirx.Stmt:
-    """Some neighbours are copied, given the first ones, which are aligned."""
+    """Return the copy of some adjacent elements, given the first ones, which are aligned."""
     size = _bytes(value, lanes)
     kind, name = _VECTORS[size], f"copy_{size}_bytes"
     body = f"{{ *({kind}*)to = *(const {kind}*)from; }}"
@@ -101,14 +102,16 @@ def copied(to: PrimExpression, value: PrimExpression, lanes: int) -> tirx.Stmt:
 
 
 def cleared(to: PrimExpression) -> tirx.Stmt:
-    """Zeros for a vector of 16 bytes, given its first element."""
+    """Return the store of zeros to a vector of 16 bytes, given its first element."""
     return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
 
 
 def copied_async(
     to: PrimExpression, load: PrimExpression, lanes: int, inside: PrimExpression | None
 ) -> tirx.Stmt:
-    """A vector begins to be copied to shared memory, given its first element; or zeros."""
+    """Return an asynchronous copy of a vector to shared memory, given its first element; or
+    zeros.
+    """
     size = _bytes(load, lanes)
     source = _COPY_ASYNC.format(size=size, cached="cg" if size == ASYNC_BYTES[-1] else "ca")
     flag = tirx.const(1, "int32") if inside is None else tirx.Cast("int32", inside)
@@ -117,12 +120,12 @@ def copied_async(
 
 
 def end_copies() -> tirx.Stmt:
-    """Makes what a thread has begun to copy one group."""
+    """Return the end of a group of a thread's asynchronous copies."""
     return cuda_call("end_copies", _COMMIT)
 
 
 def wait_for_copies(count: int) -> tirx.Stmt:
-    """Waits until at most ``count`` groups are not copied."""
+    """Return a wait until at most ``count`` groups of copies are pending."""
     return cuda_call(f"wait_for_copies_{count}", _WAIT.format(count=count))
 
 
@@ -133,7 +136,9 @@ def loaded_fragment(
     tile: PrimExpression,
     stride: int,
 ) -> tirx.Stmt:
-    """A warp loads 16 positions and 16 steps of a side of a product from shared memory."""
+    """Return a warp's load of 16 positions and 16 steps of a side of a product from shared
+    memory.
+    """
     name = f"load_{side}_along_{along}"
     source = _LOAD.format(name=name, **_ROWS[along], **_ORDERS[side])
     addresses = tirx.address_of(fragment), tirx.address_of(tile)
@@ -147,10 +152,10 @@ def multiplied_fragments(
     left: PrimExpression,
     right: PrimExpression,
 ) -> tirx.Stmt:
-    """A warp adds the products of 16 x 16 with 16 x 8 elements to float32 accumulators.
+    """Return a warp's addition of products of 16 x 16 with 16 x 8 elements to float32 accumulators.
 
-    Given are the first accumulators of a thread in the lower and the upper 8 rows, and the first
-    elements of its fragments.
+    Arguments are the first accumulators of a thread in the lower and the upper 8 rows, and the
+    first elements of its fragments.
     """
     source = _MULTIPLY.format(dtype=dtype, kind=TENSOR_DTYPES[dtype])
     return cuda_call(f"multiply_{dtype}", source, *map(tirx.address_of, (low, high, left, right)))

@@ -1,10 +1,11 @@
 """Sums of products of small integers, which machines with vectors compute several at a time.
 
-An int32 that holds two integers of 16 bits, or four of 8, is a *word*. :class:`Dot` writes the
-products of the parts of a word with those of another one as shifts, multiplications and additions,
-which is right on every machine; after loops are lowered, :func:`expand` replaces them by
-instructions, in vectors, if the CPU has them: it computes two to four times as many products as
-float32 instructions, and no slow products of 32 bits.
+Input: sums of products in a PrimFunc. Output: instructions for them. An int32 that packs two
+integers of 16 bits, or four of 8, is a *word*. :class:`Dot` expresses the products of the parts of
+two words as shifts, multiplications and additions, which is correct on every machine; after loops
+are lowered, :func:`expand` replaces them by instructions, in vectors, if the CPU has them: it
+computes two to four times as many products as float32 instructions, and no slow products of 32
+bits.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ _WORD = 32
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """What a step of a sum of products adds for an element or a word, and a weight or a word.
+    """The contribution of a step to a sum of products, for an element or a word, and a weight or a
+    word.
 
-    A word has so many ``parts``, neighbours along the reduced dimension: those of the weights have
-    signs, those of the data if they are ``signed``. The data are words in memory, or ``loaded`` are
-    the elements that make one. ``suffix`` is that of the names of kernels.
+    A word has ``parts`` elements, adjacent along the reduced dimension: those of the weights are
+    signed, those of the data if ``signed``. The data are words in memory, or ``loaded`` elements
+    that form one. ``suffix`` is that of the names of kernels.
     """
 
     suffix: str = ""
@@ -52,7 +54,7 @@ class Dot:
         return _WORD // self.parts
 
     def term(self, elements: Sequence[PrimExpression], weight: PrimExpression) -> PrimExpression:
-        """The sum of the products of parts; it wraps around like any sum of int32."""
+        """Return the sum of the products of parts; it wraps around like any sum of int32."""
         if self.parts == 1:
             return elements[0] * weight
         data = elements[0] if self.loaded == 1 else self.word(elements)
@@ -66,7 +68,7 @@ class Dot:
         return total
 
     def word(self, elements: Sequence[PrimExpression]) -> PrimExpression:
-        """The word of some integers; LLVM joins the loads of neighbours into one."""
+        """Return the word of some integers; LLVM merges the loads of adjacent ones."""
         bits = f"uint{self.bits}"
         parts = [tirx.Cast("int32", tirx.Cast(bits, element)) for element in elements]
         word: PrimExpression = parts[0]
@@ -83,7 +85,10 @@ class Dot:
         return lowered & _number((1 << self.bits) - 1)
 
     def of_part(self, value: PrimExpression, number: int, *, signed: bool) -> PrimExpression | None:
-        """The word, or vector of words, that a value is a part of; None for other values."""
+        """Return the word, or vector of words, of which a value is a part.
+
+        It is None for other values.
+        """
         if isinstance(value, tirx.Broadcast):
             word = self.of_part(value.value, number, signed=signed)
             return None if word is None else tirx.Broadcast(word, value.lanes)
@@ -102,14 +107,17 @@ PAIRS = Dot("_int16", parts=2, loaded=2)
 """The sum of the products of two int16."""
 
 WHOLE_PAIRS = Dot("_int16", parts=2)
-"""The same of data that are words."""
+"""The sum of the products of two int16, of data that are words."""
 
 BYTES = Dot("_int8", parts=4, loaded=4, signed=False)
 """The sum of the products of four uint8 with int8.
 
-Without an instruction for just that (``DOT_INT8``), those that are used saturate sums of two
-products: whoever multiplies bytes makes sure that int16 holds them.
+Without a dedicated instruction (``DOT_INT8``), those that are used saturate sums of two products:
+callers that multiply bytes ensure that int16 holds these.
 """
+
+SIGNED_BYTES = Dot("_int8", parts=4, loaded=4)
+"""The sum of the products of four int8."""
 
 
 def _number(value: int) -> PrimExpression:
@@ -121,20 +129,26 @@ def has_pairs(machine: CpuModel) -> bool:
     return machine.widest(Special.DOT_INT16) > 0
 
 
-def has_bytes(machine: CpuModel, *, exact: bool) -> bool:
-    """Whether there are instructions for bytes; ``exact`` ones, or those that saturate."""
+def bytes_of(machine: CpuModel, *, exact: bool) -> Dot | None:
+    """Return the products of bytes that instructions compute; None if there are none.
+
+    They are ``exact``, or may saturate.
+    """
     if machine.widest(Special.DOT_INT8) > 0:
-        return True
-    return not exact and machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
+        return BYTES
+    if machine.widest(Special.DOT_SIGNED_INT8) > 0:
+        return SIGNED_BYTES
+    saturating = machine.widest(Special.MULTIPLY_INT8) > 0 and has_pairs(machine)
+    return BYTES if saturating and not exact else None
 
 
 def multiplies_words(machine: CpuModel) -> bool:
     """Whether a CPU has instructions for products of the parts of any words."""
-    return has_pairs(machine) or has_bytes(machine, exact=True)
+    return has_pairs(machine) or bytes_of(machine, exact=True) is not None
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with instructions instead of the expressions of :meth:`Dot.term`."""
+    """Return the function with instructions instead of the expressions of :meth:`Dot.term`."""
     machine = model_for(function)
     if not multiplies_words(machine) or not nodes(function.body, tirx.RShift):
         return function
@@ -142,7 +156,7 @@ def expand(function: PrimFunction) -> PrimFunction:
     def expanded(added: tirx.Add) -> PrimExpression:
         if not dtype_of(added).startswith("int32"):
             return added
-        for dot, instructions in ((BYTES, _bytes), (PAIRS, _pairs)):
+        for dot, instructions in _INSTRUCTIONS:
             found = _read(added, dot)
             if found is not None:
                 made = instructions(*found, machine)
@@ -155,7 +169,7 @@ def expand(function: PrimFunction) -> PrimFunction:
 def _read(
     added: PrimExpression, dot: Dot
 ) -> tuple[PrimExpression, PrimExpression, PrimExpression] | None:
-    """What products of parts are added to, and both words, data first; None for another sum."""
+    """Return the addend of products of parts, and both words, data first; None for another sum."""
     words: list[tuple[PrimExpression, PrimExpression]] = []
     for number in reversed(range(dot.parts)):
         if not isinstance(added, tirx.Add) or not isinstance(added.b, tirx.Mul):
@@ -183,7 +197,10 @@ def _read(
 def _pairs(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """A total and the products of pairs, by an instruction; None if there is none."""
+    """Return the sum of a total and the products of pairs, by an instruction.
+
+    It is None if there is none.
+    """
     width = lanes_of(total.ty)
     name = machine.intrinsic(Special.DOT_INT16, width)
     if name is None:
@@ -195,12 +212,15 @@ def _pairs(
 def _bytes(
     total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
 ) -> PrimExpression | None:
-    """A total and the products of bytes, by instructions; None if there are none."""
+    """Return the sum of a total and the products of uint8 with int8, by instructions.
+
+    It is None if there are none.
+    """
     width = lanes_of(total.ty)
+    exact = _dot(machine, Special.DOT_INT8, total, data, weight)
+    if exact is not None:
+        return exact
     parts = [_as_parts(each, "int8", 4 * width) for each in (data, weight)]
-    name = machine.intrinsic(Special.DOT_INT8, width)
-    if name is not None:
-        return tirx.call_llvm_pure_intrin(total.ty, name, total, *parts)
     names = [machine.intrinsic(each, width) for each in (Special.MULTIPLY_INT8, Special.DOT_INT16)]
     if None in names:
         return None
@@ -210,8 +230,37 @@ def _bytes(
     return total + tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
 
 
+def _signed_bytes(
+    total: PrimExpression, data: PrimExpression, weight: PrimExpression, machine: CpuModel
+) -> PrimExpression | None:
+    """Return the sum of a total and the products of int8, by an instruction.
+
+    It is None if there is none.
+    """
+    return _dot(machine, Special.DOT_SIGNED_INT8, total, data, weight)
+
+
+def _dot(
+    machine: CpuModel, special: Special, total: PrimExpression, *words: PrimExpression
+) -> PrimExpression | None:
+    """Return the result of an instruction that adds the products of the bytes of two words.
+
+    It is None if the machine has no such instruction.
+    """
+    width = lanes_of(total.ty)
+    name = machine.intrinsic(special, width)
+    if name is None:
+        return None
+    parts = (_as_parts(each, "int8", 4 * width) for each in words)
+    return tirx.call_llvm_pure_intrin(total.ty, name, total, *parts)
+
+
+_INSTRUCTIONS = ((BYTES, _bytes), (SIGNED_BYTES, _signed_bytes), (PAIRS, _pairs))
+"""The sums of products, and what writes them as instructions."""
+
+
 def _operand(value: PrimExpression | None, kind: Any, number: int) -> PrimExpression | None:
-    """The operand of an operation of a kind with a number; None for other expressions."""
+    """Return the ``number``-th operand of an operation of a kind; None for other expressions."""
     operation: Any = value
     if not isinstance(operation, kind) or not _is_number(operation.b, number):
         return None
@@ -224,7 +273,7 @@ def _as_parts(word: PrimExpression, dtype: str, count: int) -> PrimExpression:
 
 
 def _is_number(value: PrimExpression, expected: int) -> bool:
-    """Whether a value is a number, or a vector of it."""
+    """Whether a value is a given number, or a vector of it."""
     while isinstance(value, tirx.Broadcast):
         value = value.value
     return isinstance(value, tirx.IntImm) and value.value == expected

@@ -1,7 +1,8 @@
 """Exponential functions and the logarithm, in vector lanes, in float32.
 
-Each polynomial has the least relative error of its degree, fitted by weighted least squares with
-the weights moved to where the error is largest.
+Input: lanes and an operand. Output: an expression. Each polynomial has the least relative error of
+its degree, fitted by weighted least squares with the weights moved to where the error is
+largest.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ _EXP = (1.3814613129837325e-3, 8.368709828074895e-3, 4.166838736392059e-2,
 """e^x on [-ln(2)/2, ln(2)/2], the highest power first."""
 
 _LOWEST = -104.0
-"""Below it the exponential is 0."""
+"""The exponential is 0 below this value."""
 
 _HIGHEST = 88.72283935546875
-"""Above it the exponential is infinite."""
+"""The exponential is infinite above this value."""
 
 _BELOW = 64
-"""Results that may be subnormal are computed larger by so many powers of two at first."""
+"""The exponent of the power of two by which results that may be subnormal are scaled at first."""
 
 _LN2 = (0.693359375, -2.12194440e-4)
 """ln(2) as the sum of a number of few bits, whose small multiples are exact, and the rest."""
 
 
 def exp(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """e^x as 2^n times a polynomial. NaN stays NaN, as it is multiplied whatever n is."""
+    """Return e^x as 2^n times a polynomial. NaN stays NaN, as it is multiplied whatever n is."""
     rounded, rest = _divided(number, number.limited(x, _LOWEST, _HIGHEST + 1))
     return number.scaled(number.polynomial(rest, _EXP), rounded)
 
 
 def _exp_below_zero(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """e^x of an x that is not positive: one limit less, and a product with a constant power."""
+    """Return e^x of an x that is not positive: without upper limit, scaled by a constant power."""
     if number.scales:
         return exp(number, x)
     rounded, rest = _divided(number, number.once(number.select(x < _LOWEST, _LOWEST, x)))
@@ -46,7 +47,9 @@ def _exp_below_zero(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _divided(number: Lanes, x: PrimExpression) -> tuple[tirx.Var, tirx.Var]:
-    """The number of multiples of ln(2) nearest to x, with ``ROUND`` added to it, and the rest."""
+    """Return the number of multiples of ln(2) nearest to x, with ``ROUND`` added to it, and the
+    rest.
+    """
     rounded = number.once(x * (1 / math.log(2)) + ROUND)
     whole = rounded - ROUND
     return rounded, number.once(x - whole * _LN2[0] - whole * _LN2[1])
@@ -62,7 +65,10 @@ _SHIFT = 23
 
 
 def log(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """The exponent times ln(2), and a polynomial of the mantissa; subnormals are scaled first."""
+    """Return the exponent times ln(2), plus a polynomial of the mantissa.
+
+    Subnormals are scaled first.
+    """
     x = number.once(x)
     tiny = x < _NORMAL
     bits = number.once(number.bits(x * number.select(tiny, 2.0**_SHIFT, 1.0)))
@@ -79,18 +85,18 @@ def log(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def sigmoid(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """1 / (1 + e^-x), computed of -|x|, so that small results are precise."""
+    """Return 1 / (1 + e^-x), computed of -|x|, so that small results are precise."""
     sign = number.once(number.bits(number.once(x)))
     p = number.once(_exp_below_zero(number, number.once(number.of_bits(sign | -(2**31)))))
     return number.select(sign < 0, p, 1.0) / (p + 1.0)
 
 
 _ONE = 9.02
-"""Above it the hyperbolic tangent is 1."""
+"""The hyperbolic tangent is 1 above this value."""
 
 
 def tanh(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """The hyperbolic tangent: p / (p + 2) of p = e^2x - 1, which is 2^n q + (2^n - 1).
+    """Return the hyperbolic tangent: p / (p + 2) of p = e^2x - 1, which is 2^n q + (2^n - 1).
 
     If x is small n is 0 and p is q, so that no digits are lost.
     """
@@ -113,11 +119,11 @@ _ERF = (
 """erf(x) / x within the limit as a quotient of polynomials of x^2, the highest power first."""
 
 _ERF_LIMIT = 3.95
-"""Above it the error function is 1."""
+"""The error function is 1 above this value."""
 
 
 def erf(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """The error function: x times a quotient of polynomials."""
+    """Return the error function: x times a quotient of polynomials."""
     t = number.limited(x, -_ERF_LIMIT, _ERF_LIMIT)
     square = number.once(t * t)
     above, below = (number.polynomial(square, each) for each in _ERF)

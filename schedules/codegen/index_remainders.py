@@ -1,10 +1,10 @@
-"""Remainders in the indices of scalar loops, hidden from a transformation of LLVM that is wrong.
+"""Remainders in the indices of scalar loops, hidden from a wrong transformation of LLVM.
 
 Input: a PrimFunc whose loops are lowered. Output: the same. LLVM 20 to 22 take ``i % 8`` in an
-address for ``i`` when they make vectors of a loop whose addresses also hold a wider sum
-(llvm-project issue 191382: a wrap predicate on a wide recurrence is taken to imply one on a narrow
-recurrence). Such a remainder is combined by a bitwise or with a number that is always 0, which LLVM
-does not know: a loop with it still becomes vectors, but the address is computed for each lane.
+address for ``i`` when they vectorize a loop whose addresses also contain a wider sum (llvm-project
+issue 191382: a wrap predicate on a wide recurrence is taken to imply one on a narrow recurrence).
+Such a remainder is combined by a bitwise or with a number that is always 0, which LLVM does not
+know: a loop with it is still vectorized, but the address is computed for each lane.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _COUNT = "num_args"
-"""The parameter of a lowered PrimFunc that holds the number of its arguments."""
+"""The name of the parameter of a lowered PrimFunc with the number of its arguments."""
 
 _ABOVE = 24
-"""The number of arguments, shifted by so many bits, is 0."""
+"""The number of bits to shift the number of arguments by, so that it becomes 0."""
 
 _NARROWING = (tirx.FloorMod, tirx.Mod, tirx.BitwiseAnd, tirx.Cast)
 _WIDTHS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32}
 
 
 def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
-    """The function with the remainders by powers of two in its indices hidden from LLVM.
+    """Return the function with the remainders by powers of two in its indices hidden from LLVM.
 
-    Also those in integers with a name, from which indices may be computed.
+    Remainders in named integers, from which indices may be computed, are hidden too.
     """
     count = next((p for p in function.params if p.name == _COUNT), None)
     if count is None or not any(map(_is_narrow, nodes(function.body, *_NARROWING))):
@@ -84,6 +84,6 @@ def _is_narrow(value: PrimExpression) -> bool:
 
 
 def _is_power(number: PrimExpression, more: int = 0) -> bool:
-    """Whether a number, and its offset, is a constant power of two."""
+    """Whether a number plus ``more`` is a constant power of two."""
     value = int(number.value) + more if isinstance(number, tirx.IntImm) else 0
     return value > 0 and not value & (value - 1)

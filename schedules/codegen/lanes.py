@@ -1,7 +1,7 @@
-"""Arithmetic in the lanes of a vector: what functions of real numbers are written with.
+"""Arithmetic in the lanes of a vector, from which functions of real numbers are built.
 
 Input: operands of one width, scalars or vectors. Output: expressions of the same width. TVM
-broadcasts the numbers that they are combined with.
+broadcasts constant operands.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvm_nnef.schedules.machine.model import Special
 from tvm_nnef.tvm_support.compat import PrimExpression, lanes_of, typed
 
 ROUND = 1.5 * 2**23
-"""Adding it to a number rounds to the nearest integer, which is in the low bits of the sum."""
+"""A constant whose addition rounds to the nearest integer, in the low bits of the sum."""
 
 
 class Lanes:
-    """Makes operations of the width of a vector, and names the values that several of them use."""
+    """Operations of the width of a vector, and names for values that are used several times."""
 
     def __init__(self, kind: PrimType, machine: CpuModel) -> None:
-        """Takes the type of the call that is replaced, and the CPU."""
+        """Create the operations for the type of the call that is replaced, and the CPU."""
         self.lanes = lanes_of(kind)
         self._machine = machine
         self._scaled_lanes = machine.widest(Special.SCALE)
@@ -31,13 +31,13 @@ class Lanes:
         self.scales = bool(self._scaled_lanes) and self.lanes % self._scaled_lanes == 0
 
     def once(self, value: PrimExpression) -> tirx.Var:
-        """A value that is computed once, however often it is used."""
+        """Return a value that is computed once, however often it is used."""
         var = tirx.Var("t", value.ty)
         self._named.append((var, value))
         return var
 
     def with_named(self, result: PrimExpression) -> PrimExpression:
-        """A result with the values that were named on the way to it."""
+        """Return a result with the definitions of the values that it uses."""
         for var, value in reversed(self._named):
             result = tirx.Let(var, value, result)
         return result
@@ -48,34 +48,37 @@ class Lanes:
         value: PrimExpression | float,
         other: PrimExpression | float,
     ) -> PrimExpression:
-        """In each lane one of two values; a number is one in float32, or int32 if it is an int."""
+        """Return one of two values in each lane.
+
+        A number is one in float32, or int32 if it is an int.
+        """
         return tirx.Select(condition, self._all(value), self._all(other))
 
     def cast(self, value: PrimExpression, dtype: str) -> PrimExpression:
-        """The nearest value of another type, for ints towards zero."""
+        """Return the nearest value of another type, truncated for ints."""
         return tirx.Cast(typed(dtype, self.lanes), value)
 
     def bits(self, value: PrimExpression) -> PrimExpression:
-        """The bits of a real number, as int32."""
+        """Return the bits of a real number, as int32."""
         return tirx.call_intrin(typed("int32", self.lanes), "tirx.reinterpret", value)
 
     def of_bits(self, bits: PrimExpression) -> PrimExpression:
-        """The real number that has some bits."""
+        """Return the real number that has some bits."""
         return tirx.call_intrin(typed("float32", self.lanes), "tirx.reinterpret", bits)
 
     def square_root(self, value: PrimExpression) -> PrimExpression:
-        """The square root."""
+        """Return the square root."""
         return tirx.call_intrin(typed("float32", self.lanes), "tirx.sqrt", value)
 
     def polynomial(self, x: PrimExpression, coefficients: Sequence[float]) -> PrimExpression:
-        """The value of a polynomial, the highest coefficient first."""
+        """Return the value of a polynomial, the highest coefficient first."""
         value = self._all(coefficients[0])
         for coefficient in coefficients[1:]:
             value = value * x + coefficient
         return value
 
     def scaled(self, x: PrimExpression, rounded: PrimExpression) -> PrimExpression:
-        """A value times 2^n, rounded once; ``rounded`` is n with ``ROUND`` added to it."""
+        """Return a value times 2^n, rounded once; ``rounded`` is n with ``ROUND`` added to it."""
         if not self.scales:
             first, second = self.powers_of_two(self.once(self.bits(rounded)))
             return x * first * second
@@ -94,7 +97,8 @@ class Lanes:
         return _joined([part(first) for first in range(0, self.lanes, width)], self.lanes)
 
     def powers_of_two(self, whole: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        """Two powers of two whose product is that of an int32, of which the low 10 bits count.
+        """Return two powers of two whose product is 2 to the power of an int32 with 10 significant
+        bits.
 
         The product of both may be 0 or infinite, and one of them cannot.
         """
@@ -102,21 +106,21 @@ class Lanes:
         return self.of_bits((half + 127) << 23), self.of_bits((whole - half + 127) << 23)
 
     def limited(self, x: PrimExpression, lowest: float, highest: float) -> tirx.Var:
-        """The value clamped to two limits; NaN stays."""
+        """Return the value clamped to two limits; NaN stays."""
         t = self.once(x)
         t = self.once(self.select(t > highest, highest, t))
         return self.once(self.select(t < lowest, lowest, t))
 
     def size(self, x: PrimExpression) -> PrimExpression:
-        """The absolute value."""
+        """Return the absolute value."""
         return self.of_bits(self.bits(x) & 0x7FFFFFFF)
 
     def with_sign(self, size: PrimExpression, x: PrimExpression) -> PrimExpression:
-        """A non-negative value with the sign of another one."""
+        """Return a non-negative value with the sign of another one."""
         return self.of_bits(self.bits(size) | (self.bits(x) & -(2**31)))
 
     def from_c_library(self, name: str, *operands: PrimExpression) -> PrimExpression:
-        """A scalar function of the C library, called for one lane after the other."""
+        """Return a scalar function of the C library, called for one lane after the other."""
         dtype = str(operands[0].ty.dtype).split("x")[0]
         called = name + ("f" if dtype == "float32" else "")
         if self.lanes == 1:

@@ -1,7 +1,8 @@
-"""Buffers of dynamic sizes of a while loop: allocated once before it, not in each of its steps.
+"""Hoisting of buffers of dynamic sizes out of while loops.
 
-Input: a PrimFunc whose loops are lowered. Output: the same, such allocations before the loop. TVM
-frees them after the loop, where the variable that holds the last one is not defined.
+Input: a PrimFunc whose loops are lowered. Output: the same, with such allocations before the loop,
+once for all steps. TVM frees them after the loop, where the variable with the last one is not
+defined.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
 
 def with_hoisted_buffers(function: PrimFunction) -> PrimFunction:
-    """The function without allocations of dynamic sizes in its while loops."""
+    """Return the function without allocations of dynamic sizes in its while loops."""
     return with_mapped_body(function, (tirx.While, _hoisted))
 
 

@@ -7,7 +7,7 @@ without such arithmetic here, and those of other dtypes, are called for each lan
 
 Accuracy, in units of the last place over all finite arguments, subnormal arguments and results
 included: ``exp``, ``log`` 2, ``tanh``, ``sigmoid`` 3, ``erf`` 7; integer powers of two are exact.
-NaN, infinities and zeros give what they give in C.
+NaN, infinities and zeros give the same results as in C.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 Expansion: TypeAlias = "Callable[..., PrimExpression | None]"
-"""Gets lanes and operands; returns None if it has no arithmetic for these."""
+"""A function of lanes and operands that returns arithmetic, or None if it has none for these."""
 
 _NONE: Mapping[str, Expansion] = {}
 
 
 def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> PrimFunction:
-    """The function with its calls replaced by arithmetic; ``more`` has that of other functions."""
+    """Return the function with its calls replaced by arithmetic.
+
+    ``more`` has that of other functions.
+    """
     functions = {**_FUNCTIONS, **more}
     machine = model_for(function)
 
@@ -72,13 +75,16 @@ _ONLY_SCALAR = frozenset((
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "fmod",
     "hypot", "ldexp", "log1p", "nextafter", "sin", "sinh", "tan", "tanh",
 ))  # fmt: skip
-"""Functions that LLVM has for scalars only, or that TVM computes imprecisely."""
+"""Functions for which LLVM has scalars only, or that TVM computes imprecisely."""
 
 
 def simple_power(
     number: Lanes, x: PrimExpression, exponent: PrimExpression
 ) -> PrimExpression | None:
-    """Powers that are products of square roots, and integer powers of two; None for others."""
+    """Return powers that are products of square roots, and integer powers of two.
+
+    It is None for others.
+    """
     base, power = (_scalar(each) for each in (x, exponent))
     if isinstance(base, tirx.FloatImm) and float(base.value) == 2.0:
         whole = isinstance(power, tirx.Cast) and "int" in str(power.value.ty.dtype)
@@ -95,12 +101,12 @@ def simple_power(
 
 
 def _scalar(value: PrimExpression) -> PrimExpression:
-    """What is broadcast to all lanes."""
+    """Return the scalar that is broadcast to all lanes."""
     return value.value if isinstance(value, tirx.Broadcast) else value
 
 
 def _power_of_two(number: Lanes, exponent: PrimExpression) -> PrimExpression:
-    """Two to the power of an integer; from a limit on it is 0 or infinite."""
+    """Return two to the power of an integer; beyond limits it is 0 or infinite."""
     first, second = number.powers_of_two(
         number.once(number.cast(number.limited(exponent, -252.0, 254.0), "int32"))
     )

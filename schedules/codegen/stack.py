@@ -1,7 +1,7 @@
-"""Small buffers of a kernel on its stack.
+"""Allocation of a kernel's small buffers on the stack.
 
 Input: a PrimFunc whose loops are lowered. Output: the same, its ``local`` buffers of few bytes
-marked for the stack, from which LLVM lifts them into registers. TVM would allocate each of them by
+marked for the stack, from which LLVM promotes them to registers. TVM would allocate each of them by
 its runtime, for each tile or row, and keep nothing in registers. Those that are too large for
 registers are aligned, so that no vector in them crosses the end of a cache line.
 """
@@ -18,11 +18,11 @@ from tvm_nnef.schedules.machine import bits_of, model_for
 from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_mapped_body
 
 _MARK = "disable_lower_builtin"
-"""TVM's annotation for what is not to become a call of its runtime."""
+"""TVM's annotation for allocations that do not become calls of its runtime."""
 
 
 def on_stack(function: PrimFunction) -> PrimFunction:
-    """The function with its small local buffers on the stack."""
+    """Return the function with its small local buffers on the stack."""
     machine = model_for(function)
 
     def marked(allocation: tirx.AllocBuffer) -> tirx.Stmt:
@@ -43,7 +43,7 @@ def on_stack(function: PrimFunction) -> PrimFunction:
 def _aligned(
     buffer: Buffer, size: int, alignment: int, annotations: Mapping[str, Any]
 ) -> tirx.SeqStmt:
-    """The allocation of a buffer of ``size`` bytes at a multiple of ``alignment`` bytes.
+    """Return the allocation of a buffer of ``size`` bytes at a multiple of ``alignment`` bytes.
 
     TVM aligns arrays on the stack as their elements, and numbers to 16 bytes at most.
     """

@@ -1,8 +1,8 @@
-"""Loads of every second or third element as loads of all of them, sorted in registers.
+"""Strided loads (every second or third element) as contiguous loads, with shuffles in registers.
 
 Input: a PrimFunc whose loops are lowered, with vectors. Output: the same without loads whose lanes
-have a small stride, which LLVM would load one lane after the other. Adjacent statements that load
-neighbours, such as those of a window with stride 2, share vectors: the elements between those of
+have a small stride, which LLVM would load one lane after the other. Adjacent statements whose loads
+interleave, such as those of a window with stride 2, share vectors: the elements between those of
 one load are those of the next. No element outside of the first and last lane of all is read.
 """
 
@@ -19,14 +19,14 @@ from tvm_nnef.tir.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4
-"""The widest stride: for each load of lanes so far apart there are as many of all lanes."""
+"""The widest stride: for each strided load of a vector there are as many contiguous ones."""
 
 _FEWEST = 4
-"""Lanes below which the single loads are as fast."""
+"""The number of lanes below which the single loads are as fast."""
 
 
 def sorted_in_registers(function: PrimFunction) -> PrimFunction:
-    """The function with loads of neighbours only, if strides are small."""
+    """Return the function with contiguous loads and shuffles, if strides are small."""
     if not any(map(_is_apart, nodes(function.body, tirx.Ramp))):
         return function
     analyzer = sym.Analyzer()
@@ -47,19 +47,19 @@ def sorted_in_registers(function: PrimFunction) -> PrimFunction:
 
 
 def _is_plain(statement: tirx.Stmt) -> bool:
-    """Whether a statement stores or names what it always computes all of."""
+    """Whether a statement stores or names a value of which it always computes all lanes."""
     return isinstance(statement, (tirx.Bind, tirx.BufferStore)) and not any(
         map(is_conditional, nodes(statement.value, Call))
     )
 
 
 def _is_apart(ramp: tirx.Ramp) -> bool:
-    """Whether an index is of lanes that are not next to each other."""
+    """Whether an index is of lanes that are not contiguous."""
     return not isinstance(ramp.stride, tirx.IntImm) or ramp.stride.value != 1
 
 
 def _stride(load: TensorLoad) -> int:
-    """The stride of the lanes of a load if it is small, but not 1; else 0."""
+    """Return the stride of the lanes of a load if it is small, but not 1; else 0."""
     ramp = load.indices[0] if len(load.indices) == 1 else None
     if not isinstance(ramp, tirx.Ramp) or not isinstance(ramp.stride, tirx.IntImm):
         return 0
@@ -71,9 +71,10 @@ def _stride(load: TensorLoad) -> int:
 
 
 def _vectors(load: TensorLoad, before: int = 0, after: int = 0) -> PrimExpression:
-    """The lanes of a load, taken from vectors of neighbours.
+    """Return the lanes of a load, taken from contiguous vectors.
 
-    These begin so many elements before its first lane, and end so many after its last one.
+    The vectors begin ``before`` elements before its first lane, and end ``after`` elements after
+    its last one.
     """
     ramp = load.indices[0]
     assert isinstance(ramp, tirx.Ramp)
@@ -94,7 +95,7 @@ def _vectors(load: TensorLoad, before: int = 0, after: int = 0) -> PrimExpressio
 
 
 def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[tirx.Stmt]:
-    """Plain statements whose loads less than a stride apart share vectors."""
+    """Return plain statements in which loads less than a stride apart share vectors."""
     groups: list[list[tuple[int, TensorLoad]]] = []
     plain = (each for each in statements if isinstance(each, (tirx.Bind, tirx.BufferStore)))
     for load in (load for each in plain for load in loads(each.value) if _stride(load) > 1):
@@ -119,10 +120,13 @@ def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[ti
 
 
 def _distance(a: TensorLoad, b: TensorLoad, analyzer: sym.Analyzer) -> int | None:
-    """How many elements after another load one begins; None if that varies, or they differ."""
+    """Return the distance in elements from one load to another.
+
+    It is None if it varies, or they differ.
+    """
     one, other = a.indices[0], b.indices[0]
     assert isinstance(one, tirx.Ramp) and isinstance(other, tirx.Ramp)
     if not a.source.same_as(b.source) or (_stride(a), one.lanes) != (_stride(b), other.lanes):
         return None
-    found = analyzer.simplify(other.base - one.base)
-    return int(found.value) if isinstance(found, tirx.IntImm) else None
+    difference = analyzer.simplify(other.base - one.base)
+    return int(difference.value) if isinstance(difference, tirx.IntImm) else None

@@ -1,7 +1,7 @@
-"""Vector loops in which lanes share a bfloat16, as loops of single elements.
+"""Scalar loops instead of vector loops in which lanes share a bfloat16.
 
-Input: a scheduled PrimFunc. Output: the same without vectors that repeat a bfloat16: TVM keeps
-these as integers, and cannot make a vector of one that all lanes have.
+Input: a scheduled PrimFunc. Output: the same without vectors that broadcast a bfloat16: TVM stores
+these as integers, and cannot broadcast one to a vector.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TYPE = "bfloat16"
 
 
 def without_repeated_bfloat16(function: PrimFunction) -> PrimFunction:
-    """The function with such loops in order; itself if no parameter has that dtype."""
+    """Return the function with such loops serial; itself if no parameter has that dtype."""
     if all(str(tensor.dtype) != _TYPE for tensor in buffers_of(function)):
         return function
 
@@ -30,5 +30,5 @@ def without_repeated_bfloat16(function: PrimFunction) -> PrimFunction:
 
 def _repeats(loop: tirx.For) -> bool:
     """Whether a bfloat16 may be the same in all lanes."""
-    found = nodes(loop.body, TensorLoad, tirx.FloatImm, tirx.Cast)
-    return any(dtype_of(each) == _TYPE and not mentions(each, [loop.loop_var]) for each in found)
+    values = nodes(loop.body, TensorLoad, tirx.FloatImm, tirx.Cast)
+    return any(dtype_of(each) == _TYPE and not mentions(each, [loop.loop_var]) for each in values)

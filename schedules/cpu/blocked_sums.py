@@ -1,4 +1,4 @@
-"""Loops of a long sum in blocks.
+"""Loops of a long sum in blocks, to reduce rounding errors.
 
 Input: the sizes of the loops and the step of a sum. Output: statements. Each addition rounds to the
 last digit of the sum, so that the second digit of a sum of a million similar numbers is wrong. Here
@@ -20,13 +20,13 @@ from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 LONGEST = 4096
-"""The most numbers that are added one after the other: a limit of rounding errors."""
+"""Upper limit of the numbers that are added one after the other, to limit rounding errors."""
 
 _BLOCK = 512
 """The steps of a block: rounding errors grow with it, and with the number of blocks."""
 
 _INNERMOST = 64
-"""The most steps of static loops that stay whole in a block, of which they are a small part."""
+"""Upper limit of the steps of inner static loops that run within one step of a block."""
 
 
 def is_blocked(reducer: Reducer, dtype: str, steps: sizes.Extent) -> bool:
@@ -44,7 +44,7 @@ class Rest:
 
 
 def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
-    """How many loops stay whole inside of a block, and how many steps they are."""
+    """Return the number of inner loops that run within one step of a block, and their steps."""
     number, steps = 0, 1
     for extent in reversed(extents[1:]):
         if not sizes.is_known(extent) or steps * extent > _INNERMOST:
@@ -62,20 +62,20 @@ def blocked_loops(
     inner: int = 1,
     rest: Rest | None = None,
 ) -> tirx.Stmt:
-    """The loops over some sizes, with the statement ``flush`` after each block of steps.
+    """Return the loops over some sizes, with the statement ``flush`` after each block of steps.
 
-    ``step`` writes ``inner`` steps for the indices of the loops.
+    ``step`` returns ``inner`` steps for the indices of the loops.
     """
     *outer, last = extents
     block = max(1, _BLOCK // inner)
-    taken = tirx.decl_buffer((1,), dtype, "taken", scope="local")
+    steps_taken = tirx.decl_buffer((1,), dtype, "taken", scope="local")
     zero = tirx.const(0, dtype)
-    number = taken[(zero,)]
+    number = steps_taken[(zero,)]
 
     def counted(statement: tirx.Stmt, steps: sizes.Extent) -> tirx.Stmt:
-        """A statement, and the flush if a block is full by it."""
-        more = tirx.BufferStore(taken, number + sizes.number(steps, dtype), [zero])
-        full = emit.sequence([flush, tirx.BufferStore(taken, zero, [zero])])
+        """Return a statement, and the flush if it completes a block."""
+        more = tirx.BufferStore(steps_taken, number + sizes.number(steps, dtype), [zero])
+        full = emit.sequence([flush, tirx.BufferStore(steps_taken, zero, [zero])])
         return emit.sequence([statement, more, tirx.IfThenElse(number >= block, full, None)])
 
     def loops(indices: list[PrimExpression]) -> tirx.Stmt:
@@ -91,5 +91,5 @@ def blocked_loops(
 
     if not outer:
         return emit.sequence([loops([]), *([] if rest is None else [flush])])
-    counting = [tirx.AllocBuffer(taken), tirx.BufferStore(taken, zero, [zero])]
+    counting = [tirx.AllocBuffer(steps_taken), tirx.BufferStore(steps_taken, zero, [zero])]
     return emit.sequence([*counting, emit.grid(outer, loops, dtype), flush])

@@ -1,9 +1,9 @@
 """The strategy for products that read their weights as codes of few bits.
 
-The annotation ``CODE_BITS`` marks them (:mod:`tvm_nnef.schedules.relax.code_products`). One row, or
-a few, are bound by memory: each code is multiplied where it is read (:mod:`code_rows`). Of more
-rows, a panel of weights at a time is computed in a small buffer, and register tiles multiply with
-it.
+The annotation ``CODE_BITS`` marks them (:mod:`tvm_nnef.schedules.relax.code_products`). A product
+of one row, or a few, is bound by memory: each code is multiplied where it is read
+(:mod:`code_rows`). For more rows, a panel of weights at a time is decoded into a small buffer, and
+register tiles multiply with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "cpu.code_product"
 
 
 def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
-    """The plan of a product with codes; None for other kernels."""
+    """Return the plan of a product with codes; None for other kernels."""
     reduction = read_reduction(kernel)
     if reduction is None or reduction.code_bits is None or reduction.borders:
         return None
@@ -50,7 +50,9 @@ def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeProductPlan(Plan):
-    """What comes ``before``, then the ``direct`` loops if they are for the rows, else tiles."""
+    """A plan of copies (``before``), and ``direct`` loops if they apply to the number of rows, else
+    tiles.
+    """
 
     kernel: Kernel
     before: tuple[tirx.Stmt, ...]
@@ -64,16 +66,16 @@ class CodeProductPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """That of the tiles."""
+        """The cost of the tiles."""
         return self.tiles.cost
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The rows that are computed at once without tiles, and the tiles of the others."""
+        """Return the number of rows without tiles, and the tiles of the others."""
         direct = {} if self.direct is None else {"direct rows": self.direct.height}
         return {**direct, **self.tiles.decisions()}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with both loops."""
+        """Return the function with both loops."""
         loops = self.tiles.statement()
         if self.direct is not None:
             loops = self.direct.statement(loops)
@@ -82,7 +84,7 @@ class CodeProductPlan(Plan):
         return with_opaque_body(function, results, [], body)
 
     def alternatives(self) -> Iterator[CodeProductPlan]:
-        """Other tiles."""
+        """Yield other tiles."""
         for tiles in self.tiles.alternatives():
             yield replace(self, tiles=tiles)
 
@@ -95,22 +97,22 @@ def _tiles(
     *,
     parallel: bool,
 ) -> RegisterTilePlan | None:
-    """Register tiles over panels of weights, each of which is computed before its tiles."""
+    """Return register tiles over panels of weights, each of which is decoded before its tiles."""
     others = reduction.axes[:-1]
     assert reduction.panel_width is not None
     rows = sizes.estimate(sizes.product(axis.extent for axis in others))
     width = tile_sizes.packed_width(rows, reduction.panel_width, 32, machine)
     width = 1 << (min(width, reduction.panel_width).bit_length() - 1)
-    made, panel, lane = in_panels(reduction, width)
-    term = code_term(made, steps, (panel, lane))
+    divided_reduction, panel, lane = in_panels(reduction, width)
+    term = code_term(divided_reduction, steps, (panel, lane))
     if term is None:
         return None
     axes = (panel, *steps, lane)
     own = [Axis(tirx.Var(str(a.var.name), dtype_of(a.var)), a.extent) for a in axes]
     value = substituted(term.weight, {a.var: b.var for a, b in zip(axes, own, strict=True)})
     weights = tirx.decl_buffer([axis.extent for axis in own], reduction.dtype, "weights")
-    made = replace(
-        made,
+    divided_reduction = replace(
+        divided_reduction,
         axes=(panel, *others, lane),
         reduced=tuple(steps),
         term=term.data * weights[tuple(axis.var for axis in axes)],
@@ -119,7 +121,7 @@ def _tiles(
         panel_width=None,
         code_bits=None,
     )
-    inner = one_plane(made, (panel,), machine)
+    inner = one_plane(divided_reduction, (panel,), machine)
     tiling = planning.plan_tiles(inner, machine, parallel=False)
     if tiling is None:
         return None

@@ -1,13 +1,12 @@
 """Loops of a product with codes of few bits for one row of data, or a few.
 
-Input: a :class:`~reduction.Reduction` that reads codes. Output: statements. What a product with a
-code needs is a mask, a conversion and a multiply-add: codes stay where they are in their words,
-and the data are scaled instead, once for all columns. Zero and scale of a block follow after its
-sum::
+Input: a :class:`~reduction.Reduction` that reads codes. Output: statements. A product with a code
+takes a mask, a conversion and a multiply-add: codes are not shifted within their words; instead the
+data are scaled, once for all columns. Zero and scale of a block are applied to its sum::
 
     sum += scale * (sum of products of data and codes - zero * sum of data)
 
-Of infinite data that is NaN where it should be infinite, so other loops are taken for them.
+For infinite data that would be NaN instead of infinite, so other loops are used for them.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var, prefetch
 _REAL, _WORD = "float32", "int32"
 
 _Element: TypeAlias = "Callable[[PrimExpression, PrimExpression, PrimExpression], tirx.Stmt]"
-"""Writes a statement for a row, a lane, and the position of both in a buffer."""
+"""A function that returns a statement for a row, a lane, and the offset of both in a buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeTerm:
-    """``data * (code - zero) * scale``, where a code is some ``bits`` of a word.
+    """A term ``data * (code - zero) * scale`` whose code has some ``bits`` of a word.
 
     The axes ``steps`` are those of blocks, of words in a block, and of codes in a word.
     """
@@ -61,20 +60,22 @@ class CodeTerm:
 
 
 def in_panels(reduction: Reduction, width: int) -> tuple[Reduction, Axis, Axis]:
-    """The reduction with its columns in panels of a width, and the axes of panels and lanes."""
+    """Return the reduction with its columns in panels of a width, and the axes of panels and
+    lanes.
+    """
     columns = reduction.axes[-1]
-    made, panel, lane = divided(reduction, columns, width, ("panel", "lane"))
+    in_parts, panel, lane = divided(reduction, columns, width, ("panel", "lane"))
     analyzer = sym.Analyzer()
     for axis in (panel, lane):
         analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
-    term, epilogue = (with_simple_indices(e, analyzer) for e in (made.term, made.epilogue))
-    return replace(made, term=term, epilogue=epilogue), panel, lane
+    term, epilogue = (with_simple_indices(e, analyzer) for e in (in_parts.term, in_parts.epilogue))
+    return replace(in_parts, term=term, epilogue=epilogue), panel, lane
 
 
 def code_term(
     reduction: Reduction, steps: Sequence[Axis], columns: Sequence[Axis]
 ) -> CodeTerm | None:
-    """The parts of what is summed up; None if they are not where they are written."""
+    """Return the parts of a term of the reduction; None if it does not have this form."""
     product, along = reduction.term, [axis.var for axis in columns]
     if not isinstance(product, tirx.Mul) or len(steps) != 3 or reduction.code_bits is None:
         return None
@@ -100,7 +101,7 @@ def code_term(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeRows:
-    """Writes the loops over panels for ``height`` rows, or for one if that is how many there are.
+    """The loops over panels for ``height`` rows, or for one row if that is all.
 
     The axes ``others`` are those of rows. Each panel is computed ``width`` columns at a time.
     """
@@ -117,7 +118,7 @@ class CodeRows:
     parallel: bool
 
     def statement(self, otherwise: tirx.Stmt) -> tirx.Stmt:
-        """The loops, and others for infinite data and other numbers of rows."""
+        """Return the loops; ``otherwise`` is for infinite data and other numbers of rows."""
         blocks, words, codes = self.term.counts
         depth = blocks * words * codes
         scaled = tirx.decl_buffer((self.height * depth,), _REAL, "scaled")
@@ -157,18 +158,18 @@ class CodeRows:
         )
 
     def number(self, value: int) -> PrimExpression:
-        """A number as an index."""
+        """Return a number as an index."""
         return tirx.const(value, self.dtype)
 
     def _point(self, row: PrimExpression) -> dict[Var, PrimExpression]:
-        """The axes of rows at one of the rows."""
+        """Return the values of the axes of rows at one of the rows."""
         zeros: dict[Var, PrimExpression] = {axis.var: self.number(0) for axis in self.others}
         return {**zeros, self.others[-1].var: row} if self.height > 1 else zeros
 
     def _at(
         self, value: PrimExpression, point: Mapping[Var, PrimExpression], *steps: PrimExpression
     ) -> PrimExpression:
-        """A part of the term at a point and at steps."""
+        """Return a part of the term at a point and at steps."""
         pairs = zip((axis.var for axis in self.term.steps), steps, strict=False)
         return substituted(value, {**point, **dict(pairs)})
 
@@ -180,7 +181,7 @@ class CodeRows:
         sums: Buffer,
         largest: Buffer,
     ) -> tirx.Stmt:
-        """The data of a block, scaled to what masks leave of codes, and their sum."""
+        """Return the code that scales the data of a block for masked codes, and adds their sum."""
         blocks, words, codes = self.term.counts
         lanes, zero = codes, self.number(0)
         parts = tirx.decl_buffer((codes,), _REAL, "parts", scope="local")
@@ -215,7 +216,10 @@ class CodeRows:
         )
 
     def _factor(self, code: PrimExpression) -> PrimExpression:
-        """The power of two by which data are scaled for a code: the last one is shifted."""
+        """Return the power of two by which data are scaled for a code.
+
+        The last code is shifted instead.
+        """
         exponent = tirx.const(127, _WORD) - tirx.Cast(_WORD, code) * tirx.const(
             self.term.bits, _WORD
         )
@@ -224,7 +228,7 @@ class CodeRows:
         return tirx.reinterpret(_REAL, exponent << tirx.const(23, _WORD))
 
     def _code(self, word: PrimExpression, code: int) -> PrimExpression:
-        """A code of a word where it is, the last one shifted to its front: as a real."""
+        """Return a masked code of a word as a real, the last one shifted to the lowest bits."""
         bits, last = self.term.bits, self.term.counts[-1] - 1
         mask = (1 << bits) - 1
         if code < last:
@@ -241,7 +245,7 @@ class CodeRows:
     def _columns(
         self, panel: PrimExpression, first: int, scaled: Buffer, sums: Buffer
     ) -> tirx.Stmt:
-        """Some columns of a panel for all rows."""
+        """Return the code for some columns of a panel and all rows."""
         blocks, words, codes = self.term.counts
         width, size = self.width, (self.height * self.width,)
         results = tirx.decl_buffer(size, _REAL, "results", scope="local")
@@ -314,7 +318,7 @@ class CodeRows:
     def _fetched(
         self, value: PrimExpression, panel: PrimExpression, first: int, *steps: PrimExpression
     ) -> Iterator[tirx.Stmt]:
-        """The elements that a load in panels reads some steps later, fetched into the cache."""
+        """Return prefetches of the elements that a load in panels reads some steps later."""
         row = 4 * sizes.static(self.lane.extent)
         ahead = self.machine.prefetch_bytes // row
         for lane in range(first, first + self.width, self.machine.line_elements):
@@ -331,16 +335,18 @@ class CodeRows:
 def code_rows(
     reduction: Reduction, steps: Sequence[Axis], dtype: str, machine: CpuModel, *, parallel: bool
 ) -> CodeRows | None:
-    """The loops for few rows; None if there are more."""
+    """Return the loops for few rows; None if there are more."""
     others = reduction.axes[:-1]
     assert reduction.panel_width is not None
     rows = sizes.product(axis.extent for axis in others)
     if sizes.is_known(rows) and (rows > machine.few_rows or len(others) > 1):
         return None
     height = rows if sizes.is_known(rows) else 1
-    made, panel, lane = in_panels(reduction, reduction.panel_width)
-    term = code_term(made, steps, (panel, lane))
+    divided_reduction, panel, lane = in_panels(reduction, reduction.panel_width)
+    term = code_term(divided_reduction, steps, (panel, lane))
     if term is None:
         return None
     width = reduction.panel_width if height <= 2 else reduction.panel_width // 2
-    return CodeRows(made, term, tuple(others), panel, lane, height, width, machine, dtype, parallel)
+    return CodeRows(
+        divided_reduction, term, tuple(others), panel, lane, height, width, machine, dtype, parallel
+    )

@@ -1,10 +1,10 @@
 """The strategy for kernels without reduction: elementwise code, copies, relayouts, gathers.
 
-The innermost axis runs in vectors, the others in one parallel loop; neighbouring axes that all
-accesses run through together are one.
+The innermost axis runs in vectors, the others in one parallel loop; adjacent axes that all accesses
+traverse together are merged.
 
-Conditions that compare an axis with a number (concatenation, padding) divide the axis: each part
-has its own loop, without a condition in it, so that a concatenation becomes plain copies.
+Conditions that compare an axis with a number (concatenation, padding) split the axis: each part has
+a separate loop without the condition, so that a concatenation becomes plain copies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementwisePlan(Plan):
-    """A plan for each of the ``kept`` stages; the others are computed where they are read."""
+    """A plan for each of the ``kept`` stages; the others are inlined."""
 
     kernel: Kernel
     kept: tuple[Stage, ...]
@@ -53,19 +53,19 @@ class ElementwisePlan(Plan):
         return sum(stage.cycles for stage in self.stages)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The form of each kept stage."""
+        """Return the form of each kept stage."""
         pairs = zip(self.kept, self.stages, strict=True)
         return {str(stage.buffer.name): f"in {plan.describe()}" for stage, plan in pairs}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops of one kept stage after the other."""
+        """Return the function with the loops of one kept stage after the other."""
         results = self.kernel.results
         body = emit.sequence([stage.statement() for stage in self.stages])
         allocated = [stage.buffer for stage in self.kept if stage not in results]
         return with_opaque_body(function, [stage.buffer for stage in results], allocated, body)
 
     def alternatives(self) -> Iterator[Plan]:
-        """The same with another plan for one of the stages."""
+        """Yield the same plan with another plan for one of the stages."""
         for number, stage in enumerate(self.stages):
             for other in stage.alternatives():
                 stages = (*self.stages[:number], other, *self.stages[number + 1 :])
@@ -73,7 +73,7 @@ class ElementwisePlan(Plan):
 
 
 def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
-    """A plan for a kernel in which nothing is reduced; None for others."""
+    """Return a plan for a kernel without reduction; None for others."""
     if any(stage.reduced for stage in kernel.stages):
         return None
     results = kernel.results
@@ -93,28 +93,30 @@ def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
 
 
 def _named(kernel: Kernel) -> list[Stage]:
-    """The stages that are needed element by element only, as what is computed from them."""
-    found: list[Stage] = []
+    """Return the stages that are only needed element by element, and are thus inlined as names."""
+    inlined_stages: list[Stage] = []
     for stage in reversed(kernel.stages):
         uses = [(user, loads(user.value, stage.buffer)) for user in kernel.stages]
-        inside = all(is_pointwise(u, s.axes) and s in found for s, u in uses if u)
+        inside = all(is_pointwise(u, s.axes) and s in inlined_stages for s, u in uses if u)
         if inside and not _divides_by_integers(stage.value):
-            found.append(stage)
-    return found
+            inlined_stages.append(stage)
+    return inlined_stages
 
 
 def _divides_by_integers(value: PrimExpression) -> bool:
-    """Whether reals are divided by what is made of integers.
+    """Whether reals are divided by values that are made from integers.
 
     In a comparison TVM looks for the bounds of such a divisor, as if it were an integer, and stops
-    if that may be 0: so the quotient is held in memory instead.
+    if that may be 0, so the quotient is stored in memory instead.
     """
     casts = [cast for each in nodes(value, tirx.Div) for cast in nodes(each.b, tirx.Cast)]
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
 def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True) -> StagePlan:
-    """A plan for a stage without reduction, on several threads if they are allowed and pay."""
+    """Return a plan for a stage without reduction, on several threads if that is allowed and
+    faster.
+    """
     unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
     axes = [axis for axis in stage.axes if not axis.is_unit]
     value = substituted(stage.value, unit)
@@ -162,7 +164,10 @@ def _merged(
     *,
     regroup: bool,
 ) -> Merged:
-    """The axes with neighbours merged, and those that indices divide as several if that helps."""
+    """Return the axes with adjacent ones merged.
+
+    Axes that indices divide are split if that helps.
+    """
     merged = merge_axes(axes, (value, target), dtype, keep=list(divided))
     if divided or not regroup:
         return merged
@@ -177,7 +182,7 @@ def _merged(
 
 
 def _lanes(stage: Stage, machine: CpuModel) -> int:
-    """As many as a vector of the result has, if what is loaded needs a few vectors for that.
+    """Return the lanes of a vector of the result; fewer if that needs too many vectors of operands.
 
     Bools are narrower than numbers.
     """
@@ -188,8 +193,8 @@ def _lanes(stage: Stage, machine: CpuModel) -> int:
 def _divides_by_symbols(value: PrimExpression) -> bool:
     """Whether integers are divided by dynamic ones, as when dynamic dimensions are regrouped.
 
-    No machine divides integers in vectors, and LLVM takes minutes to take such vectors apart.
+    No machine divides integers in vectors, and LLVM takes minutes to split such vectors.
     """
-    found = nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-    integers = [each.b for each in found if dtype_of(each).startswith(("int", "uint"))]
+    divisions = nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+    integers = [each.b for each in divisions if dtype_of(each).startswith(("int", "uint"))]
     return not all(isinstance(divisor, tirx.IntImm) for divisor in integers)

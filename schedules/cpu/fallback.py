@@ -1,8 +1,8 @@
-"""The strategy for the functions that no other one takes: right for all of them, fast for none.
+"""The fallback strategy: correct for all functions, fast for none.
 
 The blocks run one after the other. In each, the loops over elements of the result run in parallel,
-outside of those of a reduction; the last one is moved inside of the reduction if its neighbours are
-neighbours in memory, so that LLVM makes vectors of it. Functions of ordered loops stay as they are.
+outside of those of a reduction; the last one is moved inside of the reduction if it is contiguous
+in memory, so that LLVM vectorizes it. Functions of sequential loops stay as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvm_nnef.tvm_support.compat import PrimFunction
 
 
 def match(function: PrimFunction, machine: CpuModel) -> Plan:
-    """The plan for any function."""
+    """Return the plan for any function."""
     body = function.body
     has_root = isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root"
     if not has_root or any(nodes(block.body, tirx.For) for block in _innermost(function)):
@@ -35,7 +35,9 @@ def match(function: PrimFunction, machine: CpuModel) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class FallbackPlan(Plan):
-    """Each block in parallel from so many elements on; 0 for the loops as they are."""
+    """A plan that runs blocks in parallel from ``parallel_work`` elements on; 0 for unchanged
+    loops.
+    """
 
     parallel_work: int
 
@@ -47,11 +49,11 @@ class FallbackPlan(Plan):
         return "cpu.fallback" if self.parallel_work else "ordered"
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The elements from which a block runs in parallel."""
+        """Return the number of elements from which a block runs in parallel."""
         return {"parallel_work": self.parallel_work} if self.parallel_work else {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its blocks scheduled, if TVM can reorder their loops."""
+        """Return the function with its blocks scheduled, if TVM can reorder their loops."""
         if not self.parallel_work:
             return function
         schedule = s_tir.Schedule(IRModule({"main": function}))
@@ -84,13 +86,13 @@ class FallbackPlan(Plan):
 
 
 def _innermost(function: PrimFunction) -> list[s_tir.SBlock]:
-    """The blocks without blocks inside."""
+    """Return the blocks without blocks inside."""
     blocks = nodes(function.body, s_tir.SBlock)
     return [block for block in blocks if not nodes(block.body, s_tir.SBlock)]
 
 
 def _is_contiguous(block: s_tir.SBlock, var: tirx.Var) -> bool:
-    """Whether neighbours along an iterator are neighbours, or the same, in all accesses."""
+    """Whether all accesses are contiguous, or constant, along an iterator."""
     strides = [stride_of(load, var) for load in loads(block.body)]
     strides += [stride_of(store, var) for store in nodes(block.body, tirx.BufferStore)]
     return set(strides) <= {0, 1}

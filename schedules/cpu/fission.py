@@ -1,11 +1,11 @@
-"""Kernel fission: kernels that no strategy matches as a whole, in parts one after the other.
+"""Kernel fission: division of kernels that no strategy matches as a whole into consecutive parts.
 
-Each result is its own part, and what several parts would compute, and reductions, if a
-part has to be split for a strategy to match it. Parts keep what they compute in memory, if others
-need it; each has a plan. So a pooling that mixes the max of a window with its mean costs two
-poolings, not a scalar loop.
+Each result is a separate part. Stages that several parts would compute become parts too, and so do
+reductions, if a part has to be split for a strategy to match it. Parts store their stage in memory
+if others need it; each has a plan. So a pooling that mixes the max of a window with its mean costs
+two poolings, not a scalar loop.
 
-A kernel whose expressions would become too long when written out is split too, even if a strategy
+A kernel whose expressions would become too long when inlined is split too, even if a strategy
 matches it: an expression grows exponentially with the stages in it that read another one twice, as
 the rounding and the saturation of quantized networks do, and TVM visits every node many times.
 """
@@ -23,37 +23,41 @@ from tvm_nnef.tir.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.tvm_support.compat import Buffer
 
 Match = Callable[[Kernel], Choice | None]
-"""Returns the cheapest plan of a part."""
+"""A function that returns the cheapest plan of a part."""
 
 
 def match(kernel: Kernel, match_part: Match) -> Choice | None:
-    """A plan for the kernel, or for each of its parts; None if a part has none."""
+    """Return a plan for the kernel, or for each of its parts; None if a part has none."""
     long = _long_values(kernel)
     whole = None if long else match_part(kernel)
     if whole is not None:
         return whole
-    kept = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
+    part_stages = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
     while True:
-        inside = {stage: stages_inside(stage, kernel, kept) for stage in kept}
+        inside = {stage: stages_inside(stage, kernel, part_stages) for stage in part_stages}
         more = _repeated(kernel, inside)
         if not more:
-            parts = {stage: match_part(part_of(kernel, stage, inside[stage])) for stage in kept}
+            parts = {
+                stage: match_part(part_of(kernel, stage, inside[stage])) for stage in part_stages
+            }
             failed = [stage for stage, part in parts.items() if part is None]
             if not failed:
                 break
             more = [each for stage in failed for each in inside[stage] if each.reduced]
             if not more:
                 return match_part(kernel) if long else None
-        kept = [stage for stage in kernel.stages if stage in kept or stage in more]
+        part_stages = [stage for stage in kernel.stages if stage in part_stages or stage in more]
     choices = tuple(part for part in parts.values() if part is not None)
     reason = "its expressions are too long for one part" if long else "no strategy matches it whole"
-    return Choice(PartsPlan("cpu.parts", kernel, tuple(kept), choices), reason)
+    return Choice(PartsPlan("cpu.parts", kernel, tuple(part_stages), choices), reason)
 
 
 def _repeated(kernel: Kernel, inside: Mapping[Stage, Sequence[Stage]]) -> list[Stage]:
-    """The stages that several parts would compute, and reductions of a part except for the last."""
+    """Return the stages that several parts would compute, and reductions of a part except for the
+    last.
+    """
     parts = [[*stages, stage] for stage, stages in inside.items()]
-    found = [
+    repeated = [
         stage
         for stage in kernel.stages
         if stage not in inside
@@ -61,13 +65,13 @@ def _repeated(kernel: Kernel, inside: Mapping[Stage, Sequence[Stage]]) -> list[S
         and sum(stage in part for part in parts) > 1
     ]
     for part in parts:
-        found += [stage for stage in part if stage.reduced and stage not in inside][:-1]
-    return found
+        repeated += [stage for stage in part if stage.reduced and stage not in inside][:-1]
+    return repeated
 
 
 def _long_values(kernel: Kernel) -> list[Stage]:
-    """The stages to be kept in memory so that no expression is too long when written out."""
-    kept: list[Stage] = []
+    """Return the stages to be stored in memory so that no inlined expression is too long."""
+    stored: list[Stage] = []
     sizes: dict[Buffer, int] = {}
     for stage in kernel.stages:
         uses = Counter(load.source for load in loads(stage.value))
@@ -83,6 +87,6 @@ def _long_values(kernel: Kernel) -> list[Stage]:
                 break
             total -= uses[worst] * sizes[worst]
             sizes[worst] = 0
-            kept.append(producer)
+            stored.append(producer)
         sizes[stage.buffer] = total
-    return kept
+    return stored

@@ -1,8 +1,8 @@
-"""Integer divisions of data as divisions of reals, which have vectors and do not trap.
+"""Integer divisions by data in floating point, which has vectors and does not trap.
 
-Input: a PrimFunc as lowering makes it. Output: the same, in which int32 quotients and remainders by
-loaded values are computed in float64, exactly: a quotient of two int32 that is not an integer is
-farther from the next one than float64 rounds. Indices and int64 stay as they are.
+Input: a PrimFunc before scheduling. Output: the same, in which int32 quotients and remainders by
+loaded values are computed in float64, exactly: a quotient of two int32 that is not an integer
+differs from the next integer by more than float64 rounds. Indices and int64 stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROUNDED_DOWN = (tirx.FloorDiv, tirx.FloorMod)
 
 
 def with_real_quotients(function: PrimFunction) -> PrimFunction:
-    """The function without int32 divisions by data."""
+    """Return the function without int32 divisions by data."""
     return with_mapped_body(function, ((*_QUOTIENTS, *_REMAINDERS), _replaced))
 
 
@@ -27,8 +27,8 @@ def divides_data(expression: PrimExpression) -> bool:
 
     In vectors both sides of a condition are computed, and the guard of a divisor may be lost.
     """
-    found = nodes(expression, *_QUOTIENTS, *_REMAINDERS)
-    return any(dtype_of(node).startswith(("int", "uint")) and loads(node.b) for node in found)
+    divisions = nodes(expression, *_QUOTIENTS, *_REMAINDERS)
+    return any(dtype_of(node).startswith(("int", "uint")) and loads(node.b) for node in divisions)
 
 
 def _replaced(division: tirx.BinaryOpExpr) -> PrimExpression:

@@ -1,9 +1,11 @@
 """Plans for a last axis along which neighbours read the same element, as in nearest upsampling.
 
-An index of something is a quotient ``i // count`` of the last axis. Lanes run along the quotient,
-where elements are contiguous, once for each remainder; the results are interleaved in registers and
-stored in one piece. LLVM would load each lane by itself. Elements that are not shared lie ``count``
-apart for one remainder: those of all remainders share their vectors (:mod:`strided_loads`).
+An index of a load is a quotient ``i
+
+count`` of the last axis. Lanes run along the quotient, where elements are contiguous, once for each
+remainder; the results are interleaved in registers and stored in one piece. LLVM would load each
+lane by itself. Elements that are not shared are ``count`` apart for one remainder: those of all
+remainders share their vectors (:mod:`strided_loads`).
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, buffer_view, dty
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicatedPlan(StagePlan):
-    """Vectors of quotients of the last axis by ``count``, interleaved."""
+    """A plan with vectors of quotients of the last axis by ``count``, interleaved."""
 
     count: int
     tail: Tail
 
     @property
     def form(self) -> str:
-        """How many neighbours share an element."""
+        """The form of the loops, with the number of neighbours that share an element."""
         return f"rows interleaved from {self.count} vectors each,"
 
     def loops(self) -> tirx.Stmt:
-        """The loops over all axes, the last one in interleaved vectors."""
+        """Return the loops over all axes, the last one in interleaved vectors."""
         *outer, last = self.assignment.axes
         quotient, dtype = _quotient(last, self.count), self.assignment.index_type
         values = [
@@ -82,7 +84,9 @@ class ReplicatedPlan(StagePlan):
         first: PrimExpression,
         width: int,
     ) -> tirx.Stmt:
-        """Neighbouring quotients: one vector for each remainder, then all of them in one."""
+        """Return the code for adjacent quotients: a vector for each remainder, then all of them in
+        one.
+        """
         assignment, count = self.assignment, self.count
         number = assignment.number
 
@@ -114,7 +118,10 @@ class ReplicatedPlan(StagePlan):
 def replication(
     value: PrimExpression, axes: Sequence[Axis], dtype: str, machine: CpuModel
 ) -> int | None:
-    """How many neighbours along the last axis share an element; None if lanes would not do."""
+    """Return the number of neighbours on the last axis that share an element.
+
+    It is None if lanes do not fit.
+    """
     if not axes or dtype == "bool":
         return None
     last = axes[-1]
@@ -141,7 +148,8 @@ def replication(
 
 
 def with_joined_end(merged: Merged, dtype: str, machine: CpuModel) -> Merged:
-    """The last two axes as one if the last one is short: its values are remainders of the sum.
+    """Return the last two axes merged if the last one is short: its values are remainders of the
+    sum.
 
     Both have to be contiguous in the target.
     """
@@ -176,14 +184,14 @@ def with_joined_end(merged: Merged, dtype: str, machine: CpuModel) -> Merged:
 
 
 def _quotient(axis: Axis, count: int) -> Axis:
-    """The axis of the quotients of an axis."""
+    """Return the axis of the quotients of an axis."""
     return Axis(tirx.Var("quotient", dtype_of(axis.var)), sizes.quotient(axis.extent, count))
 
 
 def _at_remainder(
     value: PrimExpression, axis: Axis, quotient: Axis, count: int, remainder: int
 ) -> PrimExpression:
-    """The value with an axis as ``count`` times a quotient, and a remainder."""
+    """Return the value with an axis replaced by ``count`` times a quotient, and a remainder."""
     dtype = dtype_of(axis.var)
     analyzer = sym.Analyzer()
     analyzer.bind(quotient.var, sizes.range_of(quotient.var, 0, quotient.extent))

@@ -1,11 +1,12 @@
-"""The loops that combine the elements of a row: a value over reduced axes in, statements out.
+"""The loops that reduce the elements of a row.
 
-Several vectors of partial results are kept at once, since floating-point sums may not be reordered
-by the compiler, and joined by halves at the end of the row.
+Input: a value over reduced axes. Output: statements. Several vectors of partial results are kept at
+once, since the compiler must not reorder floating-point sums, and are combined by halves at the end
+of the row.
 
-A maximum or minimum that keeps NaN tests each operand, and to join the partial results takes long,
-as each test waits for the one before. If the sum of the partial results is not NaN, none of them
-is, and they are joined without tests.
+A maximum or minimum that keeps NaN tests each operand. Combining the partial results in this way is
+slow, as each test waits for the one before. If the sum of the partial results is not NaN, none of
+them is, and they are combined without tests.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 def vectors_of(size: int, lanes: int) -> int:
-    """The number of vectors for a row, the last ones narrower."""
+    """Return the number of vectors for a row, the last ones narrower."""
     return size // lanes + (size % lanes).bit_count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accumulation:
-    """How a stage combines the elements of a row: to ``width`` partial results in vectors.
+    """The reduction of a stage's rows into ``width`` partial results in vectors.
 
     ``blocked`` sums are added up in blocks.
     """
@@ -49,7 +50,9 @@ class Accumulation:
 
     @staticmethod
     def of(stage: Stage, index_type: str, machine: CpuModel) -> Accumulation:
-        """Enough partial results to hide the latency of an operation, but no more than elements."""
+        """Return an accumulation with enough partial results to hide latency, at most one per
+        element.
+        """
         assert stage.reducer is not None
         lanes = machine.lanes(bits_of(stage.dtype))
         width = lanes * machine.partial_sums
@@ -58,7 +61,7 @@ class Accumulation:
         )
 
     def over(self, reduced: tuple[Axis, ...]) -> Accumulation:
-        """The same over other axes."""
+        """Return the same accumulation over other axes."""
         width = self.width
         while reduced[-1].is_known and width > reduced[-1].extent:
             width //= 2
@@ -73,7 +76,7 @@ class Accumulation:
         )
 
     def with_fewer(self, factor: int) -> Accumulation:
-        """The same with fewer vectors of partial results."""
+        """Return the same accumulation with fewer vectors of partial results."""
         return replace(self, width=max(self.lanes, self.width // factor))
 
     @property
@@ -86,7 +89,7 @@ class Accumulation:
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
 
     def statements(self, value: PrimExpression, target: Buffer) -> list[tirx.Stmt]:
-        """The statements that combine a value over all reduced axes, into ``target[0]``.
+        """Return the statements that combine a value over all reduced axes, into ``target[0]``.
 
         Partial results of blocks are added to those of the whole sum.
         """
@@ -151,7 +154,7 @@ class Accumulation:
         return tirx.decl_buffer((size,), self.stage.dtype, name, scope="local")
 
     def _vectors(self, body: emit.Body, count: int | None = None) -> tirx.Stmt:
-        """A statement for all partial results, or the first ones."""
+        """Return a statement for all partial results, or the first ones."""
         return emit.vectors(count or self.width, self.lanes, body, self.index_type)
 
     def _combine(
@@ -166,7 +169,9 @@ class Accumulation:
         return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]), count)
 
     def _union(self, partial: Buffer, target: Buffer, *, ragged: bool) -> tirx.Stmt:
-        """The statement that joins the partial results, and what is in the target if ``ragged``."""
+        """Return the statement that combines the partial results, and the target's value if
+        ``ragged``.
+        """
         zero, width, lanes, dtype = self._zero, self.width, self.lanes, self.index_type
 
         def stored(combine: Combination) -> tirx.Stmt:
@@ -188,7 +193,9 @@ class Accumulation:
 def joined(
     combine: Combination, partial: Buffer, width: int, lanes: int, dtype: str
 ) -> PrimExpression:
-    """All ``width`` partial results in one: vectors first, then the halves of the last vector."""
+    """Return all ``width`` partial results combined: vectors first, then the halves of the last
+    vector.
+    """
     parts: list[PrimExpression]
     if lanes == 1:
         parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]

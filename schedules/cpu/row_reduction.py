@@ -1,11 +1,11 @@
-"""The strategy for reductions along contiguous elements: softmax, normalisation, sums of rows.
+"""The strategy for reductions along contiguous elements: softmax, normalization, sums of rows.
 
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
 first cache however many stages read it, and the result of a stage for the row stays in registers or
-in its own small buffer. Rows run in parallel; if there are few and long ones, the chunks of a
-row do, stage by stage, and the partial results of all chunks are combined in order. A quotient by
-what is the same for the whole row is a product with its reciprocal. :mod:`row_accumulation`
-combines the elements of a row or chunk.
+in a small buffer. Rows run in parallel; if there are few and long ones, chunks of a row run in
+parallel instead, stage by stage, and the partial results of all chunks are combined in order. A
+quotient by a value that is the same for the whole row is a product with its reciprocal.
+:mod:`row_accumulation` reduces the elements of a row or chunk.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
-    """The plan row by row; None for kernels whose stages do not share their rows."""
-    found = with_rows(kernel)
-    if found is None:
+    """Return the plan row by row; None for kernels whose stages do not share their rows."""
+    kernel_and_rows = with_rows(kernel)
+    if kernel_and_rows is None:
         return None
-    kernel, rows = with_shared_stages(found[0], len(found[1])), found[1]
+    kernel, rows = (
+        with_shared_stages(kernel_and_rows[0], len(kernel_and_rows[1])),
+        kernel_and_rows[1],
+    )
     work = sum(stage.work for stage in kernel.stages)
     least = machine.parallel_work(machine.row_cycles)
 
@@ -74,8 +77,8 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
 class _RowStage:
     """A stage, computed row by row.
 
-    Its row is in the ``result``, a buffer of all rows, or in ``row``, that of a reduction in both.
-    Its value reads such buffers. ``accumulation`` is how the elements of a reduction are combined.
+    Its row is stored in ``result``, a buffer of all rows, or in ``row``, a buffer of one row; a
+    reduction uses both. Its value reads such buffers. ``accumulation`` reduces its elements.
     """
 
     stage: Stage
@@ -99,10 +102,10 @@ class _RowStage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPlan(Plan):
-    """All stages of a row before the next row, over the axes ``rows``.
+    """A plan of all stages of a row before the next row, over the axes ``rows``.
 
-    If there is a ``chunk``, rows run one after the other, and so many elements of a row are a task.
-    ``short`` is the plan for dynamic dimensions that are fewer than ``least`` elements.
+    If there is a ``chunk``, rows run one after the other, and a task has this number of elements of
+    a row. ``short`` is the plan for dynamic dimensions that are fewer than ``least`` elements.
     """
 
     kernel: Kernel
@@ -117,12 +120,12 @@ class RowPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """All vectors of all stages, and joining partial results."""
+        """The cost of all vectors of all stages, and of combining partial results."""
         return extent_product(self.rows) * sum(stage.cycles for stage in self.stages)
 
     @property
     def is_long(self) -> bool | PrimExpression:
-        """Whether a row, if it has chunks, else all of them have enough elements for threads."""
+        """The condition that a row (with chunks) or all rows have enough elements for threads."""
         rows = () if self.chunk else self.rows
         reduced = [each.stage.reduced for each in self.stages if each.stage.reduced]
         counts = [sizes.product(axis.extent for axis in (*rows, *axes)) for axes in reduced]
@@ -132,7 +135,7 @@ class RowPlan(Plan):
         return tirx.any(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The rows, partial results and buffers."""
+        """Return the rows, partial results and buffers."""
         sums = [s.accumulation for s in self.stages if s.accumulation is not None]
         return {
             "rows": "x".join(str(axis.extent) for axis in self.rows) or 1,
@@ -144,7 +147,7 @@ class RowPlan(Plan):
         }
 
     def alternatives(self) -> Iterator[RowPlan]:
-        """Fewer partial results at once, and serial rows."""
+        """Yield plans with fewer partial results, and with serial rows."""
         for factor in (2, 4):
             fewer = (s.accumulation and s.accumulation.with_fewer(factor) for s in self.stages)
             pairs = zip(self.stages, fewer, strict=True)
@@ -153,7 +156,7 @@ class RowPlan(Plan):
             yield replace(self, parallel=False, chunk=0, short=None)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with one loop over all rows."""
+        """Return the function with one loop over all rows."""
         body = self._loops()
         condition = self.is_long
         if self.short is not None and not isinstance(condition, bool):
@@ -176,7 +179,7 @@ class RowPlan(Plan):
         return tirx.const(0, self.kernel.index_type)
 
     def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[tirx.Stmt]:
-        """One row of a stage."""
+        """Return the statements for one row of a stage."""
         stage, inner = each.stage, each.inner
         where = {axis.var: index for axis, index in zip(stage.axes, point, strict=False)}
         if stage.reduced:
@@ -196,34 +199,36 @@ class RowPlan(Plan):
     def _combined(
         self, accumulation: Accumulation, value: PrimExpression, target: Buffer
     ) -> list[tirx.Stmt]:
-        """The elements of a row combined: in one piece, or those of each chunk and then these."""
+        """Return the reduction of a row: in one piece, or of each chunk and then of their
+        results.
+        """
         if not self.chunk:
             return accumulation.statements(value, target)
         stage, dtype = accumulation.stage, self.kernel.index_type
         longest, size = self._pieces(stage.reduced)
         count = sizes.quotient_above(longest.extent, size)
-        found = tirx.decl_buffer((count,), stage.dtype, "chunks")
+        partial_results = tirx.decl_buffer((count,), stage.dtype, "chunks")
 
         def task(axes: Sequence[Axis], start: PrimExpression) -> tirx.Stmt:
             piece = accumulation.over(tuple(axes))
             moved = substituted(value, {longest.var: longest.var + start})
             one = tirx.decl_buffer((1,), stage.dtype, "chunk", scope="local")
             position = tirx.floordiv(start, tirx.const(size, dtype))
-            store = tirx.BufferStore(found, one[(self._zero,)], [position])
+            store = tirx.BufferStore(partial_results, one[(self._zero,)], [position])
             return emit.sequence([tirx.AllocBuffer(one), *piece.statements(moved, one), store])
 
         number = Axis(tirx.Var("chunk", dtype), count)
         last = accumulation.over((number,))
         return [
-            tirx.AllocBuffer(found),
+            tirx.AllocBuffer(partial_results),
             self._tasks(stage.reduced, task),
-            *last.statements(found[(number.var,)], target),
+            *last.statements(partial_results[(number.var,)], target),
         ]
 
     def _elements(
         self, each: _RowStage, value: PrimExpression, point: Sequence[PrimExpression]
     ) -> tirx.Stmt:
-        """One row of a stage without reduction."""
+        """Return the statement for one row of a stage without reduction."""
         inner, dtype = each.inner, self.kernel.index_type
 
         def at(indices: Sequence[PrimExpression]) -> tirx.Stmt:
@@ -261,7 +266,7 @@ class RowPlan(Plan):
         return self._tasks(inner, piece) if self.chunk else piece(inner, self._zero)
 
     def _pieces(self, axes: Sequence[Axis]) -> tuple[Axis, int]:
-        """The longest axis, and how many of its indices are a task."""
+        """Return the longest axis, and the number of its indices in a task."""
         longest = max(axes, key=lambda axis: axis.estimate)
         inside = extent_product(axis for axis in axes if axis is not longest)
         return longest, max(1, self.chunk // inside)
@@ -269,7 +274,10 @@ class RowPlan(Plan):
     def _tasks(
         self, axes: Sequence[Axis], body: Callable[[Sequence[Axis], PrimExpression], tirx.Stmt]
     ) -> tirx.Stmt:
-        """The body in parallel for parts of the longest axis: gets axes, and where they start."""
+        """Return the body in parallel for parts of the longest axis.
+
+        It gets the axes and the start.
+        """
         longest, size = self._pieces(axes)
 
         def task(start: PrimExpression, length: sizes.Extent) -> tirx.Stmt:
@@ -280,7 +288,7 @@ class RowPlan(Plan):
 
 
 def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowStage]:
-    """The stages whose rows are computed by themselves, and not where they are read."""
+    """Return the stages whose rows are computed separately, and not inlined."""
     dtype = kernel.index_type
     rows: dict[Buffer, Buffer] = {}
     places = row_buffers(kernel)
@@ -326,26 +334,26 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
 def _with_reciprocals(
     value: PrimExpression, inner: Sequence[Axis], reduced: Sequence[Axis]
 ) -> tuple[PrimExpression, list[tirx.Stmt]]:
-    """Quotients by what is the same for the whole row as products, rounded once more.
+    """Return a value with quotients by row constants as products, which round once more.
 
-    And the statements that compute such divisors, once: a product names its divisor several times,
-    and that of a norm of a norm would be written out tens of thousands of times. Divisors that a
-    condition may guard stay where they are.
+    Also return the statements that compute such divisors, once: a product names its divisor several
+    times, and the divisor of a nested norm would be repeated tens of thousands of times. Divisors
+    that a condition may guard stay as they are.
     """
     elements = [axis.var for axis in inner]
     bound = [let.var for let in nodes(value, tirx.Let)]
     changing = [*elements, *(axis.var for axis in reduced), *bound]
     guarded = any(map(is_conditional, nodes(value, Call)))
     zero = tirx.const(0, "int32")
-    known: list[tuple[PrimExpression, Buffer]] = []
+    divisors: list[tuple[PrimExpression, Buffer]] = []
 
     def held(divisor: PrimExpression, dtype: str) -> PrimExpression:
         if guarded or isinstance(divisor, TensorLoad) or mentions(divisor, changing):
             return divisor
-        buffer = next((b for d, b in known if tvm_ffi.structural_equal(d, divisor)), None)
+        buffer = next((b for d, b in divisors if tvm_ffi.structural_equal(d, divisor)), None)
         if buffer is None:
             buffer = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
-            known.append((divisor, buffer))
+            divisors.append((divisor, buffer))
         return buffer[(zero,)]
 
     def product(division: tirx.Div) -> PrimExpression:
@@ -358,8 +366,8 @@ def _with_reciprocals(
         return _product(division.a, divisor, dtype)
 
     value = tvm_ffi.structural_map(value, (tirx.Div, product), order="post")
-    stores = [tirx.BufferStore(buffer, divisor, [zero]) for divisor, buffer in known]
-    return value, [*(tirx.AllocBuffer(buffer) for _, buffer in known), *stores]
+    stores = [tirx.BufferStore(buffer, divisor, [zero]) for divisor, buffer in divisors]
+    return value, [*(tirx.AllocBuffer(buffer) for _, buffer in divisors), *stores]
 
 
 _MAGNITUDES = {
@@ -368,11 +376,15 @@ _MAGNITUDES = {
     "float32": (100, 64),
     "float64": (999, 512),
 }
-"""Exponents of 2: from which on reciprocals are near the ends of a dtype, and by what to scale."""
+"""By dtype: the exponent of the reciprocals that are nearly infinite or subnormal, and of the
+scale.
+"""
 
 
 def _product(dividend: PrimExpression, divisor: PrimExpression, dtype: str) -> PrimExpression:
-    """The quotient as a product with a reciprocal that neither overflows nor is subnormal."""
+    """Return the quotient as a product with a reciprocal that neither overflows nor is
+    subnormal.
+    """
     end, shift = (2.0**exponent for exponent in _MAGNITUDES[dtype])
     if isinstance(divisor, tirx.FloatImm) and 1 / end <= abs(float(divisor.value)) <= end:
         return dividend * (tirx.const(1.0, dtype) / divisor)
@@ -386,7 +398,7 @@ def _product(dividend: PrimExpression, divisor: PrimExpression, dtype: str) -> P
 def _flat(
     indices: Sequence[PrimExpression], axes: Sequence[Axis], zero: PrimExpression
 ) -> PrimExpression:
-    """The index in a row buffer of an element of a row."""
+    """Return the offset in a row buffer of an element of a row."""
     position = zero
     for index, axis in zip(indices, axes, strict=True):
         position = position * axis.extent + index

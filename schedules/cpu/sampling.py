@@ -1,9 +1,9 @@
-"""The strategy for sums of a few elements whose indices come from data: image sampling, regions.
+"""The strategy for sums of a few elements with data-dependent indices: image sampling, regions.
 
-The indices, and the weights and conditions beside them, are the same for all channels. They are
-computed once for a piece of a row, in vectors, into small tables on the stack; then all channels of
-the piece gather by them. An index that a condition excludes is limited to those of the buffer, so
-that no branch is needed.
+The indices, and their weights and conditions, are the same for all channels. They are computed once
+for a piece of a row, in vectors, into small tables on the stack; then all channels of the piece
+gather by them. An index that a condition excludes is clamped to the buffer, so that no branch is
+needed.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _STEPS = 16
-"""The most elements of a sum, which are written out: a limit of compile time."""
+"""Upper limit of the elements of a sum, which is unrolled, to limit compile time."""
 
 _GATHERED = 32
-"""The most elements that are gathered for one of the result: a limit of compile time."""
+"""Upper limit of the elements that are gathered for one of the result, to limit compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingPlan(Plan):
-    """Pieces of rows in parallel, in each the ``tables`` and then the ``channels``.
+    """A plan with pieces of rows in parallel, in each the ``tables`` and then the ``channels``.
 
     ``term`` reads the tables.
     """
@@ -64,24 +64,24 @@ class SamplingPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """Cycles to gather all vectors."""
+        """The cycles to gather all vectors."""
         work = extent_product((*self.reduction.axes, *self.reduction.reduced))
         return work / self.lanes * self.vector_cycles
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The size and number of tables, lanes, threads."""
+        """Return the size and number of tables, the lanes and the threads."""
         parallel = {"binding": "parallel"} if self.parallel else {}
         tables = len(self.tables.made)
         return {"tables": tables, "piece": self.tables.piece, "lanes": self.lanes, **parallel}
 
     def alternatives(self) -> Iterator[Plan]:
-        """The same with other lanes, on one thread or on several."""
+        """Yield the same plan with other lanes, on one thread or on several."""
         if self.lanes > 1:
             yield replace(self, lanes=self.lanes // 2)
         yield replace(self, parallel=not self.parallel)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops over pieces."""
+        """Return the function with the loops over pieces."""
         *others, columns = self.reduction.axes
         outer = [axis for axis in others if axis not in self.channels]
         piece, dtype = self.tables.piece, self.kernel.index_type
@@ -101,7 +101,7 @@ class SamplingPlan(Plan):
         return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
 
     def _piece(self, where: Values, first: PrimExpression, width: sizes.Extent) -> tirx.Stmt:
-        """The tables of one piece of a row, and its elements of all channels."""
+        """Return the tables of one piece of a row, and its elements of all channels."""
         reduction, made, dtype = self.reduction, self.tables.made, self.kernel.index_type
 
         def loops(axes: Sequence[Axis], store: tirx.Stmt) -> tirx.Stmt:
@@ -126,7 +126,7 @@ class SamplingPlan(Plan):
         )
 
     def _element(self) -> tirx.Stmt:
-        """The store of an element of the result, its sum written out."""
+        """Return the store of an element of the result, its sum unrolled."""
         reduction = self.reduction
         combined = reduction.init
         for steps in itertools.product(*(range(sizes.static(a.extent)) for a in reduction.reduced)):
@@ -137,7 +137,7 @@ class SamplingPlan(Plan):
 
 
 def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
-    """A plan with tables of indices; None if no index comes from data, or too many do."""
+    """Return a plan with tables of indices; None if no index is data-dependent, or too many are."""
     if not any(_is_gather(load) for stage in kernel.stages for load in loads(stage.value)):
         return None
     reduction = read_reduction(kernel)
@@ -188,15 +188,15 @@ def _mentions(expression: PrimExpression, axes: Iterable[Axis]) -> bool:
 
 
 class _Unsafe(Exception):
-    """A term that cannot be computed without its conditions."""
+    """A term cannot be computed without its conditions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tables:
-    """Takes out of a term what no channel changes: ``made`` are buffers and their values.
+    """The parts of a term that are equal for all channels; ``made`` are their buffers and values.
 
-    ``lane`` stands for the number of an element of a ``piece``, the elements of a row that the
-    tables have; ``analyzer`` knows the axes.
+    ``lane`` is the index of an element of a ``piece``, the elements of a row in the tables;
+    ``analyzer`` knows the axes.
     """
 
     reduction: Reduction
@@ -217,7 +217,10 @@ class _Tables:
         return number * self._number(self.piece) + self.lane
 
     def read(self, value: PrimExpression) -> PrimExpression:
-        """A value that reads tables, by step and lane; ``_Unsafe`` if that is not safe."""
+        """Return a value that reads tables, by step and lane.
+
+        Raises ``_Unsafe`` if that is not safe.
+        """
         varies = _mentions(value, self.channels)
         gathers = any(map(_is_gather, loads(value)))
         if not varies and not gathers:
@@ -238,7 +241,7 @@ class _Tables:
         raise _Unsafe
 
     def _gathered(self, load: TensorLoad) -> PrimExpression:
-        """A load at an index from a table, of a buffer of one dimension."""
+        """Return a load at an index from a table, of a buffer of one dimension."""
         shape = [*map(sizes.extent, load.source.shape)]
         length = sizes.product(shape)
         static = sizes.is_known(length)
@@ -271,7 +274,7 @@ class _Tables:
         return sizes.number(value, self.dtype)
 
     def _check(self, value: PrimExpression) -> None:
-        """Raises if a value is only right under a condition that is gone."""
+        """Raise ``_Unsafe`` if a value is only valid under a condition that was removed."""
         for load in loads(value):
             for index, extent in zip(load.indices, load.source.shape, strict=True):
                 self._check_index(index, extent)
@@ -285,7 +288,7 @@ class _Tables:
             raise _Unsafe
 
     def _table(self, value: PrimExpression) -> PrimExpression:
-        """A load of a table that holds a value for each step and lane; conditions as 1 and 0."""
+        """Return a load of a table with a value for each step and lane; conditions are 1 and 0."""
         if dtype_of(value) == "bool":
             one, zero = (tirx.const(number, "int32") for number in (1, 0))
             return tirx.NE(self._table(tirx.Select(value, one, zero)), zero)

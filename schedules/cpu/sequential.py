@@ -1,11 +1,11 @@
-"""Strategy for loops that read elements which they wrote: recurrences, scans, scattered sums.
+"""The strategy for loops that read elements which they wrote: recurrences, scans, scattered sums.
 
-Input: a PrimFunc of serial loop nests, as lowering makes it of a formula that reads its own result.
-Output: one in which the nests still run one after the other, and their dependent loops in order.
+Input: a PrimFunc of serial loop nests, from a formula that reads its own result. Output: the nests
+still run one after the other, and their dependent loops in order.
 
 Consecutive nests share loops over independent dimensions (:mod:`dependences`), which are moved
-outside and run in parallel. One of them is moved innermost instead: that over contiguous elements,
-in vector lanes, or else a few rows at once.
+outside and run in parallel. One of them is moved innermost instead: a loop over contiguous
+elements, in vector lanes, or else over a few rows at once.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _Values = Mapping[tirx.Var, PrimExpression]
 
 
 def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
-    """The plan for a function with independent loops; None for other functions.
+    """Return the plan for a function with independent loops; None for other functions.
 
-    That is one with a recurrence in independent rows, one with enough work to run in parallel, or
-    one whose loops are all independent.
+    Such a function has a recurrence in independent rows, or enough work to run in parallel, or only
+    independent loops.
     """
     nests = read_nests(function)
     if nests is None:
@@ -55,7 +55,7 @@ def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class SequentialPlan(Plan):
-    """Groups of loop nests, one after the other."""
+    """A plan of groups of loop nests, one after the other."""
 
     groups: tuple[Group, ...]
 
@@ -67,11 +67,11 @@ class SequentialPlan(Plan):
         return float(sum(group.work * group.machine.step_cycles for group in self.groups))
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The loops that each group of nests shares."""
+        """Return the loops that each group of nests shares."""
         return {f"group {number}": str(group) for number, group in enumerate(self.groups)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its independent loops in parallel and in lanes."""
+        """Return the function with its independent loops in parallel and in lanes."""
         body = emit.sequence([group.statement() for group in self.groups])
         nests = [nest for group in self.groups for nest in group.nests]
         written = {store.buffer for nest in nests for store in nest.stores}
@@ -83,7 +83,7 @@ class SequentialPlan(Plan):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inner:
-    """The shared dimension whose loop is innermost; a task takes ``width`` elements of it."""
+    """The shared dimension whose loop is innermost; a task has ``width`` of its elements."""
 
     dimension: int
     extent: sizes.Extent
@@ -92,13 +92,13 @@ class Inner:
 
     @property
     def tasks(self) -> sizes.Extent:
-        """How many tasks there are."""
+        """The number of tasks."""
         if not sizes.is_known(self.width) or sizes.same(self.width, self.extent):
             return 1
         return sizes.quotient_above(self.extent, self.width)
 
     def task(self, number: PrimExpression) -> tuple[PrimExpression, sizes.Extent]:
-        """The first element of a task, and how many there are."""
+        """Return the first element of a task, and the number of its elements."""
         if not sizes.is_known(self.width) or sizes.same(self.width, self.extent):
             return number * 0, self.extent
         width = tirx.const(self.width, dtype_of(number))
@@ -140,7 +140,7 @@ class Group:
         )
 
     def statement(self) -> tirx.Stmt:
-        """The shared loops, and the nests inside."""
+        """Return the shared loops, and the nests inside."""
         inner = self.inner
         outer = [each for each in self.dimensions if inner is None or each != inner.dimension]
         counts = [self.dimensions[dimension] for dimension in outer]
@@ -155,9 +155,9 @@ class Group:
         return emit.grid(counts, task, self.dtype, parallel=self.is_parallel)
 
     def _loops(self, nest: Nest, known: _Values, indices: list[PrimExpression]) -> tirx.Stmt:
-        """The loops of a nest in order; the last index is the number of the task.
+        """Return the loops of a nest in order; the last index is the number of the task.
 
-        LLVM makes vectors of the innermost one, over rows as well.
+        LLVM vectorizes the innermost one, over rows as well.
         """
         loops = {var: extent for var, extent in nest.loops.items() if var not in known}
         first = known
@@ -183,13 +183,15 @@ def _planned(
     dimensions: Mapping[int, sizes.Extent],
     machine: CpuModel,
 ) -> Group:
-    """The group of some nests, with its inner loop."""
+    """Return the group of some nests, with its inner loop."""
     group = Group(nests, dimensions, machine)
     return replace(group, inner=_lanes(group) or _rows(group))
 
 
 def _lanes(group: Group) -> Inner | None:
-    """The last dimension, if its neighbours are stored, and neighbours or the same are read."""
+    """Return the last dimension, if stores along it are contiguous, and loads contiguous or
+    constant.
+    """
     last = max(len(store.indices) for nest in group.nests for store in nest.stores) - 1
     extent = group.dimensions.get(last, 1)
     if sizes.same(extent, 1):
@@ -206,7 +208,7 @@ def _lanes(group: Group) -> Inner | None:
 
 
 def _rows(group: Group) -> Inner | None:
-    """The last dimension of several rows, if a nest has to wait for the steps of each."""
+    """Return the last dimension with several rows, if a nest has to wait for the steps of each."""
     long = [number for number, extent in group.dimensions.items() if not sizes.same(extent, 1)]
     if not long or not any(nest.is_recurrent for nest in group.nests):
         return None

@@ -1,8 +1,8 @@
-"""Strategy for sorting rows and for their first elements (top-k).
+"""The strategy for sorting rows and for their first elements (top-k).
 
-Elements become integer keys of the same order. If fewer elements are wanted than a row has, a
-bound is found bit by bit: the keys below it, at most as many as are wanted, are counted in vectors.
-Their elements are collected and sorted, those with the bound as key follow in the order of the row.
+Elements become integer keys of the same order. If fewer elements are wanted than a row has, a bound
+is determined bit by bit: the keys below it, at most as many as are wanted, are counted in vectors.
+Their elements are collected and sorted; those with the bound as key follow in the order of the row.
 If all are wanted, the bound is the max key, that of NaN.
 """
 
@@ -41,7 +41,7 @@ _DIGIT = 8
 
 
 def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
-    """The plan for a function that is annotated as sorting; None for others."""
+    """Return the plan for a function that is annotated as sorting; None for others."""
     sort = read_sort(function.attrs)
     if sort is None:
         return None
@@ -58,7 +58,10 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """The first ``kept`` of ``length`` elements of each row; ``width`` keys are counted at once."""
+    """A plan for the first ``kept`` of ``length`` elements of a row.
+
+    ``width`` keys are counted at once.
+    """
 
     machine: CpuModel
     sort: Sort
@@ -79,11 +82,11 @@ class SortPlan(Plan):
         return work * self.machine.sort_cycles / self.lanes
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The keys, and whether rows are sorted in parallel."""
+        """Return the number of keys, and whether rows are sorted in parallel."""
         return {"keys": self.key_type, "kept": str(self.kept), "parallel": str(self.parallel)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with loops that sort each row."""
+        """Return the function with loops that sort each row."""
         data, indices = buffers_of(function)
 
         def row(at: Sequence[PrimExpression]) -> tirx.Stmt:
@@ -104,7 +107,7 @@ def _number(value: sizes.Extent) -> PrimExpression:
 
 
 class _Row:
-    """Writes the statements for one row.
+    """The statements for one row.
 
     ``key`` returns the key at an index; ``put`` stores the index of the element with a rank.
     """
@@ -148,13 +151,13 @@ class _Row:
             IR.buffer_store(self.keys, last, [self.length + rest])
 
     def _blocks(self, take: Callable[[PrimExpression], None]) -> None:
-        """A step for the first index of each block of keys."""
+        """Emit a step for the first index of each block of keys."""
         width = self.plan.width
         with IR.serial(tirx.floordiv(self.keys.shape[0], width)) as block:
             take(block * width)
 
     def _count_below(self, limit: PrimExpression) -> PrimExpression:
-        """The number of keys below a limit."""
+        """Emit the count of the keys below a limit; return it."""
         key_type, lanes, width = self.plan.key_type, self.plan.lanes, self.plan.width
         counts = IR.alloc_buffer((width,), key_type, scope="local")
         for lane in emit.lanes_in_vectors(width, lanes):
@@ -169,26 +172,28 @@ class _Row:
         return tirx.Cast("int64", joined(tirx.Add, counts, width, lanes, "int64"))
 
     def _select(self, bound: Buffer) -> None:
-        """Find the first key that is not wanted: at most the wanted number of keys are below it."""
+        """Emit the search for the first unwanted key: at most the wanted number of keys are below
+        it.
+        """
         key_type = self.plan.key_type
         # Bits are set from the most significant one on; the sign is inverted.
-        found, below = emit.variable(tirx.const(0, key_type)), emit.variable(_number(0))
+        first_unwanted, below = emit.variable(tirx.const(0, key_type)), emit.variable(_number(0))
         with (
             IR.serial(_number(bits_of(key_type))) as step,
             IR.If(below[0] < self.kept),
             IR.Then(),
         ):
             bit = tirx.Cast(key_type, bits_of(key_type) - 1 - step)
-            tried = IR.Bind(found[0] | tirx.shift_left(tirx.const(1, key_type), bit))
+            tried = IR.Bind(first_unwanted[0] | tirx.shift_left(tirx.const(1, key_type), bit))
             limit = IR.Bind(tirx.bitwise_xor(tried, tirx.min_value(key_type)))
             count = IR.Bind(self._count_below(limit))
             with IR.If(count <= self.kept), IR.Then():
-                IR.buffer_store(found, tried, [0])
+                IR.buffer_store(first_unwanted, tried, [0])
                 IR.buffer_store(below, count, [0])
-        IR.buffer_store(bound, tirx.bitwise_xor(found[0], tirx.min_value(key_type)), [0])
+        IR.buffer_store(bound, tirx.bitwise_xor(first_unwanted[0], tirx.min_value(key_type)), [0])
 
     def _collect(self, bound: PrimExpression) -> tuple[_Records, Buffer]:
-        """Put the elements with the bound as key, collect those below; their number."""
+        """Emit the code that stores elements with the bound as key, and collects those below it."""
         lanes, width = self.plan.lanes, self.plan.width
         most = tirx.max(self.kept, _number(self.plan.machine.whole_sort)) + 1
         records = _Records(most, self.plan.key_type, self.plan.machine.counting_sort)
@@ -216,7 +221,7 @@ class _Row:
 
 
 class _Records:
-    """Buffers of keys and of the indices of their elements, twice.
+    """Buffers of keys and of the indices of their elements, each on two sides.
 
     At most ``few`` are sorted by counting those before each, in time quadratic in their number.
     """
@@ -232,12 +237,12 @@ class _Records:
         key: PrimExpression,
         index: PrimExpression,
     ) -> None:
-        """Store a record."""
+        """Emit the store of a record."""
         IR.buffer_store(self.keys, key, [*at])
         IR.buffer_store(self.indices, index, [*at])
 
     def sort(self, count: PrimExpression) -> PrimExpression:
-        """Sort the first records, which are on side 0; returns the side where they are then."""
+        """Emit the sort of the first records on side 0; return the side of the result."""
         side = emit.variable(_number(0))
         with IR.If(count <= self.few):
             with IR.Then():
@@ -248,7 +253,7 @@ class _Records:
         return side[0]
 
     def _sort_few(self, count: PrimExpression) -> None:
-        """Each record goes where the number of those before it says."""
+        """Emit a sort that moves each record to the number of its predecessors."""
         with IR.serial(count) as record:
             key, rank = IR.Bind(self.keys[0, record]), emit.variable(tirx.const(0, _INDEX))
             with IR.serial(count) as other:
@@ -259,10 +264,10 @@ class _Records:
             self.put(at, key, self.indices[0, record])
 
     def _sort_by_digits(self, count: PrimExpression, side: Buffer) -> None:
-        """Sort by one digit after the other, the least significant one first.
+        """Emit a radix sort, from the least significant digit on.
 
-        No two keys are compared, which no processor could predict the result of. A digit that all
-        keys share is only counted.
+        No two keys are compared: such branches would be unpredictable. A digit that all keys share
+        is only counted.
         """
         digits, values = bits_of(self.key_type) // _DIGIT, 1 << _DIGIT
         counters = IR.alloc_buffer((digits, values), _INDEX, scope="local")
@@ -291,7 +296,10 @@ class _Records:
                 IR.buffer_store(side, 1 - side[0], [0])
 
     def _digit(self, key: PrimExpression, digit: PrimExpression) -> PrimExpression:
-        """A digit of a key, from the least significant one on; those of negative keys are first."""
+        """Return a digit of a key, numbered from the least significant one.
+
+        Negative keys are first.
+        """
         unsigned = tirx.bitwise_xor(key, tirx.min_value(self.key_type))
         shifted = tirx.shift_right(unsigned, tirx.Cast(self.key_type, digit * _DIGIT))
         masked = tirx.bitwise_and(shifted, tirx.const((1 << _DIGIT) - 1, self.key_type))

@@ -1,6 +1,6 @@
-"""Plans for one stage without reduction: what it computes (:class:`Assignment`), and its loops.
+"""Plans for one stage without reduction: the assignment (:class:`Assignment`), and its loops.
 
-The plain form are rows: vectors along the last axis, the other axes in one parallel loop. The other
+The plain form is rows: vectors along the last axis, the other axes in one parallel loop. The other
 forms are in :mod:`transposition` and :mod:`replicated_loads`.
 """
 
@@ -28,7 +28,10 @@ Values = Mapping[Var, PrimExpression]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """``buffer[indices] = value`` for all values of some axes; ``views`` declare buffers in it."""
+    """The assignment ``buffer[indices] = value`` for all values of some axes.
+
+    ``views`` declare buffers.
+    """
 
     axes: tuple[Axis, ...]
     buffer: Buffer
@@ -43,33 +46,35 @@ class Assignment:
         return str(self.buffer.dtype)
 
     def at(self, values: Values, value: PrimExpression | None = None) -> tirx.Stmt:
-        """The store of one element, of another ``value`` if it is given."""
+        """Return the store of one element, of another ``value`` if it is given."""
         computed = substituted(self.value if value is None else value, values)
         return self.put(computed, values)
 
     def put(self, computed: PrimExpression, values: Values) -> tirx.Stmt:
-        """The store of a value that was computed for one element."""
+        """Return the store of a value that was computed for one element."""
         indices = [substituted(index, values) for index in self.indices]
         return tirx.BufferStore(self.buffer, computed, indices)
 
     def number(self, value: sizes.Extent) -> PrimExpression:
-        """A dimension as an index."""
+        """Return a dimension as an index."""
         return sizes.number(value, self.index_type)
 
 
 def widest_bits(value: PrimExpression, dtype: str) -> int:
-    """The bits of an element of the widest operand of a value, or of the value."""
+    """Return the bits of an element of the widest operand of a value, or of the value."""
     return max([bits_of(dtype), *(bits_of(str(load.source.dtype)) for load in loads(value))])
 
 
 def strip_vectors(value: PrimExpression, dtype: str, lanes: int, machine: CpuModel) -> int:
-    """How many vectors of a value are computed at a time: as many as the widest operand allows."""
+    """Return the number of vectors that are computed at a time: as many as the widest operand
+    allows.
+    """
     return max(1, machine.strip_vectors * machine.lanes(widest_bits(value, dtype)) // lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagePlan(ABC):
-    """How an assignment is computed: in vectors of ``lanes``, on several threads if ``parallel``.
+    """A plan for an assignment: in vectors of ``lanes``, on several threads if ``parallel``.
 
     ``otherwise`` is for dynamic dimensions for which the plan does not hold; if they have fewer
     than ``parallel_from`` elements, one thread computes them.
@@ -89,7 +94,7 @@ class StagePlan(ABC):
 
     @abstractmethod
     def loops(self) -> tirx.Stmt:
-        """The loops, for dimensions for which :attr:`condition` holds."""
+        """Return the loops, for dimensions for which :attr:`condition` holds."""
 
     @property
     def condition(self) -> PrimExpression | None:
@@ -102,7 +107,9 @@ class StagePlan(ABC):
         return extent_product(self.assignment.axes) / self.lanes * self.machine.element_cycles
 
     def statement(self) -> tirx.Stmt:
-        """All loops."""
+        """Return the loops for all dimensions, serial if there are few elements, after the
+        views.
+        """
         loops = self._all_loops()
         if self.parallel and self.parallel_from:
             work = self.assignment.number(sizes.product(a.extent for a in self.assignment.axes))
@@ -111,7 +118,7 @@ class StagePlan(ABC):
         return emit.sequence([*self.assignment.views, loops])
 
     def _all_loops(self) -> tirx.Stmt:
-        """The loops for all dimensions."""
+        """Return the loops; those of ``otherwise`` if the plan does not hold."""
         loops, condition = self.loops(), self.condition
         if condition is None or self.otherwise is None:
             return loops
@@ -119,12 +126,12 @@ class StagePlan(ABC):
         return tirx.IfThenElse(condition, loops, otherwise.loops())
 
     def describe(self) -> str:
-        """The form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
+        """Return the form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
         parallel = ", parallel" if self.parallel else ""
         return f"{self.form} of {self.lanes} lanes{parallel}"
 
     def alternatives(self) -> Iterator[StagePlan]:
-        """Other plans for the same assignment."""
+        """Yield other plans for the same assignment."""
         if self.otherwise is not None:
             yield self.otherwise
         if self.lanes > 1:
@@ -134,9 +141,9 @@ class StagePlan(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsPlan(StagePlan):
-    """Vectors along the last axis, the other axes in one loop.
+    """A plan with vectors along the last axis, the other axes in one loop.
 
-    ``parts`` are those of the axes that conditions divide. A single row is shared among threads in
+    ``parts`` are those of the axes that conditions split. A single row is shared among threads in
     chunks of ``chunk`` elements.
     """
 
@@ -146,11 +153,11 @@ class RowsPlan(StagePlan):
 
     @property
     def form(self) -> str:
-        """``rows``, and if elements of a vector are loaded one by one, ``gathered rows``."""
+        """``rows``, or ``gathered rows`` if elements of a vector are loaded one by one."""
         return "gathered rows" if self._gathers() and self.lanes > 1 else "rows"
 
     def _gathers(self) -> int:
-        """The number of loads that are not of neighbours along the last axis."""
+        """Return the number of loads that are not contiguous along the last axis."""
         assignment = self.assignment
         if not assignment.axes:
             return 0
@@ -159,24 +166,28 @@ class RowsPlan(StagePlan):
 
     @property
     def cycles(self) -> float:
-        """A gathered element takes about a cycle."""
+        """The estimated cycles; a gathered element takes about a cycle."""
         work = extent_product(self.assignment.axes)
         return work / self.lanes * self.machine.element_cycles + work * self._gathers()
 
     def describe(self) -> str:
-        """The tail as well, and the chunk if the row is shared among threads."""
+        """Return the description with the tail, and the chunk if the row is shared among
+        threads.
+        """
         chunk = f" in chunks of {self.chunk}" if self._is_single_row() else ""
         return f"{StagePlan.describe(self)}{chunk}, {self.tail.value} tail"
 
     def alternatives(self) -> Iterator[StagePlan]:
-        """The same with fewer lanes, another tail, on one thread or on several."""
+        """Yield plans with fewer lanes, another tail, on one thread or on several."""
         yield from StagePlan.alternatives(self)
         if self.lanes > 1:
             tail = Tail.NARROWER if self.tail is Tail.OVERLAP else Tail.OVERLAP
             yield replace(self, tail=tail)
 
     def loops(self) -> tirx.Stmt:
-        """The loops over one part of each outer axis and all parts of the inner one, for each."""
+        """Return the loops over each combination of outer parts, with all parts of the inner
+        axis.
+        """
         axes = self.assignment.axes
         if not axes:
             return self.assignment.at({})
@@ -218,7 +229,7 @@ class RowsPlan(StagePlan):
         return emit.grid(lengths, row, assignment.index_type, parallel=self.parallel)
 
     def _row(self, extent: sizes.Extent, element: emit.Body) -> tirx.Stmt:
-        """The elements of a row, in vectors if there are lanes."""
+        """Return the elements of a row, in vectors if there are lanes."""
         dtype = self.assignment.index_type
         if self.lanes > 1:
             value = self.assignment.value
@@ -227,7 +238,7 @@ class RowsPlan(StagePlan):
         return emit.loop(extent, element, name="element", dtype=dtype)
 
     def _chunks(self) -> tirx.Stmt:
-        """One row, shared among threads."""
+        """Return the loops over one row, shared among threads."""
         (inner,) = self.assignment.axes
 
         def chunk(start: PrimExpression, length: sizes.Extent) -> tirx.Stmt:

@@ -1,4 +1,8 @@
-"""Which strategy schedules a PrimFunc: the one with the cheapest plan, or the fallback."""
+"""Choice of the strategy that schedules a PrimFunc: the one with the cheapest plan, or the
+fallback.
+
+Input: a PrimFunc and a target. Output: the scheduled PrimFunc and its plan.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ STRATEGIES: tuple[Match, ...] = (
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
-    """The scheduled function, and the plan that it was scheduled by."""
+    """Return the scheduled function, and the plan of its schedule."""
     function = with_real_quotients(function)
     choice = _choice(function, target)
 

@@ -23,12 +23,14 @@ from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _FAR = 1 << 30
-"""The step along a dimension before one whose size is dynamic: any number but 0 and 1."""
+"""The stride along a dimension before one whose size is dynamic: any number but 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlocksPlan(StagePlan):
-    """Square blocks of ``across`` and the last axis, with ``edge`` rows; the last ones overlap."""
+    """A plan of square blocks of ``across`` and the last axis, with ``edge`` rows; the last ones
+    overlap.
+    """
 
     across: Axis
     edge: int
@@ -44,12 +46,12 @@ class BlocksPlan(StagePlan):
 
     @property
     def condition(self) -> PrimExpression | None:
-        """Whether dynamic dimensions have at least a block."""
+        """The condition that dynamic dimensions have at least a block."""
         dynamic = [axis for axis in (self.across, self._inner) if not axis.is_known]
         return tirx.all(*(axis.extent >= self.edge for axis in dynamic)) if dynamic else None
 
     def loops(self) -> tirx.Stmt:
-        """The loops over all blocks."""
+        """Return the loops over all blocks."""
         axes, edge, dtype = self.assignment.axes, self.edge, self.assignment.index_type
         square = (self.across, self._inner)
         counts = [
@@ -69,7 +71,7 @@ class BlocksPlan(StagePlan):
         return emit.grid(counts, block, dtype, parallel=self.parallel)
 
     def _block(self, first: Values) -> tirx.Stmt:
-        """One vector for each row of a block, whose halves are exchanged, for each column later."""
+        """Return the code of a block: a vector for each row, whose halves are exchanged."""
         assignment, edge = self.assignment, self.edge
         number, across, inner = assignment.number, self.across.var, self._inner.var
 
@@ -111,16 +113,18 @@ class BlocksPlan(StagePlan):
 
 
 def _halves(lanes: int, step: int, *, second: bool) -> list[int]:
-    """Which lanes of two vectors the first, or the second, has after a step of a transposition."""
+    """Return the lanes of two vectors that the first, or the second, has after a transposition
+    step.
+    """
     if second:
         return [lane + lanes if lane & step else lane + step for lane in range(lanes)]
     return [lane - step + lanes if lane & step else lane for lane in range(lanes)]
 
 
 def crossing(value: PrimExpression, axes: Sequence[Axis], machine: CpuModel) -> Axis | None:
-    """The axis along which something is contiguous that is strided along the last axis.
+    """Return the axis along which a load is contiguous that is strided along the last axis.
 
-    None also if one of the two is too short for a block.
+    None also if one of the two axes is too short for a block.
     """
 
     def is_short(axis: Axis) -> bool:
@@ -139,13 +143,13 @@ def crossing(value: PrimExpression, axes: Sequence[Axis], machine: CpuModel) -> 
 
 
 def _is_computed(load: TensorLoad, last: Axis) -> bool:
-    """Whether a load moves along an axis unevenly, by an index that is computed from it alone."""
+    """Whether the index of a load is computed from an axis alone, and not linear in it."""
     indices = [index for index in load.indices if mentions(index, [last.var])]
     return bool(indices) and not any(map(loads, indices))
 
 
 def _step(load: TensorLoad, axis: Axis) -> int | None:
-    """By how much a load moves along an axis; None if not evenly."""
+    """Return the stride of a load along an axis; None if it is not constant."""
     step = stride_of(load, axis.var)
     if step is not None or count(load, axis) != 1:
         return step
@@ -154,6 +158,8 @@ def _step(load: TensorLoad, axis: Axis) -> int | None:
 
 
 def block_edge(axes: Sequence[Axis], across: Axis, most: int) -> int:
-    """The rows of a block: a power of two, at most so many, and no more than elements."""
-    known = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
-    return 1 << (min([most, *known]).bit_length() - 1)
+    """Return the rows of a block: a power of two, at most ``most``, and at most the sizes of the
+    axes.
+    """
+    static_sizes = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
+    return 1 << (min([most, *static_sizes]).bit_length() - 1)

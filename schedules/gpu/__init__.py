@@ -1,1 +1,4 @@
-"""Schedule strategies for GPUs: kernels and a machine model in, loops of blocks and threads out."""
+"""Schedule strategies for GPUs.
+
+Input: kernels and a machine model. Output: loops over blocks and threads.
+"""

@@ -1,6 +1,7 @@
-"""The strategy for loops that store what a condition holds for, one after the other, and count it.
+"""The strategy for loops that store under a condition at consecutive positions, and count the
+stores.
 
-Each thread has one point of the loops; a prefix sum over all points says where it stores.
+Each thread has one point of the loops; a prefix sum over all points gives its position.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tvm_nnef.tvm_support.compat import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactionPlan(Plan):
-    """A scan over the points of loops, of 1 where the ``condition`` holds and 0 elsewhere.
+    """A plan with a scan over the points of loops: of 1 where the ``condition`` holds, 0 elsewhere.
 
-    ``stores`` are made where it holds; they load ``counter``, which starts as ``init``, and may be
-    a result itself.
+    ``stores`` are executed where it holds; they load ``counter``, whose initial value is ``init``,
+    and which may be a result itself.
     """
 
     axes: tuple[Axis, ...]
@@ -49,12 +50,12 @@ class CompactionPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block, and whether there are chunks."""
+        """Return the threads of a block, and whether there are chunks."""
         scan = self._scan()
         return {"threads": scan.threads, "launches": str(scan)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to threads."""
+        """Return the function with its loops bound to threads."""
         scan, total = self._scan(), launch.size(self.axes)
         first = launch.elements((), 1, lambda _: self._counted(self.init), scan.index_type)
         is_empty = self.is_result and not (sizes.is_known(total) and total)
@@ -94,7 +95,7 @@ class CompactionPlan(Plan):
 
 
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
-    """The plan for a function that stores and counts under a condition; None for others."""
+    """Return the plan for a function that stores and counts under a condition; None for others."""
     body = function.body
     allocated: list[Buffer] = []
     while isinstance(body, s_tir.SBlockRealize):
@@ -149,7 +150,7 @@ def _is_increment(store: tirx.BufferStore, counter: Buffer) -> bool:
 def _are_apart(
     condition: PrimExpression, stores: Sequence[tirx.BufferStore], count: tirx.BufferStore
 ) -> bool:
-    """Whether each step stores at its own positions, and reads nothing that another one stores.
+    """Whether each step stores at distinct positions, and reads nothing that another one stores.
 
     Each store has the counter as one of its indices, and nothing else depends on it.
     """

@@ -1,8 +1,8 @@
 """The strategy for kernels without reduction: elementwise code, copies, relayouts, gathers.
 
-A thread computes one element of the result, or a vector of neighbours that all accesses load as
-neighbours or as one element. Neighbouring axes along which all accesses are contiguous are one
-axis, so that most indices need no division.
+A thread computes one element of the result, or a vector of adjacent elements, if all accesses load
+adjacent elements or a single one. Adjacent axes along which all accesses are contiguous are merged,
+so that most indices need no division.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, is_conditional
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementwisePlan(GpuPlan):
-    """A launch for the result, all else computed where it is read; neighbouring axes are merged.
+    """A launch for the result, with other stages inlined; adjacent axes are merged.
 
     ``merged`` has the expressions of the value and of the stored element.
     """
@@ -55,7 +55,7 @@ class ElementwisePlan(GpuPlan):
         return {"threads": self.machine.usual_threads, "vector": self.lanes}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         axes, dtype, lanes = self.merged.axes, self.kernel.index_type, self.lanes
         value, stored = self.merged.expressions
         assert isinstance(stored, TensorLoad)
@@ -84,7 +84,7 @@ class ElementwisePlan(GpuPlan):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
-    """A plan for a kernel with one result in which nothing is reduced; None for others."""
+    """Return a plan for a kernel with one result and no reduction; None for others."""
     if any(stage.reduced or is_costly_to_repeat(stage, kernel) for stage in kernel.stages):
         return None
     if len(kernel.results) != 1 or kernel.stages[-1] is not kernel.results[0]:
@@ -100,7 +100,9 @@ def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
 
 
 def _lanes(merged: Merged, machine: GpuModel) -> int:
-    """The neighbours that a thread loads and stores as vectors; 1 if an access is not even."""
+    """Return the number of adjacent elements that a thread loads and stores as vectors; 1 if
+    unaligned.
+    """
     value, stored = merged.expressions
     assert isinstance(stored, TensorLoad)
     accesses = [*loads(value), stored]
@@ -119,4 +121,4 @@ def _lanes(merged: Merged, machine: GpuModel) -> int:
 
 
 _VECTOR_TYPES = {"float32", "int32"}
-"""The dtypes that Vulkan has vectors of, with arithmetic by elements."""
+"""The dtypes of vectors in Vulkan, whose arithmetic is by elements."""

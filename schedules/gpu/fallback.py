@@ -1,7 +1,7 @@
-"""What schedules functions that are not made of stages: correct for all of them.
+"""The fallback strategy, correct for all functions, for those that are not made of stages.
 
 Each loop nest is a launch. Its independent steps are threads: those along the spatial iterators of
-a block, or along the independent dimensions of loops that have an order
+a block, or along the independent dimensions of sequential loops
 (:mod:`~tvm_nnef.schedules.analysis.dependences`). The other loops run inside of a thread. Functions
 of another form run on one thread.
 """
@@ -36,7 +36,7 @@ from tvm_nnef.tvm_support.function_attributes import POLLS_SIGNALS
 
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:
-    """The plan for any function."""
+    """Return the plan for any function."""
     if launch.bound_loops(function.body):
         return BoundPlan()
     function, threads = _without_polls(function), machine.usual_threads
@@ -69,7 +69,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class FallbackPlan(Plan):
-    """A launch for each loop nest; ``is_ordered`` if steps of a thread read what others wrote.
+    """A launch for each loop nest; ``is_ordered`` if steps of a thread read results of earlier
+    ones.
 
     The ``allocated`` buffers are in the memory of the GPU.
     """
@@ -87,12 +88,12 @@ class FallbackPlan(Plan):
         return "gpu.sequential" if self.is_ordered else "gpu.fallback"
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The number of dimensions along which the steps of each launch are threads."""
+        """Return the number of dimensions along which the steps of each launch are threads."""
         dimensions = "/".join(map(str, self.launches))
         return {"threads": self.threads, "parallel dimensions": dimensions}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         polls = [poll_signals()] if POLLS_SIGNALS in (function.attrs or {}) else []
         body = emit.sequence([*polls, *map(self._launched, self.launches)])
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}
@@ -107,17 +108,17 @@ class FallbackPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class BoundPlan(Plan):
-    """Loops that are bound to threads already, such as those of TVM's own sorting."""
+    """A plan for loops that are bound to threads already, such as those of TVM's own sorting."""
 
     strategy: ClassVar[str] = "gpu.bound"
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """Nothing is decided."""
+        """No decisions."""
         return {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function itself."""
+        """Return the function itself."""
         return function
 
 
@@ -127,7 +128,7 @@ def _block_buffers(function: PrimFunction) -> list[Buffer]:
 
 
 def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[Buffer]]:
-    """A statement without its allocations, and the buffers that they were of."""
+    """Return a statement without its allocations, and their buffers."""
     lifted: list[Buffer] = []
 
     def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
@@ -144,9 +145,9 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[Buffer]]:
 
 
 def _in_memory(body: tirx.Stmt, buffers: list[Buffer]) -> tuple[tirx.Stmt, list[Buffer]]:
-    """A statement and its buffers, with buffers in device memory instead of local ones.
+    """Return a statement and its buffers, with buffers in device memory instead of local ones.
 
-    TVM allocates what is local outside of a launch on the stack of the host.
+    TVM allocates local buffers outside of a launch on the stack of the host.
     """
     moved = {
         buffer: tirx.decl_buffer(buffer.shape, buffer.dtype, str(buffer.name), layout=None)
@@ -158,7 +159,7 @@ def _in_memory(body: tirx.Stmt, buffers: list[Buffer]) -> tuple[tirx.Stmt, list[
 
 
 def _without_polls(function: PrimFunction) -> PrimFunction:
-    """The function without polling for signals, which the host does before a launch."""
+    """Return the function without polling for signals, which the host does before a launch."""
 
     def removed(statement: tirx.Evaluate) -> tirx.Evaluate:
         polls = tvm_ffi.structural_equal(statement, poll_signals())
@@ -168,18 +169,18 @@ def _without_polls(function: PrimFunction) -> PrimFunction:
 
 
 def _steps_of_blocks(function: PrimFunction) -> list[Steps] | None:
-    """The steps of the blocks of a function; None if it has other statements."""
+    """Return the steps of the blocks of a function; None if it has other statements."""
     root = function.body
     if not isinstance(root, s_tir.SBlockRealize):
         return None
     body = root.block.body
-    found = [*map(_steps_of_block, body.seq if isinstance(body, tirx.SeqStmt) else [body])]
-    known = [steps for steps in found if steps is not None]
-    return known if len(known) == len(found) else None
+    steps_or_none = [*map(_steps_of_block, body.seq if isinstance(body, tirx.SeqStmt) else [body])]
+    all_steps = [steps for steps in steps_or_none if steps is not None]
+    return all_steps if len(all_steps) == len(steps_or_none) else None
 
 
 def _steps_of_block(nest: tirx.Stmt) -> Steps | None:
-    """The points of the loops that only spatial iterators of a block depend on."""
+    """Return the points of the loops that only spatial iterators of a block depend on."""
     axes: list[Axis] = []
     while isinstance(nest, tirx.For):
         start, extent = nest.min, sizes.extent(nest.extent)
@@ -219,8 +220,10 @@ def _steps_of_block(nest: tirx.Stmt) -> Steps | None:
 
 
 def _launches_of_nests(nests: Sequence[Nest], machine: GpuModel) -> list[Steps | scan.Scan]:
-    """The launches of ordered loop nests: one for each scan, others for groups of nests."""
-    found: list[Steps | scan.Scan] = []
+    """Return the launches of sequential loop nests: one for each scan, others for groups of
+    nests.
+    """
+    launches: list[Steps | scan.Scan] = []
     between: list[Nest] = []
     for nest in nests:
         read = read_scan(nest)
@@ -228,9 +231,9 @@ def _launches_of_nests(nests: Sequence[Nest], machine: GpuModel) -> list[Steps |
         if scanned is None:
             between.append(nest)
             continue
-        found += [*_steps_of_groups(between, machine), scanned]
+        launches += [*_steps_of_groups(between, machine), scanned]
         between = []
-    return [*found, *_steps_of_groups(between, machine)]
+    return [*launches, *_steps_of_groups(between, machine)]
 
 
 def _steps_of_groups(nests: Sequence[Nest], machine: GpuModel) -> list[Steps]:
@@ -238,7 +241,7 @@ def _steps_of_groups(nests: Sequence[Nest], machine: GpuModel) -> list[Steps]:
 
 
 def _steps_of_nests(nests: Sequence[Nest], dimensions: Mapping[int, sizes.Extent]) -> Steps:
-    """The points of the dimensions that ordered loop nests share."""
+    """Return the points of the dimensions that sequential loop nests share."""
     dtype = dtype_of(next(iter(nests[0].loops)))
     axes = {number: Axis(tirx.Var("i", dtype), size) for number, size in dimensions.items()}
 

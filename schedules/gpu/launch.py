@@ -1,9 +1,9 @@
-"""Loops bound to the blocks and threads of a GPU: sizes and functions of an index in, loops out.
+"""Construction of loops bound to the blocks and threads of a GPU.
 
-A launch is a loop over blocks, which holds any number of phases: loops over the threads of the
-block. What one phase writes to shared memory the next ones read, after a barrier that TVM inserts.
-Both are ordinary loops with a binding, so that a launch computes the same if the bindings are
-dropped.
+Input: sizes and functions of an index. Output: loops. A launch is a loop over blocks, which
+contains any number of phases: loops over the threads of the block. Values that one phase writes to
+shared memory are read by the next ones, after a barrier that TVM inserts. All of these are ordinary
+loops with a binding, so that a launch computes the same without bindings.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
 
 
 def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """The body for each block."""
+    """Return the body for each block."""
     return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
 
 
 def without_empty_launches(function: PrimFunction) -> PrimFunction:
-    """The function in which nothing is launched without blocks or threads, static or dynamic.
+    """Return the function in which nothing is launched without blocks or threads, static or
+    dynamic.
 
     That is an error for a GPU. TVM's runtime launches a block in its place, which reads and writes
     elements that do not exist.
@@ -69,7 +70,7 @@ def without_empty_launches(function: PrimFunction) -> PrimFunction:
 
 
 def bound_loops(statement: tirx.Stmt) -> list[BoundLoop]:
-    """The loops over blocks and threads in a statement, in both of TVM's forms."""
+    """Return the loops over blocks and threads in a statement, in both of TVM's forms."""
     loops = [each for each in nodes(statement, tirx.For) if each.thread_binding is not None]
     others = nodes(statement, tirx.AttrStmt)
     return [*loops, *(each for each in others if str(each.attr_key) == "thread_extent")]
@@ -80,18 +81,18 @@ def _extent(loop: BoundLoop) -> PrimExpression:
 
 
 def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """A phase: the body for each thread of a block."""
+    """Return a phase: the body for each thread of a block."""
     return emit.loop(count, body, name="thread", dtype=dtype, thread=THREAD)
 
 
 def barrier() -> tirx.Stmt:
-    """What the threads of a block wait at for each other, where TVM inserts no barrier."""
+    """Return a barrier for the threads of a block, for places in which TVM inserts none."""
     sync = tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared")
     return tirx.Evaluate(sync)
 
 
 def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tirx.Stmt:
-    """A launch with a thread for each point of some axes, ``count`` threads in a block."""
+    """Return a launch with a thread for each point of some axes, ``count`` threads in a block."""
     total = size(axes)
 
     def element(block: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
@@ -106,24 +107,24 @@ def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tir
 
 
 def numbered(axes: Sequence[Axis], count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """A launch with a thread for the number of each point of some axes."""
+    """Return a launch with a thread for the linear index of each point of some axes."""
     element = Axis(tirx.Var("element", dtype), size(axes))
     return elements([element], count, lambda at: body(at[element.var]), dtype)
 
 
 def size(axes: Sequence[Axis]) -> sizes.Extent:
-    """The number of points of some axes."""
+    """Return the number of points of some axes."""
     return sizes.product(axis.extent for axis in axes)
 
 
 def point(axes: Sequence[Axis], number: PrimExpression) -> dict[tirx.Var, PrimExpression]:
-    """The point of some axes that has a number."""
+    """Return the point of some axes with a linear index."""
     indices = emit.decoded(number, [axis.extent for axis in axes], dtype_of(number))
     return {axis.var: index for axis, index in zip(axes, indices, strict=True)}
 
 
 def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
-    """Serial loops over axes; the body gets their values and those of the outer ones."""
+    """Return serial loops over axes; the body gets their values and those of the outer axes."""
     if not axes:
         return body(outer)
     first, *rest = axes
@@ -135,7 +136,7 @@ def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
 
 
 def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
-    """The limits that indices may reach, of ``(index, limit, elements of a block)``.
+    """Return the limits that indices can exceed, of ``(index, limit, elements of a block)``.
 
     A dynamic limit may be 0.
     """
@@ -149,7 +150,7 @@ def within(indices: Sequence[Limit]) -> PrimExpression:
 
 
 def guarded(indices: Sequence[Limit], body: tirx.Stmt) -> tirx.Stmt:
-    """The body if each index is below its limit."""
+    """Return the body if each index is below its limit."""
     return tirx.IfThenElse(within(indices), body, None) if indices else body
 
 
@@ -160,9 +161,9 @@ def strided(
     body: emit.Body,
     together: int = 1,
 ) -> tirx.Stmt:
-    """The body for the elements ``first``, ``first + count``, ... below ``total``.
+    """Return the body for the elements ``first``, ``first + count``, ... below ``total``.
 
-    ``together`` of them are written one after the other if that divides a static number of them.
+    ``together`` of them are unrolled if that divides a static number of them.
     """
     dtype = dtype_of(first)
     exact = sizes.is_divisible(total, count)
@@ -191,10 +192,10 @@ def tree(
     reducer: Reducer,
     dtype: str,
 ) -> list[tirx.Stmt]:
-    """The phases that combine the partial results of ``sharing`` threads in that of the first one.
+    """Return the phases that combine the results of ``sharing`` threads into that of the first one.
 
-    ``position`` returns the number of a thread among these and that of its result, which are
-    ``distance`` apart.
+    ``position`` returns the number of a thread among these and the offset of its result; the
+    offsets of neighbours are ``distance`` apart.
     """
 
     def level(width: int) -> tirx.Stmt:
@@ -210,14 +211,14 @@ def tree(
 
 
 def shared(elements: int, dtype: str, name: str, *, at_launch: bool = False) -> Buffer:
-    """A buffer that the threads of a block share; ``at_launch`` it may be larger.
+    """Return a buffer in shared memory; ``at_launch`` it may exceed the static limit.
 
-    TVM inserts barriers for other buffers alone.
+    TVM inserts barriers for buffers without ``at_launch`` alone.
     """
     scope = "shared.dyn" if at_launch else "shared"
     return tirx.decl_buffer((elements,), dtype, name, scope=scope)
 
 
 def local(elements: int, dtype: str, name: str) -> Buffer:
-    """A buffer of each thread, in registers if its indices are static."""
+    """Return a buffer of each thread, in registers if its indices are static."""
     return tirx.decl_buffer((elements,), dtype, name, scope="local")

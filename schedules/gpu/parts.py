@@ -1,6 +1,7 @@
-"""Which stages of a kernel are parts on a GPU: those of several reductions or results.
+"""Kernel fission on GPUs: division of a kernel with several reductions or results into parts.
 
-Each part computes one buffer with its own plan, and what it reads element by element.
+Input: a kernel. Output: a plan for each part. Each part computes one buffer; its other stages are
+inlined.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from tvm_nnef.tir.expressions import LONGEST_EXPRESSION
 
 
 def match(kernel: Kernel, match_part: Callable[[Kernel], Choice | None]) -> Choice | None:
-    """The parts with the plans that ``match_part`` gives them; None if there is one part."""
-    kept = _kept(kernel)
-    if len(kept) < 2:
+    """Return the parts with the plans that ``match_part`` returns; None if there is one part."""
+    part_stages = _kept(kernel)
+    if len(part_stages) < 2:
         return None
-    found = [match_part(part_of(kernel, s, stages_inside(s, kernel, kept))) for s in kept]
-    parts = tuple(part for part in found if part is not None)
-    if len(parts) < len(found):
+    plans = [
+        match_part(part_of(kernel, s, stages_inside(s, kernel, part_stages))) for s in part_stages
+    ]
+    parts = tuple(part for part in plans if part is not None)
+    if len(parts) < len(plans):
         return None
-    plan = PartsPlan("gpu.parts", kernel, tuple(kept), parts)
+    plan = PartsPlan("gpu.parts", kernel, tuple(part_stages), parts)
     return Choice(plan, "no strategy matches the whole kernel")
 
 
 def _kept(kernel: Kernel) -> list[Stage]:
-    """The stages that are parts: results, reductions, and what is costly and read more than once.
+    """Return the stages that become parts: results, reductions, and costly stages with several
+    readers.
 
-    Also what would make an expression too long if it were written out where it is read.
+    Also stages whose inlining would make an expression too long.
     """
 
     def is_kept(stage: Stage, length: int) -> bool:

@@ -1,4 +1,4 @@
-"""What plans for GPUs have in common, and how many cycles memory takes."""
+"""The base class of plans for GPUs, and the estimate of memory cycles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GpuPlan(Plan):
 
     @abstractmethod
     def statement(self) -> tirx.Stmt:
-        """The launches."""
+        """Return the launches."""
 
     @property
     def allocated(self) -> Sequence[Buffer]:
@@ -33,13 +33,13 @@ class GpuPlan(Plan):
         return ()
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         results = [stage.buffer for stage in self.kernel.results]
         return with_opaque_body(function, results, self.allocated, self.statement())
 
 
 def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) -> float:
-    """The cycles in which the inputs of stages, and what they store, go through memory once."""
+    """Return the cycles in which the inputs and results of stages go through memory once."""
     buffers = {}
     for stage in stages:
         buffers[stage.buffer] = bits_of(stage.dtype)
@@ -51,9 +51,9 @@ def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) ->
 
 
 def inlined_lengths(kernel: Kernel, is_kept: Callable[[Stage, int], bool]) -> dict[Stage, int]:
-    """The size of the value of each stage, what it reads written out except for kept stages.
+    """Return the length of each stage's value with its reads inlined, except kept stages.
 
-    ``is_kept`` gets a stage and the size of its value.
+    ``is_kept`` gets a stage and the length of its value.
     """
     lengths: dict[Stage, int] = {}
     read: dict[Buffer, int] = {}

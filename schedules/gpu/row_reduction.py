@@ -1,8 +1,8 @@
-"""The strategy for reductions along contiguous elements: softmax, normalisation, sums of rows.
+"""The strategy for reductions along contiguous elements: softmax, normalization, sums of rows.
 
-Some threads share a row (a warp, or a whole block if it is long). They run through its elements in
-turns, each combines its own, and a tree in shared memory combines their results. All stages of a
-row run in one launch; what is computed element by element is computed again where it is read.
+Several threads share a row (a warp, or a whole block if it is long). Each thread combines every
+n-th element, and a tree in shared memory combines their results. All stages of a row run in one
+launch; elementwise stages are recomputed where they are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowReductionPlan(GpuPlan):
-    """``row_threads`` share a row, and ``block_rows`` rows are a block."""
+    """A plan in which ``row_threads`` threads share a row, and a block has ``block_rows`` rows."""
 
     rows: tuple[Axis, ...]
     row_threads: int
@@ -50,21 +50,21 @@ class RowReductionPlan(GpuPlan):
         return machine.launch_cycles + moved * idle + waves * barriers
 
     def decisions(self) -> Mapping[str, int | str]:
-        """How rows are shared."""
+        """Return the distribution of rows to threads and blocks."""
         return {"row threads": self.row_threads, "block rows": self.block_rows}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         count = sizes.quotient_above(launch.size(self.rows), self.block_rows)
         dtype = self.kernel.index_type
         return launch.blocks(count, lambda block: _Block(self, block).statement(), dtype)
 
 
 class _Block:
-    """Writes what one block computes: all stages of its rows, one after the other."""
+    """The code of one block: all stages of its rows, one after the other."""
 
     def __init__(self, plan: RowReductionPlan, block: PrimExpression) -> None:
-        """Takes the plan and the number of the block."""
+        """Create the code of the block with an index."""
         self._plan, self._block = plan, block
         self._threads = plan.row_threads * plan.block_rows
         self._results, self._dtype = plan.kernel.results, plan.kernel.index_type
@@ -72,7 +72,7 @@ class _Block:
         self._inside: dict[Buffer, Stage] = {}
 
     def statement(self) -> tirx.Stmt:
-        """The phases of all stages."""
+        """Return the phases of all stages."""
         phases = []
         for stage in self._plan.kernel.stages:
             value = inlined(stage.value, self._inside)
@@ -85,7 +85,7 @@ class _Block:
         return emit.sequence(phases)
 
     def _reduced(self, stage: Stage, value: PrimExpression) -> list[tirx.Stmt]:
-        """The phases that combine each row; the result is at the first thread of the row."""
+        """Return the phases that combine each row; the result is at the first thread of the row."""
         partial = launch.shared(self._threads, stage.dtype, f"{stage.buffer.name}_partial")
         accumulator, zero = launch.local(1, stage.dtype, "accumulator"), tirx.const(0, "int32")
         reducer, init = stage.reducer, stage.init
@@ -120,7 +120,7 @@ class _Block:
         return phases
 
     def _elements(self, stage: Stage, value: PrimExpression) -> tirx.Stmt:
-        """The phase that stores the elements of a stage."""
+        """Return the phase that stores the elements of a stage."""
 
         def own(thread: PrimExpression) -> tirx.Stmt:
             def element(point: launch.Point) -> tirx.Stmt:
@@ -134,7 +134,7 @@ class _Block:
     def _steps(
         self, stage: Stage, inner: Sequence[Axis], thread: PrimExpression, body: launch.AtPoint
     ) -> tirx.Stmt:
-        """The body at the points of the inner axes that a thread computes."""
+        """Return the body at the points of the inner axes that a thread computes."""
         row, lane = self._row_and_lane(thread)
         point, limits = self._point(stage, row)
 
@@ -148,7 +148,7 @@ class _Block:
         return launch.threads(self._threads, body, self._dtype)
 
     def _row_and_lane(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        """The row of a thread in its block, and the number of the thread in the row."""
+        """Return the row of a thread in its block, and the index of the thread in the row."""
         if self._plan.block_rows == 1:
             return tirx.const(0, self._dtype), thread
         count = tirx.const(self._plan.row_threads, self._dtype)
@@ -157,7 +157,7 @@ class _Block:
     def _point(
         self, stage: Stage, row: PrimExpression
     ) -> tuple[dict[tirx.Var, PrimExpression], list[launch.Limit]]:
-        """The values of the outer axes of a stage, and what limits the rows."""
+        """Return the values of the outer axes of a stage, and the limits of the rows."""
         rows, count = self._plan.rows, self._plan.block_rows
         number = self._block * tirx.const(count, self._dtype) + row
         outer, inner = stage.axes[: len(rows)], stage.axes[len(rows) :]
@@ -168,7 +168,7 @@ class _Block:
     def _read(
         self, value: PrimExpression, point: launch.Point, thread: PrimExpression
     ) -> PrimExpression:
-        """The value at a point, with results of reductions read from shared memory."""
+        """Return the value at a point, with results of reductions read from shared memory."""
         row, _ = self._row_and_lane(thread)
         first = row * tirx.const(self._plan.row_threads, self._dtype)
 
@@ -180,11 +180,11 @@ class _Block:
 
 
 def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
-    """A plan for a kernel whose stages share their rows; None for others."""
-    found = with_rows(kernel)
-    if found is None:
+    """Return a plan for a kernel whose stages share their rows; None for others."""
+    kernel_and_rows = with_rows(kernel)
+    if kernel_and_rows is None:
         return None
-    kernel, rows = found
+    kernel, rows = kernel_and_rows
     lengths = inlined_lengths(kernel, lambda stage, _: bool(stage.reduced))
     if max(lengths.values()) > LONGEST_EXPRESSION:
         return None

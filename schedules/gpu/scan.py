@@ -1,9 +1,9 @@
 """Scans of rows: each element is combined with those before it, by the threads of blocks.
 
-A block scans as many elements as it has threads, in shared memory. One block scans a short row, in
-turns. Of long rows each chunk is combined, the results of the chunks are scanned, and each chunk is
-scanned on from the result of those before it. Which elements are combined in which order depends on
-the sizes alone, so results are the same in every run.
+Input: a scan. Output: its launches. A block scans as many elements as it has threads, in shared
+memory. One block scans a short row, in turns. Long rows are divided into chunks: each chunk is
+reduced, the results are scanned, and each chunk is scanned from the result of those before it. The
+order of combination depends on the sizes alone, so results are the same in every run.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of, is_real
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]
-"""Returns the element of a row at a position."""
+"""A function that returns the element of a row at a position."""
 
 Store: TypeAlias = Callable[
     [PrimExpression, PrimExpression, PrimExpression, PrimExpression], tirx.Stmt
 ]
-"""Returns what stores the result of a row at a position, given the element and the result."""
+"""A function that returns the store of a row's result at a position, given element and result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """Scans of ``rows`` of some ``length``; ``totals`` are the results of chunks, if there are."""
+    """Scans of ``rows`` of some ``length``.
+
+    ``totals`` are the results of chunks, if there are chunks.
+    """
 
     rows: sizes.Extent
     length: sizes.Extent
@@ -56,7 +59,7 @@ class Scan:
         return [] if self.totals is None else [self.totals]
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the three launches."""
+        """Return the launch, or the three launches."""
         if self.totals is None:
             return launch.blocks(self.rows, lambda row: _Block(self, row).turns(), self.index_type)
         chunks, totals = sizes.extent(self.totals.shape[1]), self.totals
@@ -79,10 +82,10 @@ class Scan:
 
 
 class _Block:
-    """Writes how a block scans elements of a row, as many at once as it has threads."""
+    """The code by which a block scans elements of a row, as many at once as it has threads."""
 
     def __init__(self, scan: Scan, row: PrimExpression) -> None:
-        """Takes the number of the row."""
+        """Create the code for the row with an index."""
         self._scan, self._row = scan, row
         self._sums = [launch.shared(scan.threads, scan.dtype, f"sums{n}") for n in range(2)]
         self._own, self._value = (launch.local(1, scan.dtype, name) for name in ("own", "value"))
@@ -91,7 +94,7 @@ class _Block:
         self._last = tirx.const(scan.threads - 1, scan.index_type)
 
     def turns(self) -> tirx.Stmt:
-        """The row, one part after the other."""
+        """Return the scan of a row, one part after the other."""
         scan = self._scan
         count = sizes.quotient_above(scan.length, scan.threads)
         before = launch.shared(1, scan.dtype, "before")
@@ -111,7 +114,7 @@ class _Block:
         return self._allocating(tirx.AllocBuffer(before), turns)
 
     def combined(self, chunk: PrimExpression) -> tirx.Stmt:
-        """All elements of a chunk, for the scan of the chunks."""
+        """Return the reduction of a chunk, for the scan of the chunks."""
         totals = self._scan.totals
         assert totals is not None
         store = tirx.BufferStore(totals, self._result[self._last], [self._row, chunk])
@@ -120,7 +123,7 @@ class _Block:
         return self._allocating(*self._scanned(chunk), total)
 
     def continued(self, chunk: PrimExpression) -> tirx.Stmt:
-        """The elements of a chunk, from the result of the chunks before on."""
+        """Return the scan of a chunk, from the result of the chunks before it."""
         totals = self._scan.totals
         assert totals is not None
         stored = self._stored(chunk, totals[self._row, chunk - 1])
@@ -131,7 +134,7 @@ class _Block:
         return emit.sequence([*map(tirx.AllocBuffer, buffers), *statements])
 
     def _scanned(self, part: PrimExpression) -> list[tirx.Stmt]:
-        """The phases that scan a part of the row by itself."""
+        """Return the phases that scan a part of the row by itself."""
 
         def loaded(thread: PrimExpression) -> tirx.Stmt:
             position = self._position(part, thread)
@@ -149,7 +152,7 @@ class _Block:
         return [self._phase(loaded), *levels]
 
     def _level(self, level: int, width: int) -> tirx.Stmt:
-        """A step of the scan, from one buffer to the other."""
+        """Return a level of the scan, from one buffer to the other."""
         source, target = self._sums[level % 2], self._sums[(level + 1) % 2]
 
         def joined(thread: PrimExpression) -> tirx.Stmt:
@@ -160,7 +163,7 @@ class _Block:
         return self._phase(joined)
 
     def _stored(self, part: PrimExpression, before: PrimExpression) -> tirx.Stmt:
-        """The phase that stores the results of a part, given that of the parts before."""
+        """Return the phase that stores the results of a part, given that of the parts before."""
 
         def stored(thread: PrimExpression) -> tirx.Stmt:
             position = self._position(part, thread)
@@ -178,7 +181,7 @@ class _Block:
     def _after(
         self, part: PrimExpression, before: PrimExpression, value: PrimExpression
     ) -> PrimExpression:
-        """A result in a part, given that of the parts before it."""
+        """Return a result in a part, given that of the parts before it."""
         return tirx.if_then_else(part < 1, value, self._scan.reducer.combine(before, value))
 
     def _position(self, part: PrimExpression, thread: PrimExpression) -> PrimExpression:
@@ -203,7 +206,7 @@ def scan_of(
     index_type: str,
     machine: GpuModel,
 ) -> Scan:
-    """The scan of rows, in chunks if there are few long ones."""
+    """Return the scan of rows, in chunks if there are few long ones."""
     most = 1 << (machine.block_threads.bit_length() - 2)
     if sizes.is_known(length):
         most = min(most, max(machine.warp, 1 << max(0, length - 1).bit_length()))
@@ -216,7 +219,10 @@ def scan_of(
 
 
 def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
-    """How blocks scan rows; None if threads by themselves are faster, or the result differs."""
+    """Return the scan of rows by blocks.
+
+    It is None if separate threads are faster, or results would differ.
+    """
     element, length, rows = scan.element, scan.step.extent, launch.size(scan.rows)
     dtype = str(element.source.dtype)
     many = sizes.estimate(rows) >= machine.multiprocessors * machine.usual_threads

@@ -2,8 +2,8 @@
 
 Elements are records of a key and an index, no two of which are equal, so the order is that of a
 stable sort. A block sorts some records in shared memory, by a bitonic network: short rows as a
-whole, of longer ones a run. Then runs are merged in pairs: each record finds by binary search how
-many of the other run come before it. Of a run no more records are kept than are wanted.
+whole, longer ones in runs. Then runs are merged in pairs: each record finds its number of
+predecessors in the other run by binary search. A run keeps at most the wanted number of records.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _INDEX, _DTYPE = "int32", "int64"
 """The dtypes of indices in a row, and of offsets."""
 
 _LONGEST = 1 << 31
-"""No row is longer, as an index is an int32."""
+"""Upper limit of the length of a row, as an index is an int32."""
 
 _Write = Callable[[PrimExpression, PrimExpression], None]
-"""Writes what is done for a row and a position."""
+"""A function that emits the statements for a row and a position."""
 
 _Records = tuple[Buffer, Buffer]
 """The buffers of keys and of indices."""
@@ -47,7 +47,8 @@ _Records = tuple[Buffer, Buffer]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortPlan(Plan):
-    """A block of ``threads`` sorts ``block_rows`` rows of up to ``run`` records, or a run of one.
+    """A plan in which a block of ``threads`` sorts ``block_rows`` rows of up to ``run`` records, or
+    a run of one.
 
     Longer rows have ``records`` in the memory of the GPU, on two sides: each merge is from one to
     the other.
@@ -65,13 +66,13 @@ class SortPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """What a block sorts, and by how many threads."""
+        """Return the sizes of a block's part, and the number of its threads."""
         merged = "no" if self.records is None else "yes"
         blocks = {"run": self.run, "block rows": self.block_rows}
         return {"threads": self.threads, **blocks, "merged": merged}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         body, records = [self._sorted_runs()], self.records
         if records is not None:
             # The number of merges is even, so that the last one is to the first side.
@@ -107,11 +108,11 @@ class SortPlan(Plan):
         return [*map(sizes.extent, self.data.shape[:-1])]
 
     def _at(self, row: PrimExpression, position: PrimExpression) -> tuple[PrimExpression, ...]:
-        """The indices of a position in the row that has a number."""
+        """Return the indices of a position in the row with a linear index."""
         return (*emit.decoded(row, self._outer, _DTYPE), position)
 
     def _each(self, length: sizes.Extent, write: _Write) -> tirx.Stmt:
-        """A launch with a thread for each row and position below a length."""
+        """Return a launch with a thread for each row and position below a length."""
         axes = [Axis(tirx.Var("i", _DTYPE), size) for size in (sizes.product(self._outer), length)]
 
         def body(point: launch.Point) -> tirx.Stmt:
@@ -121,7 +122,7 @@ class SortPlan(Plan):
         return launch.elements(axes, self.threads, body, _DTYPE)
 
     def _sorted_runs(self) -> tirx.Stmt:
-        """The launch in which each block sorts its rows, or its run."""
+        """Return the launch in which each block sorts its rows, or its run."""
         runs = 1 if self.records is None else sizes.quotient_above(self._length, self.run)
         groups = sizes.quotient_above(sizes.product(self._outer), self.block_rows)
 
@@ -132,7 +133,7 @@ class SortPlan(Plan):
         return launch.blocks(sizes.product([groups, runs]), block, _DTYPE)
 
     def _sorted_run(self, first_row: PrimExpression, start: PrimExpression) -> tirx.Stmt:
-        """What a block does: load, sort, store."""
+        """Return the code of a block: load, sort, store."""
         size, rows = self.run * self.block_rows, sizes.product(self._outer)
         key_type = key_type_of(str(self.data.dtype))
         shared = launch.shared(size, key_type, "keys"), launch.shared(size, _INDEX, "indices")
@@ -180,10 +181,10 @@ class SortPlan(Plan):
     def _compared(
         self, shared: _Records, level: PrimExpression, is_first: PrimExpression
     ) -> tirx.Stmt:
-        """A phase of the network, in which each thread brings two records in order.
+        """Return a phase of the network, in which each thread brings two records in order.
 
-        The first one of a stage compares two sorted halves from their outer ends, the others
-        records at a distance.
+        The first phase of a stage compares two sorted halves from their outer ends, the others
+        compare records at a distance.
         """
         width = tirx.shift_left(tirx.const(1, _DTYPE), level)
 
@@ -204,7 +205,7 @@ class SortPlan(Plan):
         return launch.threads(self.threads, thread, _DTYPE)
 
     def _merged(self, records: _Records, side: int, width: PrimExpression) -> tirx.Stmt:
-        """The launch that merges pairs of runs of a width, from one side of the records."""
+        """Return the launch that merges pairs of runs of a width, from one side of the records."""
         length = sizes.number(self._length, _DTYPE)
 
         def merge(row: PrimExpression, position: PrimExpression) -> None:
@@ -232,7 +233,7 @@ class SortPlan(Plan):
         return self._each(self._length, write)
 
     def _first_records(self, records: _Records) -> tirx.Stmt:
-        """The launch that stores the indices of the first records."""
+        """Return the launch that stores the indices of the first records."""
 
         def write(row: PrimExpression, rank: PrimExpression) -> None:
             IR.buffer_store(self.result, records[1][0, row, rank], [*self._at(row, rank)])
@@ -253,7 +254,7 @@ def _is_before(record: Sequence[PrimExpression], other: Sequence[PrimExpression]
 
 
 def match(function: PrimFunction, machine: GpuModel) -> SortPlan | None:
-    """The plan for a function that is annotated as sorting; None for others."""
+    """Return the plan for a function that is annotated as sorting; None for others."""
     sort = read_sort(function.attrs)
     if sort is None:
         return None

@@ -1,6 +1,7 @@
-"""Which plan a kernel gets on a GPU: the one with the lowest estimated cost.
+"""Choice of the plan of a kernel on a GPU: the one with the lowest estimated cost.
 
-Every function gets a schedule: what is not made of stages gets that of the fallback.
+Input: a PrimFunc and a target. Output: the scheduled PrimFunc. Every function gets a schedule: one
+that is not made of stages gets that of the fallback.
 """
 
 from __future__ import annotations
@@ -42,25 +43,27 @@ STRATEGIES: tuple[Match, ...] = (
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
-    """The scheduled function, and the plan that it was scheduled by."""
+    """Return the scheduled function, and the plan of its schedule."""
     choice = choose(function, gpu_model(target))
     return choice.plan.emit(function), choice
 
 
 def takes_attention(target: Target) -> Callable[[Kernel], bool]:
-    """Returns whether a kernel is attention that a GPU computes in one launch."""
+    """Whether a kernel is attention that a GPU computes in one launch."""
     machine = gpu_model(target)
     return lambda kernel: attention.match(with_numbers(kernel), machine) is not None
 
 
 def choose(function: PrimFunction, machine: GpuModel) -> Choice:
-    """The plan of the lowest cost for a function, as a whole or in parts, else the fallback."""
+    """Return the plan of the lowest cost for a function, as a whole or in parts, else the
+    fallback.
+    """
     kernel = read_kernel(function)
     if kernel is not None:
         kernel = with_numbers(kernel)
-        found = _whole(kernel, machine) or parts.match(kernel, lambda part: _whole(part, machine))
-        if found is not None:
-            return found
+        chosen = _whole(kernel, machine) or parts.match(kernel, lambda part: _whole(part, machine))
+        if chosen is not None:
+            return chosen
     for match in (sort.match, suppression.match, compaction.match):
         other = match(function, machine)
         if other is not None:
@@ -69,5 +72,5 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
 
 
 def _whole(kernel: Kernel, machine: GpuModel) -> Choice | None:
-    """The plan of the lowest cost for a kernel as a whole."""
+    """Return the plan of the lowest cost for a kernel as a whole."""
     return cheapest(match(kernel, machine) for match in STRATEGIES)

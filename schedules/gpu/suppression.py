@@ -1,8 +1,9 @@
-"""The strategy for non-maximum suppression: of boxes in order, those that overlap none before.
+"""The strategy for non-maximum suppression: selection of boxes in order that overlap no selected
+one.
 
 Each thread of a block has a box, and compares it with those that are chosen already. Then the
-threads go through their boxes in order: one that is still there is chosen, and all others compare
-theirs with it. The next boxes in order are another launch.
+threads proceed through their boxes in order: one that is not yet suppressed is chosen, and all
+others compare theirs with it. The next boxes in order are another launch.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _DTYPE = "int64"
 """The dtype of offsets."""
 
 _BOX = 5
-"""The numbers of a box: its corners and its area."""
+"""The number of values of a box: its corners and its area."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuppressionPlan(Plan):
-    """A block for each row of scores; ``threads`` boxes in a launch."""
+    """A plan with a block for each row of scores, and ``threads`` boxes in a launch."""
 
     suppression: Suppression
     threads: int
@@ -50,11 +51,11 @@ class SuppressionPlan(Plan):
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The boxes of a launch."""
+        """Return the number of boxes of a launch."""
         return {"threads": self.threads}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops bound to blocks and threads."""
+        """Return the function with its loops bound to blocks and threads."""
         _, scores, _, chosen, counts = buffers_of(function)
         rows = [Axis(tirx.Var("row", _DTYPE), sizes.extent(size)) for size in counts.shape]
         nothing = tirx.const(0, str(counts.dtype))
@@ -77,12 +78,12 @@ class SuppressionPlan(Plan):
 
 
 class _Block:
-    """Writes what a block does: some boxes of a row, one for each thread."""
+    """The code of a block: some boxes of a row, one for each thread."""
 
     def __init__(
         self, plan: SuppressionPlan, buffers: Sequence[Buffer], row: Sequence[PrimExpression]
     ) -> None:
-        """Takes the parameters of the function and the indices of the row."""
+        """Create the code, given the parameters of the function and the indices of the row."""
         self._plan, self._row, self._threads = plan, row, plan.threads
         self._boxes, self._scores, self._order, self._chosen, self._counts = buffers
         self._width = sizes.number(sizes.extent(self._chosen.shape[-1]), _DTYPE)
@@ -94,7 +95,7 @@ class _Block:
         self._count, self._rank = (launch.local(1, _DTYPE, name) for name in ("count", "rank"))
 
     def statement(self, part: PrimExpression, inside: Sequence[launch.Limit]) -> tirx.Stmt:
-        """The phases: compare with the chosen ones, with each other, and store."""
+        """Return the phases: compare with the chosen ones, with each other, and store."""
         buffers = (self._all, self._left, self._own, self._box, self._is_left)
         first = part * self._threads
 
@@ -153,7 +154,7 @@ class _Block:
                 IR.buffer_store(self._left, tirx.const(0, "int32"), [thread])
 
     def _store(self, thread: PrimExpression) -> None:
-        """Store the box of a thread if it is chosen; the last thread stores how many are."""
+        """Store the box of a thread if it is chosen; the last thread stores their number."""
         position = emit.variable(self._count[0] + self._rank[0])[0]
         with IR.If(tirx.And(self._is_left[0] > 0, position < self._width)), IR.Then():
             IR.buffer_store(self._chosen, self._box[0], [*self._row, position])
@@ -186,6 +187,6 @@ def _set(buffer: Buffer, value: PrimExpression | int, offset: int = 0) -> None:
 
 
 def match(function: PrimFunction, machine: GpuModel) -> SuppressionPlan | None:
-    """The plan for a function that is annotated as choosing boxes; None for others."""
+    """Return the plan for a function that is annotated as choosing boxes; None for others."""
     suppression = read_suppression(function.attrs)
     return None if suppression is None else SuppressionPlan(suppression, machine.block_threads // 4)

@@ -1,8 +1,8 @@
 """The strategy for any single reduction, whatever its indices: pooling, sums of columns or of all.
 
-Threads share an element of the result if there are few elements, and combine their results by a
-tree in shared memory. If even that leaves a GPU idle, blocks share it too, and a second launch
-combines their results. Every kernel is made of such reductions and of elementwise code, so each
+If there are few elements, threads share an element of the result, and combine their results by a
+tree in shared memory. If that is not enough to fill a GPU, blocks share it too, and a second launch
+combines their results. Every kernel consists of such reductions and of elementwise code, so each
 kernel of stages has a plan.
 """
 
@@ -27,12 +27,14 @@ from tvm_nnef.tir.expressions import loads, substituted
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 _MOST_CHUNKS = 256
-"""The most blocks that may share an element: a limit of compile time, as all numbers are tried."""
+"""Upper limit of the blocks that share an element: it limits compile time, as all numbers are
+tried.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadReductionPlan(GpuPlan):
-    """``sharing`` threads of each of ``chunks`` blocks share an element.
+    """A plan in which ``sharing`` threads of each of ``chunks`` blocks share an element.
 
     Their results are in ``partials``, for each chunk all elements.
     """
@@ -71,7 +73,9 @@ class ThreadReductionPlan(GpuPlan):
         )
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block, and how many threads and blocks share an element."""
+        """Return the threads of a block, and the number of threads and blocks that share an
+        element.
+        """
         threads = self.machine.usual_threads
         return {"threads": threads, "element threads": self.sharing, "chunks": self.chunks}
 
@@ -81,24 +85,28 @@ class ThreadReductionPlan(GpuPlan):
         return [self.partials] if self.chunks > 1 else []
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the two launches."""
+        """Return the launch, or the two launches."""
         axes, dtype, threads = self.reduction.axes, self.kernel.index_type, self._block_elements
-        found = [*self.reduction.views]
+        statements = [*self.reduction.views]
         if self.sharing == self.chunks == 1:
-            found.append(launch.elements(axes, threads, self._element, dtype))
+            statements.append(launch.elements(axes, threads, self._element, dtype))
         else:
             counts = [self.chunks, sizes.quotient_above(launch.size(axes), threads)]
 
             def block(number: PrimExpression) -> tirx.Stmt:
                 return _Block(self, *emit.decoded(number, counts, dtype)).statement()
 
-            found.append(launch.blocks(sizes.product(counts), block, dtype))
+            statements.append(launch.blocks(sizes.product(counts), block, dtype))
         if self.chunks > 1:
-            found.append(launch.numbered(axes, self.machine.usual_threads, self._joined, dtype))
-        return emit.sequence(found)
+            statements.append(
+                launch.numbered(axes, self.machine.usual_threads, self._joined, dtype)
+            )
+        return emit.sequence(statements)
 
     def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
-        """What combines values with a first one, and the result."""
+        """Return the code that combines values with a first one, and the expression of the
+        result.
+        """
         accumulator = launch.local(1, self.reduction.dtype, "accumulator")
         zero = tirx.const(0, "int32")
 
@@ -114,18 +122,20 @@ class ThreadReductionPlan(GpuPlan):
         return self.machine.usual_threads // self.sharing
 
     def _element(self, point: launch.Point) -> tirx.Stmt:
-        """The element of the result at a point, by one thread."""
-        found = self.reduction
+        """Return the code for the element of the result at a point, by one thread."""
+        reduction = self.reduction
         body, value = self.combined(
-            found.init,
+            reduction.init,
             lambda combine: launch.serial(
-                found.reduced, lambda at: combine(substituted(found.term, at)), point
+                reduction.reduced, lambda at: combine(substituted(reduction.term, at)), point
             ),
         )
-        return emit.sequence([body, found.store(value, point)])
+        return emit.sequence([body, reduction.store(value, point)])
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
-        """The element of the result that has a number, from the results of chunks."""
+        """Return the code for the element of the result with a linear index, from the results of
+        chunks.
+        """
         axes, dtype = self.reduction.axes, self.kernel.index_type
         total = sizes.number(launch.size(axes), dtype)
 
@@ -144,10 +154,10 @@ _Combined = tuple[tirx.Stmt, PrimExpression]
 
 
 class _Block:
-    """Writes what one block computes: some elements, each by several threads."""
+    """The code of one block: some elements, each by several threads."""
 
     def __init__(self, plan: ThreadReductionPlan, chunk: PrimExpression, block: PrimExpression):
-        """Takes the plan, the chunk, and the number of the block in it."""
+        """Create the code, given the chunk, and the index of the block in it."""
         self._plan, self._chunk, self._dtype = plan, chunk, plan.kernel.index_type
         self._threads, self._sharing = plan.machine.usual_threads, plan.sharing
         self._elements = self._threads // plan.sharing
@@ -155,7 +165,7 @@ class _Block:
         self._shared = launch.shared(self._threads, plan.reduction.dtype, "combined")
 
     def statement(self) -> tirx.Stmt:
-        """The phases: all threads, a tree, the results."""
+        """Return the phases: all threads, a tree, the results."""
         own, result = (
             launch.threads(self._threads, phase, self._dtype) for phase in (self._own, self._result)
         )
@@ -169,7 +179,9 @@ class _Block:
     def _position(
         self, thread: PrimExpression
     ) -> tuple[PrimExpression, PrimExpression, PrimExpression]:
-        """The element of a thread in its block, its number among those of that, and its offset."""
+        """Return the element of a thread in its block, its number among that element's threads, and
+        its offset.
+        """
         if self._plan.along_steps:
             element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
         else:
@@ -181,25 +193,25 @@ class _Block:
         return launch.limits((self._first + element, total, self._elements))
 
     def _own(self, thread: PrimExpression) -> tirx.Stmt:
-        """What one thread combines of its element."""
-        plan, found = self._plan, self._plan.reduction
+        """Return the code by which one thread combines its part of an element."""
+        plan, reduction = self._plan, self._plan.reduction
         element, lane, offset = self._position(thread)
-        point = launch.point(found.axes, self._first + element)
-        steps = launch.size(found.reduced)
+        point = launch.point(reduction.axes, self._first + element)
+        steps = launch.size(reduction.reduced)
         part = sizes.quotient_above(steps, plan.chunks)
         start = self._chunk * sizes.number(part, self._dtype)
 
         def each(combine: _Combine) -> tirx.Stmt:
             def step(number: PrimExpression) -> tirx.Stmt:
                 index = start + number
-                at = {**point, **launch.point(found.reduced, index)}
+                at = {**point, **launch.point(reduction.reduced, index)}
                 inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
-                return launch.guarded(inside, combine(substituted(found.term, at)))
+                return launch.guarded(inside, combine(substituted(reduction.term, at)))
 
             return launch.strided(part, self._sharing, lane, step, plan.machine.unrolled_steps)
 
         is_first = tirx.all(lane < 1, self._chunk < 1)
-        first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
+        first = tirx.Select(is_first, reduction.init, reduction.reducer.identity(reduction.dtype))
         body, value = plan.combined(first, each)
         store = tirx.BufferStore(self._shared, value, [offset])
         return launch.guarded(self._limits(element), emit.sequence([body, store]))
@@ -221,13 +233,13 @@ class _Block:
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
-    """A plan for a kernel with one reduction, whatever its indices; None for others."""
+    """Return a plan for a kernel with one reduction, whatever its indices; None for others."""
     reduction = inlined_reduction(kernel, machine)
     return None if reduction is None else _best(kernel, machine, reduction)
 
 
 def _best(kernel: Kernel, machine: GpuModel, reduction: Reduction) -> ThreadReductionPlan:
-    """The plan of the lowest cost."""
+    """Return the plan of the lowest cost."""
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
     total = launch.size(reduction.axes)
@@ -235,8 +247,8 @@ def _best(kernel: Kernel, machine: GpuModel, reduction: Reduction) -> ThreadRedu
     def plan(sharing: int, chunks: int) -> ThreadReductionPlan:
         shape = (sizes.product([chunks, total]),)
         partials = tirx.decl_buffer(shape, reduction.dtype, "partials")
-        found = reduction, sharing, chunks, along, partials
-        return ThreadReductionPlan(kernel, machine, *found)
+        settings = reduction, sharing, chunks, along, partials
+        return ThreadReductionPlan(kernel, machine, *settings)
 
     pairs = itertools.product(_powers_of_two(machine.usual_threads), _powers_of_two(most))
     return min(

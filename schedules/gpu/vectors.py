@@ -1,4 +1,4 @@
-"""Neighbouring elements that a thread of CUDA loads and stores as vectors of up to 16 bytes."""
+"""Adjacent elements that a thread of CUDA loads and stores as vectors of up to 16 bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def is_vector(load: TensorLoad, var: tirx.Var, lanes: int) -> bool:
-    """Whether a load moves along a variable by neighbours, which are aligned if it is.
+    """Whether a load moves along a variable by adjacent elements, which are aligned if it is.
 
     The variable is aligned if ``lanes`` divides it.
     """
@@ -37,20 +37,20 @@ def is_vector(load: TensorLoad, var: tirx.Var, lanes: int) -> bool:
 
 
 def loaded_as_vectors(value: PrimExpression, axes: Sequence[Axis], lanes: int) -> list[TensorLoad]:
-    """The loads of a value that a thread can do at once for neighbours along the last axis.
+    """Return the loads of a value that a thread can vectorize along the last axis.
 
-    What is only loaded if a condition holds may lie outside of its buffer.
+    Loads under a condition may lie outside of their buffer, so they are excluded.
     """
     bound = [let.var for let in nodes(value, tirx.Let)]
     chooses = bool(nodes(value, tirx.Select, tirx.And, tirx.Or))
-    found: list[TensorLoad] = []
+    vectorizable: list[TensorLoad] = []
     for load in loads(value):
-        is_new = not any(tvm_ffi.structural_equal(load, other) for other in found)
+        is_new = not any(tvm_ffi.structural_equal(load, other) for other in vectorizable)
         certain = not chooses or _is_inside(load, axes)
         unbound = not any(mentions(index, bound) for index in load.indices)
         if is_new and certain and unbound and is_vector(load, axes[-1].var, lanes):
-            found.append(load)
-    return found
+            vectorizable.append(load)
+    return vectorizable
 
 
 def _is_inside(load: TensorLoad, axes: Sequence[Axis]) -> bool:
@@ -74,9 +74,11 @@ def elementwise(
     lanes: int,
     point: launch.Point,
 ) -> tirx.Stmt:
-    """A value for neighbours along the last axis, from a point on, stored as a vector."""
+    """Return a value for adjacent elements along the last axis, from a point on, stored as a
+    vector.
+    """
     var = axes[-1].var
-    held = {
+    loaded = {
         load: launch.local(lanes, str(load.source.dtype), "loaded")
         for load in loaded_as_vectors(value, axes, lanes)
     }
@@ -87,7 +89,7 @@ def elementwise(
 
     def element(number: int) -> tirx.Stmt:
         def replaced(load: TensorLoad) -> PrimExpression:
-            same = (b for each, b in held.items() if tvm_ffi.structural_equal(each, load))
+            same = (b for each, b in loaded.items() if tvm_ffi.structural_equal(each, load))
             buffer = next(same, None)
             return load if buffer is None else buffer[at(number)]
 
@@ -96,11 +98,11 @@ def elementwise(
         return tirx.BufferStore(results, substituted(own, moved), at(number))
 
     copies = [
-        copied(buffer[at(0)], substituted(load, point), lanes) for load, buffer in held.items()
+        copied(buffer[at(0)], substituted(load, point), lanes) for load, buffer in loaded.items()
     ]
     return emit.sequence(
         [
-            *map(tirx.AllocBuffer, (*held.values(), results)),
+            *map(tirx.AllocBuffer, (*loaded.values(), results)),
             *copies,
             *map(element, range(lanes)),
             copied(substituted(stored, point), results[at(0)], lanes),
@@ -115,7 +117,7 @@ def in_vectors(
     vector: tirx.Stmt,
     element: Callable[[PrimExpression], tirx.Stmt],
 ) -> tirx.Stmt:
-    """The vector from an index on, or the elements that there are after the last whole vector."""
+    """Return the vector from an index on, or the single elements after the last whole vector."""
     if sizes.is_divisible(extent, lanes):
         return vector
     dtype = dtype_of(first)

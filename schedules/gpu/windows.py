@@ -1,8 +1,8 @@
 """The strategy for reductions over small windows: pooling, depthwise convolutions.
 
-A thread computes a run of results along an axis on which the window slides. It loads what several
-of them read once, in the order in which the window reaches it. Threads that follow each other have
-results that are neighbours in memory.
+A thread computes a run of results along an axis on which the window slides. It loads an element
+that several of them read once, in the order in which the window reaches it. Consecutive threads
+have results that are adjacent in memory.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, choice_of, dtype_of
 
 _MOST_STEPS = 64
-"""The most steps of a window, all of which are written out: a limit of compile time."""
+"""Upper limit of the steps of a window, all of which are unrolled, to limit compile time."""
 
 _MOST_COMBINED = 256
-"""The most steps of all results of a thread: a limit of compile time as well."""
+"""Upper limit of the steps of all results of a thread, to limit compile time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """``step * axis + stride * reduced``: the position on which alone operands depend.
+    """A window ``step * axis + stride * reduced``: the only position on which its operands depend.
 
-    Of each operand there is the value in the term, and the one that may always be computed.
+    Each operand has its value in the term, and a value that can be computed unconditionally.
     """
 
     axis: Axis
@@ -49,20 +49,22 @@ class Window:
     operands: tuple[tuple[PrimExpression, PrimExpression], ...]
 
     def position(self, result: int, index: int) -> int:
-        """The position that a result of a run reads at an index in the window."""
+        """Return the position that a result of a run reads at an index in the window."""
         return self.step * result + self.stride * index
 
     def readers(self, run: int) -> dict[int, list[tuple[int, int]]]:
-        """The results, and indices in the window, that read each position, in their order."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        """Return the results, and indices in the window, that read each position, in their
+        order.
+        """
+        readers_by_position: dict[int, list[tuple[int, int]]] = {}
         for pair in itertools.product(range(run), range(sizes.static(self.reduced.extent))):
-            found.setdefault(self.position(*pair), []).append(pair)
-        return dict(sorted(found.items()))
+            readers_by_position.setdefault(self.position(*pair), []).append(pair)
+        return dict(sorted(readers_by_position.items()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPlan(GpuPlan):
-    """Each thread computes ``run`` results along the axis of a window."""
+    """A plan in which each thread computes ``run`` results along the axis of a window."""
 
     reduction: Reduction
     window: Window
@@ -87,11 +89,11 @@ class WindowPlan(GpuPlan):
         return machine.launch_cycles + max(busy, waves * own)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block and the results of a thread."""
+        """Return the threads of a block and the results of a thread."""
         return {"threads": self.machine.usual_threads, "run": self.run}
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         axis, found = self.window.axis, self.reduction
         runs = replace(axis, extent=sizes.quotient_above(axis.extent, self.run))
         axes = [runs if each is axis else each for each in found.axes]
@@ -99,27 +101,29 @@ class WindowPlan(GpuPlan):
         return emit.sequence([*found.views, launch.elements(axes, threads, self._results, dtype)])
 
     def _results(self, point: launch.Point) -> tirx.Stmt:
-        """The results of a thread, given the number of its run."""
-        found, axis = self.reduction, self.window.axis
+        """Return the code for the results of a thread, given the index of its run."""
+        reduction, axis = self.reduction, self.window.axis
         first = point[axis.var] * tirx.const(self.run, self.kernel.index_type)
-        accumulators = launch.local(self.run, found.dtype, "accumulators")
+        accumulators = launch.local(self.run, reduction.dtype, "accumulators")
         written: list[tirx.Stmt] = [tirx.AllocBuffer(accumulators)]
-        written += [tirx.BufferStore(accumulators, found.init, [_at(n)]) for n in range(self.run)]
+        written += [
+            tirx.BufferStore(accumulators, reduction.init, [_at(n)]) for n in range(self.run)
+        ]
         for readers in self.window.readers(self.run).values():
             written += self._position(readers, {**point, axis.var: first}, accumulators)
         for number in range(self.run):
             at = {**point, axis.var: self._index(first, number)}
-            store = found.store(accumulators[(_at(number),)], at)
+            store = reduction.store(accumulators[(_at(number),)], at)
             written.append(launch.guarded(self._limits(first, number), store))
         return emit.sequence(written)
 
     def _position(
         self, readers: Sequence[tuple[int, int]], point: launch.Point, accumulators: Buffer
     ) -> Iterator[tirx.Stmt]:
-        """What is loaded at a position, and combined with the results that read it."""
-        found, window = self.reduction, self.window
+        """Yield the code that loads a position, and combines it with the results that read it."""
+        reduction, window = self.reduction, self.window
         first = point[window.axis.var]
-        others = [axis for axis in found.reduced if axis is not window.reduced]
+        others = [axis for axis in reduction.reduced if axis is not window.reduced]
         for indices in itertools.product(*(range(sizes.static(a.extent)) for a in others)):
             rest = {a.var: _number(i, a) for a, i in zip(others, indices, strict=True)}
 
@@ -139,23 +143,23 @@ class WindowPlan(GpuPlan):
                 yield tirx.AllocBuffer(buffer)
                 yield tirx.BufferStore(buffer, value, [_at(0)])
             for pair in readers:
-                term = _with_operands(found.term, window, held)
+                term = _with_operands(reduction.term, window, held)
                 own = accumulators[(_at(pair[0]),)]
-                both = found.reducer.combine(own, substituted(term, at(pair)))
+                both = reduction.reducer.combine(own, substituted(term, at(pair)))
                 yield tirx.BufferStore(accumulators, both, [_at(pair[0])])
 
     def _index(self, first: PrimExpression, number: int) -> PrimExpression:
         return first + tirx.const(number, dtype_of(first)) if number else first
 
     def _limits(self, first: PrimExpression, number: int) -> list[launch.Limit]:
-        """What limits the index of a result of a run, of which the first one always exists."""
+        """Return the limits of the index of a result in a run, whose first result always exists."""
         extent = self.window.axis.extent
         index = self._index(first, number)
         return launch.limits((index, extent, self.run)) if number else []
 
 
 def match(kernel: Kernel, machine: GpuModel) -> WindowPlan | None:
-    """The plan of the lowest cost for a reduction over small windows; None for others."""
+    """Return the plan of the lowest cost for a reduction over small windows; None for others."""
     reduction = inlined_reduction(kernel, machine)
     if reduction is None or not all(axis.is_known for axis in reduction.reduced):
         return None
@@ -172,7 +176,9 @@ def match(kernel: Kernel, machine: GpuModel) -> WindowPlan | None:
 
 
 def _windows(reduction: Reduction) -> Iterator[Window]:
-    """The windows that slide along an axis, except for that of neighbours in memory."""
+    """Return the windows that slide along an axis, except for that of adjacent elements in
+    memory.
+    """
     for axis, reduced in itertools.product(reduction.axes[:-1], reduction.reduced):
         slopes = _slopes(reduction.term, axis, reduced)
         if slopes is None:
@@ -204,7 +210,7 @@ def _contains(expression: PrimExpression, node: PrimExpression) -> bool:
 
 
 def _guards(term: PrimExpression, operand: PrimExpression) -> list[PrimExpression] | None:
-    """The conditions under which alone an operand is read; None if there is another choice."""
+    """Return the conditions that guard an operand; None if it is selected in another way."""
     guards = []
     for each in nodes(term, *_KINDS):
         choice = None if each.same_as(operand) else choice_of(each)
@@ -218,24 +224,24 @@ def _guards(term: PrimExpression, operand: PrimExpression) -> list[PrimExpressio
 
 
 def _slopes(term: PrimExpression, axis: Axis, reduced: Axis) -> tuple[int, int] | None:
-    """The growth of an index with an axis and a reduced one; None if no index has both."""
+    """Return the strides of an index along an axis and a reduced one; None if no index has both."""
     for load in loads(term):
         for index in load.indices:
             if mentions(index, [axis.var]) and mentions(index, [reduced.var]):
-                found = linear(index, axis.var, reduced.var)[:2]
-                if len(found) == 2 and sizes.are_known(found) and min(found) > 0:
-                    return int(found[0]), int(found[1])
+                slopes = linear(index, axis.var, reduced.var)[:2]
+                if len(slopes) == 2 and sizes.are_known(slopes) and min(slopes) > 0:
+                    return int(slopes[0]), int(slopes[1])
     return None
 
 
 def _is_operand(value: PrimExpression, axis: Axis, reduced: Axis, slopes: tuple[int, int]) -> bool:
-    """Whether a value that is loaded depends on two axes only by their common position."""
+    """Whether a loaded value depends on two axes only by their common position."""
     is_read = any(mentions(load, [axis.var]) for load in loads(value))
     return is_read and _is_even(value, axis, reduced, slopes)
 
 
 def _is_even(value: PrimExpression, axis: Axis, reduced: Axis, slopes: tuple[int, int]) -> bool:
-    """Whether indices and comparisons in a value, and nothing else, depend on the position."""
+    """Whether only indices and comparisons in a value depend on the position."""
     both = (axis.var, reduced.var)
     tests = [test.a - test.b for test in nodes(value, *COMPARISONS)]
     parts = [*(index for load in loads(value) for index in load.indices), *tests]
@@ -254,7 +260,7 @@ def _is_even(value: PrimExpression, axis: Axis, reduced: Axis, slopes: tuple[int
 
 
 def _with_operands(term: PrimExpression, window: Window, held: Sequence[Buffer]) -> PrimExpression:
-    """The term with what is held instead of the operands of a window."""
+    """Return the term with loaded buffers instead of the operands of a window."""
 
     def replaced(node: PrimExpression) -> PrimExpression:
         for (operand, _), buffer in zip(window.operands, held, strict=True):

@@ -1,7 +1,7 @@
-"""Machine models: what schedules know of the machines that they are for, one file per family.
+"""Machine models: the properties of machines that schedules depend on, one file per family.
 
-A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have
-their own model (:class:`~cuda.GpuModel`).
+A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have a
+separate model (:class:`~cuda.GpuModel`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FAMILIES: Mapping[str, Family] = {
     "riscv64": riscv.FAMILY,
     "wasm": wasm.FAMILY,
 }
-"""Families by how the first part of a target triple begins; the first that fits is taken."""
+"""Families by the first part of a target triple; the first prefix that matches is used."""
 
 
 def cpu_model(target: Target) -> CpuModel:
-    """The model of the CPU that a target names; :data:`GENERIC` if it is not known.
+    """Return the model of the CPU that a target names; :data:`GENERIC` if it is not known.
 
-    Everything comes from the target (its LLVM model and features), nothing from the host, so that a
-    build for another machine gives that machine's tiles.
+    Everything is derived from the target (its LLVM model and features), nothing from the host, so
+    that a build for another machine gets that machine's tiles.
     """
     triple, features = target_features(target)
     for prefix, family in _FAMILIES.items():
@@ -46,18 +46,18 @@ def cpu_model(target: Target) -> CpuModel:
 
 
 def machine_model(target: Target) -> CpuModel | GpuModel:
-    """The model of the CPU or GPU that a target names."""
+    """Return the model of the CPU or GPU that a target names."""
     return cpu_model(target) if is_cpu(target) else gpu_model(target)
 
 
 def model_for(function: PrimFunction) -> CpuModel:
-    """The model of the CPU that a function is compiled for."""
+    """Return the model of the CPU that a function is compiled for."""
     target = (function.attrs or {}).get("target")
     return GENERIC if target is None else cpu_model(target)
 
 
 def gpu_model(target: Target) -> GpuModel:
-    """The model of the GPU that a target names: for CUDA by its option ``arch``."""
+    """Return the model of the GPU that a target names: for CUDA by its option ``arch``."""
     if str(target.kind.name) == "vulkan":
         return vulkan.model_of(target)
     return cuda.model_of(str(target.attrs["arch"]) if "arch" in target.attrs else "")

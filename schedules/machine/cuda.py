@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tvm_nnef.schedules.machine.model import KIB
 
 FRAGMENT = 16
-"""Rows, columns, or steps that a warp loads at once for tensor cores."""
+"""The number of rows, columns, or steps that a warp loads at once for tensor cores."""
 
 FRAGMENT_PADDING = 8
-"""Elements between rows in shared memory for tensor cores, which then lie in different banks."""
+"""Elements between rows in shared memory for tensor cores, so that rows are in different banks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class GpuModel:
 
     @property
     def window_run(self) -> int:
-        """The most neighbouring results of a thread that share what a window loads."""
+        """The most adjacent results of a thread that share the elements that a window loads."""
         return self.tile_registers // 8
 
     @property
@@ -108,13 +108,15 @@ class GpuModel:
         return (self.thread_registers + 1) // 4
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """The blocks that a multiprocessor holds, given what a thread and a block take; may be 0"""
+        """Return the number of blocks of a multiprocessor, given the needs of a thread and a block;
+        may be 0.
+        """
         by_registers = self.registers // max(1, threads * registers)
         by_shared = self.shared_bytes // max(1, shared_bytes)
         return min(self.blocks, self.threads // max(1, threads), by_registers, by_shared)
 
     def runs(self, threads: int, registers: int, shared_bytes: int) -> bool:
-        """Whether blocks of so many threads, given what a thread and a block take, are possible.
+        """Whether blocks of so many threads are possible, given the needs of a thread and a block.
 
         Their warps are whole.
         """
@@ -125,7 +127,7 @@ class GpuModel:
         )
 
     def lanes(self, bits: int) -> int:
-        """The elements of so many bits that a thread loads at once; at least one."""
+        """Return the number of elements of ``bits`` that a thread loads at once; at least one."""
         return max(1, self.vector_bytes * 8 // max(8, bits))
 
 
@@ -138,7 +140,7 @@ def _model(
     memory_bytes: int,
     tensor_multiply_adds: int,
 ) -> GpuModel:
-    """A GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
+    """Return a GPU from sm_80 on: a block may request all shared memory but 1 KiB at the launch."""
     return GpuModel(
         multiprocessors, threads, blocks, shared_kib * KIB, multiply_adds, memory_bytes,
         tensor_multiply_adds, tile_shared_bytes=(shared_kib - 1) * KIB,
@@ -153,11 +155,13 @@ MODELS: Mapping[int, GpuModel] = {
     90: _model(132, 2048, 32, 228, 128, 14, 1024),
     100: _model(148, 2048, 32, 228, 128, 29, 1024),
 }
-"""Models by version: of each the GPU for data centres, if there is one."""
+"""Models by version: for each the GPU for data centres, if there is one."""
 
 
 def model_of(arch: str) -> GpuModel:
-    """The model of an architecture (``sm_90a``): the newest that is not newer, else the oldest."""
+    """Return the model of an architecture (``sm_90a``): the newest not newer than it, else the
+    oldest.
+    """
     version = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()) or 0)
-    known = [each for each in MODELS if each <= version]
-    return MODELS[max(known, default=min(MODELS))]
+    versions = [each for each in MODELS if each <= version]
+    return MODELS[max(versions, default=min(MODELS))]

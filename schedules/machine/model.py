@@ -10,11 +10,12 @@ KIB = 1 << 10
 
 
 class Special(Enum):
-    """What a special instruction computes in each lane."""
+    """Special instructions, by the operation in each lane."""
 
     SCALE = "a float32 times a power of two"
     DOT_INT16 = "the sum of two products of int16, as int32"
     DOT_INT8 = "an int32 and the sum of four products of uint8 with int8"
+    DOT_SIGNED_INT8 = "an int32 and the sum of four products of int8"
     MULTIPLY_INT8 = "the sums of products of uint8 with int8, two each, as two saturated int16"
 
 
@@ -94,15 +95,15 @@ class CpuModel:
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:
-        """The elements of so many bits that a vector holds; at least one."""
+        """Return the number of elements of ``bits`` that a vector holds; at least one."""
         return max(1, self.vector_bits // max(8, bits))
 
     def holds(self, bits: int) -> bool:
-        """Whether all vector registers together hold so many bits."""
+        """Whether all vector registers together hold ``bits``."""
         return bits <= self.registers * self.vector_bits
 
     def adding(self, dtype: str) -> CpuModel:
-        """The core with the registers that are left for sums of products of a dtype.
+        """Return the core with the registers that remain for sums of products of a dtype.
 
         Integers are multiplied and added by two instructions, with a register between them.
         """
@@ -110,11 +111,13 @@ class CpuModel:
         return self if fused else replace(self, registers=self.registers - 1)
 
     def parallel_work(self, cycles: int) -> int:
-        """The elements from which threads pay, if a vector of float32 takes so many cycles."""
+        """Return the number of elements from which threads pay, if a vector of float32 takes
+        ``cycles``.
+        """
         return self.fork_cycles * self.lanes(32) // cycles
 
     def moving_cycles(self, size: int, part: int | None = None) -> float:
-        """The cycles to read or write so many bytes, of which a part is used at a time."""
+        """Return the cycles to read or write ``size`` bytes, of which a part is used at a time."""
         near = min(size, part or size) <= self.l2_bytes
         return size / (self.l2_bytes_per_cycle if near else self.memory_bytes_per_cycle)
 
@@ -125,12 +128,12 @@ class CpuModel:
 
     @property
     def task_rows(self) -> int:
-        """The rows, or chunks of a row, from which on threads share them."""
+        """The number of rows, or chunks of a row, from which threads share them."""
         return self.parallel_tasks // 4
 
     @property
     def short_row(self) -> int:
-        """The elements of a row that one thread computes, however few rows there are."""
+        """The number of elements of a row that one thread computes, however few rows there are."""
         return self.fork_cycles
 
     @property
@@ -140,7 +143,7 @@ class CpuModel:
 
     @property
     def tile_vectors(self) -> int:
-        """The vectors of accumulators that a row of a tile has at most."""
+        """The most vectors of accumulators that a row of a tile has."""
         return max(1, min(4, (self.registers - 2) // 2))
 
     @property
@@ -156,31 +159,37 @@ class CpuModel:
 
     @property
     def sliding_rows(self) -> int:
-        """Rows of a tile under sliding windows, which share loaded vectors in other registers."""
+        """The rows of a tile under sliding windows, which share loaded vectors in other
+        registers.
+        """
         return max(1, min(8, self.registers // 4))
 
     @property
     def deinterleaved_rows(self) -> int:
-        """Rows of such a tile whose lanes lie a stride apart: deinterleaving takes registers."""
+        """The rows of such a tile whose lanes have a stride: deinterleaving takes registers."""
         return min(3, self.sliding_rows)
 
     @property
     def partial_sums(self) -> int:
-        """Vectors of partial sums along a row: an addition has half the latency of a product."""
+        """The vectors of partial sums along a row: an addition has half the latency of a
+        product.
+        """
         return max(1, self.fma_in_flight // 2)
 
     def intrinsic(self, special: Special, lanes: int) -> str | None:
-        """The intrinsic of a special instruction of exactly so many lanes, if there is one."""
-        found = (each for each in self.instructions if each.special is special)
-        return next((each.intrinsic for each in found if each.lanes == lanes), None)
+        """Return the intrinsic of a special instruction of exactly ``lanes`` lanes, if there is
+        one.
+        """
+        instructions = (each for each in self.instructions if each.special is special)
+        return next((each.intrinsic for each in instructions if each.lanes == lanes), None)
 
     def widest(self, special: Special) -> int:
-        """The most lanes of a special instruction; 0 if there is none."""
+        """Return the most lanes of a special instruction; 0 if there is none."""
         return max((each.lanes for each in self.instructions if each.special is special), default=0)
 
 
 GENERIC = CpuModel(128, 16)
-"""A CPU that is not known: small vectors and caches are right everywhere, at some cost in speed."""
+"""The model of an unknown CPU: small vectors and caches are correct everywhere, but slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,9 @@ class Family:
     instructions: Sequence[Instruction] = ()
 
     def model(self, features: Collection[str]) -> CpuModel:
-        """The best model whose feature is there, with the special instructions that are there."""
+        """Return the best model whose feature is present, with the special instructions that are
+        present.
+        """
         for feature, level in self.levels:
             if not feature or feature in features:
                 present = tuple(each for each in self.instructions if each.feature in features)

@@ -1,4 +1,4 @@
-"""GPUs that run Vulkan: what every one of them has, if the target does not say more."""
+"""GPUs that run Vulkan: the properties that all of them have, if the target has no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHARED_BYTES = 16 * KIB
 
 
 def model_of(target: Target) -> GpuModel:
-    """The model of the GPU that a target describes by options that TVM knows."""
+    """Return the model of the GPU that a target describes by options that TVM knows."""
     attributes = target.attrs
 
     def option(name: str, default: int) -> int:

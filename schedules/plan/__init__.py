@@ -1,1 +1,1 @@
-"""Plans of kernels, and what turns one into TIR."""
+"""Plans of kernels, and the functions that turn a plan into TIR."""

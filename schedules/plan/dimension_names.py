@@ -1,8 +1,8 @@
-"""Dimensions that are expressions of symbols, as their own symbols.
+"""Replacement of dimensions that are expressions of symbols by new symbols.
 
 Input: a PrimFunc. Output: the same, in which each dimension of a parameter that is a quotient or
 another expression has a symbol, which TVM binds to the shape of an argument. Nested expressions, as
-of strides and reshapes in turn, would be simplified again for each index.
+of alternating strides and reshapes, would be simplified again for each index.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _FORMULAS = (tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min, tirx.Mul)
-"""Operations that make a dimension more than a symbol and a number."""
+"""Operations of dimensions that are formulas; sums of symbols and constants are not."""
 
 
 def with_named_dimensions(function: PrimFunction) -> PrimFunction:
-    """The function with symbols for those dimensions of its parameters that are formulas."""
+    """Return the function with symbols for those dimensions of its parameters that are formulas."""
     shapes = [size for buffer in buffers_of(function) for size in buffer.shape]
     names: list[tuple[PrimExpression, tirx.Var]] = []
     for size in shapes:
@@ -53,7 +53,10 @@ def with_named_dimensions(function: PrimFunction) -> PrimFunction:
 def _name(
     expression: PrimExpression, names: list[tuple[PrimExpression, tirx.Var]]
 ) -> PrimExpression | None:
-    """The symbol of a dimension, and what an expression is more than that; None for others."""
+    """Return the symbol of a dimension, and the rest of an expression that contains it.
+
+    It is None for others.
+    """
     for size, var in names:
         if tvm_ffi.structural_equal(expression, size):
             return var

@@ -1,6 +1,7 @@
-"""Loops as statements, for the plans of all targets: grids, tiles, vectors, staging.
+"""Construction of loops, for the plans of all targets: grids, tiles, vectors, staging.
 
-Input: sizes, and functions of an index. Output: statements. Knows nothing of stages.
+Input: sizes, and functions of an index. Output: statements. This module does not depend on
+stages.
 """
 
 from __future__ import annotations
@@ -17,55 +18,56 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, dtype_of
 
 Body = Callable[[PrimExpression], tirx.Stmt]
-"""Returns the statement for an index."""
+"""A function that returns the statement for an index."""
 
 AtPoint = Callable[[list[PrimExpression]], tirx.Stmt]
-"""Returns the statement for a point of a grid."""
+"""A function that returns the statement for a point of a grid."""
 
 TileBody = Callable[[PrimExpression, sizes.Extent], tirx.Stmt]
-"""Returns the statement for a tile: its first element, and how many it has."""
+"""A function that returns the statement for a tile, given its first element and their number."""
 
 
 Write = Callable[[PrimExpression], None]
-"""Writes statements for an index by the functions of ``IR``."""
+"""A function that emits statements for an index by the functions of ``IR``."""
 
 
 class Tail(Enum):
-    """What happens at the end of an axis that tiles do not divide."""
+    """The treatment of the end of an axis that tiles do not divide."""
 
     NARROWER = "narrower"
-    """The rest is computed in ever narrower tiles."""
+    """The rest is computed in successively narrower tiles."""
 
     OVERLAP = "overlap"
     """The last tile begins earlier, so some elements are computed twice; an axis shorter than a
-    tile has two tiles of half its size that overlap, and so on."""
+    tile has two tiles of half its size that overlap, and so on.
+    """
 
     GUARD = "guard"
-    """The last tile has fewer elements: as many as there are."""
+    """The last tile has fewer elements: the number that remains."""
 
 
 def tail_for(extent: sizes.Extent) -> Tail:
-    """The cheapest tail of an axis in vectors whose elements may be computed twice."""
+    """Return the cheapest tail of an axis in vectors whose elements may be computed twice."""
     return Tail.NARROWER if sizes.is_known(extent) else Tail.OVERLAP
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some lanes of a row: the first one, and how many there are (a power of two)."""
+    """Some lanes of a row: the first one, and their number (a power of two)."""
 
     offset: int
     lanes: int
 
 
 def pieces(extent: int, lanes: int) -> list[Piece]:
-    """A row of elements in vectors of at most ``lanes``, the widest ones first."""
-    found, offset = [], 0
+    """Return a row of elements in vectors of at most ``lanes``, the widest ones first."""
+    vectors_of_row, offset = [], 0
     while offset < extent:
         while lanes > extent - offset:
             lanes //= 2
-        found.append(Piece(offset, lanes))
+        vectors_of_row.append(Piece(offset, lanes))
         offset += lanes
-    return found
+    return vectors_of_row
 
 
 def loop(
@@ -78,7 +80,9 @@ def loop(
     start: sizes.Extent = 0,
     thread: str | None = None,
 ) -> tirx.Stmt:
-    """A loop, or its body alone if it runs once; ``thread`` binds it to ``threadIdx.x``, ..."""
+    """Return a loop, or its body alone if it runs once; ``thread`` binds it to ``threadIdx.x``,
+    ...
+    """
     if thread is not None:
         kind = tirx.ForKind.THREAD_BINDING
     elif isinstance(extent, int) and isinstance(start, int) and extent == 1:
@@ -102,9 +106,9 @@ def split(
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
     together: int = 1,
 ) -> tirx.Stmt:
-    """An axis in tiles: ``body`` gets the first element and the number of elements of each.
+    """Return an axis in tiles: ``body`` gets the first element and the number of elements of each.
 
-    So many tiles of a dynamic axis are computed ``together`` before one that overlaps them.
+    ``together`` tiles of a dynamic axis are computed at once before one that overlaps them.
     """
     step, full = tirx.const(size, dtype), sizes.quotient(extent, size)
 
@@ -140,7 +144,7 @@ def split(
 def _ends(
     rest: int, first: int, size: int, body: TileBody, tail: Tail, dtype: str
 ) -> list[tirx.Stmt]:
-    """The static rest of an axis after ``first`` elements in tiles."""
+    """Return the static rest of an axis after ``first`` elements in tiles."""
     if not rest:
         return []
     if tail is Tail.GUARD:
@@ -154,7 +158,7 @@ def _ends(
 
 
 def _unrolled(first: int, group: Sequence[Piece], body: TileBody, dtype: str) -> tirx.Stmt:
-    """Tiles of one size, written out one after the other."""
+    """Return tiles of one size, unrolled."""
     width, offset = group[0].lanes, tirx.const(first + group[0].offset, dtype)
 
     def part(number: PrimExpression) -> tirx.Stmt:
@@ -166,7 +170,9 @@ def _unrolled(first: int, group: Sequence[Piece], body: TileBody, dtype: str) ->
 def _narrower(
     extent: sizes.Extent, size: int, body: TileBody, tiles: tirx.Stmt, dtype: str
 ) -> tirx.Stmt:
-    """The tiles of a dynamic axis, and loops of ever narrower ones, the last one of elements."""
+    """Return the tiles of a dynamic axis, and loops of successively narrower ones, the last of
+    elements.
+    """
     statements, last = [tiles], size
     for width in (max(1, size // 2), max(1, size // 8), 1):
         if width == last or sizes.is_divisible(extent, last):
@@ -187,7 +193,9 @@ def _narrower(
 def _overlapping(
     extent: sizes.Extent, size: int, body: TileBody, tiles: tirx.Stmt, dtype: str
 ) -> tirx.Stmt:
-    """The tiles of a dynamic axis, and one up to its end; narrower ones for a shorter axis."""
+    """Return the tiles of a dynamic axis, and one up to its end; narrower ones for a shorter
+    axis.
+    """
 
     def fewer(width: int) -> tirx.Stmt:
         if width <= 1:
@@ -204,7 +212,9 @@ def _overlapping(
 def tile_start(
     number: PrimExpression, extent: sizes.Extent, size: int, dtype: str
 ) -> PrimExpression:
-    """The first element of a tile of an axis that has at least ``size``; the last one overlaps."""
+    """Return the first element of a tile of an axis that has at least ``size``; the last one
+    overlaps.
+    """
     first = number * tirx.const(size, dtype)
     if sizes.is_divisible(extent, size):
         return first
@@ -212,15 +222,15 @@ def tile_start(
 
 
 def vector(first: PrimExpression, lanes: int, body: Body, dtype: str = "int64") -> tirx.Stmt:
-    """The body for the elements from the first one on, as one vector."""
+    """Return the body for the elements from the first one on, as one vector."""
     kind = tirx.ForKind.VECTORIZED
     return loop(lanes, lambda lane: body(first + lane), name="lane", kind=kind, dtype=dtype)
 
 
 def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> tirx.Stmt:
-    """The body for each of some elements, in vectors; it gets the number of the element.
+    """Return the body for each of some elements, in vectors; it gets the index of the element.
 
-    Vectors of one width are written out one after the other.
+    Vectors of one width are unrolled.
     """
     return sequence(_ends(extent, 0, lanes, _in_vectors(body, dtype), Tail.NARROWER, dtype))
 
@@ -230,7 +240,7 @@ def _in_vectors(body: Body, dtype: str) -> TileBody:
 
 
 def lanes_in_vectors(extent: int, lanes: int) -> Iterator[PrimExpression]:
-    """The numbers of some elements, a vector at a time, for statements that ``IR`` writes."""
+    """Yield the indices of some elements, a vector at a time, for statements that ``IR`` emits."""
     for piece in pieces(extent, lanes):
         with IR.vectorized(tirx.const(piece.lanes, "int64")) as lane:
             yield lane + piece.offset
@@ -245,7 +255,9 @@ def strip(
     vectors: int = 2,
     tail: Tail = Tail.NARROWER,
 ) -> tirx.Stmt:
-    """The body for each element of a row of any length, in vectors, as many at a time as fit."""
+    """Return the body for each element of a row of any length, in vectors, as many at a time as
+    fit.
+    """
     size = lanes * vectors
     while size > lanes and not _fits(extent, size, tail):
         size //= 2
@@ -255,7 +267,7 @@ def strip(
 
 
 def _fits(extent: sizes.Extent, size: int, tail: Tail) -> bool:
-    """Whether tiles of a size are for a row; with an overlapping end they make more rows short."""
+    """Whether tiles of a size suit a row; if the last one overlaps, longer rows are too short."""
     if sizes.is_divisible(extent, size):
         return True
     return tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < size)
@@ -269,20 +281,20 @@ def staged(
     *,
     name: str,
 ) -> tirx.Stmt:
-    """A small buffer that is allocated, filled, and used."""
+    """Return a small buffer that is allocated, filled, and used."""
     buffer = tirx.decl_buffer(shape, dtype, name, scope="local")
     return sequence([tirx.AllocBuffer(buffer), fill(buffer), use(buffer)])
 
 
 def variable(value: PrimExpression) -> Buffer:
-    """A buffer of one element, which has a value; written by the functions of ``IR``."""
+    """Emit a buffer of one element with a value by the functions of ``IR``; return it."""
     buffer: Buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
     IR.buffer_store(buffer, value, [0])
     return buffer
 
 
 def sequence(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
-    """Statements one after the other; none if there are none."""
+    """Return statements one after the other; a statement without effect if there are none."""
     flat: list[tirx.Stmt] = []
     for statement in statements:
         flat += list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
@@ -294,7 +306,7 @@ def sequence(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
 def grid(
     extents: Sequence[sizes.Extent], body: AtPoint, dtype: str, *, parallel: bool = False
 ) -> tirx.Stmt:
-    """The loops over all points of a grid; a single, parallel one if ``parallel``."""
+    """Return the loops over all points of a grid; a single, parallel one if ``parallel``."""
     total = sizes.product(extents)
     if parallel and not (sizes.is_known(total) and total <= 1):
         kind = tirx.ForKind.PARALLEL
@@ -313,10 +325,11 @@ def grid(
 def _at_point(
     number: PrimExpression, extents: Sequence[sizes.Extent], body: AtPoint, dtype: str
 ) -> tirx.Stmt:
-    """The body at the point of a grid that has a number.
+    """Return the body at the point of a grid with a linear index.
 
     The indices of a dynamic grid are computed once, in a small buffer: TVM replaces a variable by
-    its value in every index, and simplifies each again, for seconds; it does not look into loads.
+    its value in every index, and simplifies each again, for seconds; it does not look into
+    loads.
     """
     indices = decoded(number, extents, dtype)
     if len(indices) == 1 or sizes.are_known(extents):
@@ -336,7 +349,7 @@ def _at_point(
 def decoded(
     number: PrimExpression, extents: Sequence[sizes.Extent], dtype: str
 ) -> list[PrimExpression]:
-    """The point of a grid that has a number."""
+    """Return the point of a grid with a linear index."""
     indices: list[PrimExpression] = []
     for position, extent in enumerate(extents):
         inner = _divisor(sizes.product(extents[position + 1 :]), dtype)
@@ -348,7 +361,7 @@ def decoded(
 
 
 def _divisor(size: sizes.Extent, dtype: str) -> PrimExpression | None:
-    """A size to divide by, never 0 wherever a pass may move the division; None for 1."""
+    """Return a size as a divisor, never 0 even if a pass moves the division; None for 1."""
     if sizes.is_known(size):
         return tirx.const(size, dtype) if size > 1 else None
     return tirx.max(size, tirx.const(1, dtype))

@@ -1,7 +1,7 @@
-"""Kernel fission: a kernel in parts, one after the other, each with its own plan.
+"""Kernel fission: a kernel in parts, one after the other, each with a plan.
 
-Which stages are parts is decided for each target (:mod:`cpu.fission`, :mod:`gpu.parts`). What a
-part computes stays in memory, if others need it.
+Each target chooses the stages that are parts (:mod:`cpu.fission`, :mod:`gpu.parts`). The result of
+a part is stored in memory, if others need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartsPlan(Plan):
-    """A plan for each part of a kernel, in order; ``kept`` stages live in memory between parts."""
+    """A plan for each part of a kernel, in order.
+
+    ``kept`` stages are stored in memory between parts.
+    """
 
     name: str
     kernel: Kernel
@@ -35,11 +38,11 @@ class PartsPlan(Plan):
         return sum(part.plan.cost for part in self.parts)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The plan of each part."""
+        """Return the plan of each part."""
         return {str(number): f"[{part.plan}]" for number, part in enumerate(self.parts, 1)}
 
     def alternatives(self) -> Iterator[Plan]:
-        """The same with another plan for one of the parts."""
+        """Yield the same plan with another plan for one of the parts."""
         for number, part in enumerate(self.parts):
             for other in part.plan.alternatives():
                 changed = Choice(other, part.reason)
@@ -47,7 +50,7 @@ class PartsPlan(Plan):
                 yield replace(self, parts=parts)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops of one part after the other."""
+        """Return the function with the loops of one part after the other."""
         results = self.kernel.results
         allocated = [stage.buffer for stage in self.kept if stage not in results]
         statements = []
@@ -61,6 +64,6 @@ class PartsPlan(Plan):
 
 
 def part_of(kernel: Kernel, stage: Stage, inside: Sequence[Stage]) -> Kernel:
-    """The kernel of one stage and of what is computed inside of it."""
+    """Return the kernel of one stage and of the stages that are inlined into it."""
     parameters = (*kernel.inputs, stage.buffer)
     return replace(kernel, parameters=parameters, stages=(*inside, stage))

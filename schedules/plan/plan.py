@@ -1,9 +1,9 @@
-"""What a strategy decides about a kernel, before any loop is written.
+"""Plans: the decisions of a strategy about a kernel, before any loop is built.
 
 A strategy is a function ``match(kernel, machine) -> Plan | None``. Of the plans for a kernel the
-one with the lowest estimated cost wins (:func:`cheapest`), and writes its loops
-(:meth:`Plan.emit`) with the helpers of :mod:`~tvm_nnef.schedules.plan.emit`, which targets
-share. Plans are values: printed by ``build --verbose`` and varied by ``tune``.
+one with the lowest estimated cost is chosen (:func:`cheapest`), and builds its loops
+(:meth:`Plan.emit`) with the helpers of :mod:`~tvm_nnef.schedules.plan.emit`, which targets share.
+Plans are values: printed by ``build --verbose`` and varied by ``tune``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from tvm_nnef.tvm_support.compat import PrimFunction
 
 STRATEGY = "strategy"
-"""The attribute of a PrimFunc that names the strategy by which it was scheduled."""
+"""The attribute of a PrimFunc that names the strategy of its schedule."""
 
 
 class Plan(ABC):
-    """How one kernel is computed: tiles, order of loops, staging, bindings, handling of tails."""
+    """The plan of a kernel: tiles, order of loops, staging, bindings, treatment of tails."""
 
     __slots__ = ()
 
@@ -35,14 +35,16 @@ class Plan(ABC):
 
     @abstractmethod
     def decisions(self) -> Mapping[str, int | str]:
-        """What was decided, by name, as ``build --verbose`` prints it: ``{"tile": "6x64"}``."""
+        """Return the decisions by name, as ``build --verbose`` prints them: ``{"tile":
+        "6x64"}``.
+        """
 
     @abstractmethod
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with its loops written as decided."""
+        """Return the function with the loops of the plan."""
 
     def alternatives(self) -> Iterator[Plan]:
-        """Other plans of the same strategy for the same kernel, for ``tune`` to measure."""
+        """Yield other plans of the same strategy for the same kernel, for ``tune`` to measure."""
         return iter(())
 
     def __str__(self) -> str:
@@ -52,14 +54,14 @@ class Plan(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The plan of a kernel, and why it was taken; ``write`` writes the loops of another one."""
+    """The plan of a kernel, and the reason for it; ``write`` builds the loops of another one."""
 
     plan: Plan
     reason: str
     write: Callable[[Plan], PrimFunction] | None = None
 
     def alternatives(self) -> list[PrimFunction]:
-        """The kernel by the other plans of its strategy."""
+        """Yield the kernel by the other plans of its strategy."""
         return [] if self.write is None else [*map(self.write, self.plan.alternatives())]
 
     def __str__(self) -> str:
@@ -67,10 +69,13 @@ class Choice:
 
 
 def cheapest(plans: Iterable[Plan | None]) -> Choice | None:
-    """The plan with the lowest estimated cost, the first of equal ones; None if there is none."""
-    found = [plan for plan in plans if plan is not None]
-    if not found:
+    """Return the plan with the lowest estimated cost, the first of equal ones.
+
+    It is None if there is none.
+    """
+    candidates = [plan for plan in plans if plan is not None]
+    if not candidates:
         return None
-    best = min(found, key=lambda plan: plan.cost)
-    others = [f"{plan.strategy} {plan.cost:.2g}" for plan in found if plan is not best]
+    best = min(candidates, key=lambda plan: plan.cost)
+    others = [f"{plan.strategy} {plan.cost:.2g}" for plan in candidates if plan is not best]
     return Choice(best, "; ".join([f"{best.cost:.2g} cycles", *others]))

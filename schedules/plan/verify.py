@@ -1,8 +1,8 @@
-"""Whether the loops of a scheduled kernel are within the limits of a CPU and write all its results.
+"""Check that the loops of a scheduled kernel meet the limits of a CPU and write all its results.
 
-Input: a PrimFunc that a plan wrote, static shapes, and the machine model. Output: what is wrong, in
-words. The loops around the stores of the results are run with NumPy, on all of their steps at once;
-kernels whose indices come from data, and large ones, are left out of that.
+Input: a PrimFunc with a schedule, static shapes, and the machine model. Output: the errors, as
+text. The loops around the stores of the results are evaluated with NumPy, on all of their steps at
+once; this is skipped for kernels with data-dependent indices, and for large ones.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _POINTS = 1 << 19
-"""The most stores of a kernel that are counted: a limit of the time of the check."""
+"""Upper limit of the stores of a kernel that are counted, to limit the time of the check."""
 
 _TIMES = 4
-"""How often an element is written at most: two tiles may overlap along each of two axes."""
+"""Upper limit of the stores to an element: two tiles may overlap along each of two axes."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 Points: TypeAlias = "Mapping[object, Numbers]"
 """Values at the steps of all loops, a row for each step, a column for each lane.
 
-Those of variables, of elements of small buffers (keys of buffer and index), and 0 for ``_ZERO``.
+Keys are variables, elements of small buffers (buffer and index), and ``_ZERO`` for 0.
 """
 
 _ZERO = "zero"
@@ -51,7 +51,7 @@ def verify_plan(
     machine: CpuModel,
     source: PrimFunction | None = None,
 ) -> list[str]:
-    """What is wrong with the loops of a kernel whose tensors have these shapes.
+    """Return the errors in the loops of a kernel whose tensors have these shapes.
 
     ``source`` is its unscheduled TIR: one that adds up terms in a result writes it for each.
     """
@@ -88,7 +88,7 @@ def _stack(function: PrimFunction, machine: CpuModel) -> Iterator[str]:
 def _stores(
     function: PrimFunction, shapes: Sequence[Sequence[int]], source: PrimFunction | None
 ) -> Iterator[str]:
-    """Results of which an element is not written, or too often."""
+    """Yield the results with an element that is not written, or too often."""
     written = _times_written(function, shapes) or {}
     most_times = max((int(times.max(initial=0)) for times in written.values()), default=0)
     before = None
@@ -106,9 +106,9 @@ def _stores(
 def _times_written(
     function: PrimFunction, shapes: Sequence[Sequence[int]]
 ) -> dict[Buffer, Numbers] | None:
-    """How often each element of a parameter is written, none of one that is only read.
+    """Return the number of stores to each element of a parameter, 0 for one that is only read.
 
-    None if loops or indices depend on data, or are too many.
+    None if loops or indices are data-dependent, or too many.
     """
     written = {
         buffer: np.zeros(math.prod(shape), np.int64)
@@ -138,11 +138,11 @@ def _times_written(
 
 
 class _UnknownError(Exception):
-    """Loops or indices that depend on data, or too many of them."""
+    """The loops or indices are data-dependent, or too many."""
 
 
 def _count(statement: tirx.Stmt, points: Points, counts: Mapping[Buffer, Numbers]) -> Points:
-    """Count the stores of a statement into each element; the points for those after it."""
+    """Count the stores of a statement into each element; return the points for those after it."""
     match statement:
         case s_tir.SBlockRealize():
             return _count(statement.block.body, points, counts)
@@ -186,13 +186,13 @@ def _count(statement: tirx.Stmt, points: Points, counts: Mapping[Buffer, Numbers
 
 
 def _at(points: Points, steps: Numbers) -> Points:
-    """The values at some of the steps, each of them any number of times."""
+    """Return the values at some of the steps, each of them any number of times."""
     used = {key: value if len(value) == 1 else value[steps] for key, value in points.items()}
     return {**used, _ZERO: np.zeros((len(steps), 1), np.int64)}
 
 
 def _with_element(store: tirx.BufferStore, points: Points) -> Points:
-    """The points with the integer that is stored at a static index of a small buffer."""
+    """Return the points with the integer that is stored at a static index of a small buffer."""
     index = store.indices[0] if len(store.indices) == 1 else None
     if not isinstance(index, tirx.IntImm) or "int" not in dtype_of(store.value):
         return points
@@ -204,7 +204,7 @@ def _with_element(store: tirx.BufferStore, points: Points) -> Points:
 
 
 def _value(value: PrimExpression, points: Points) -> Numbers:
-    """The value of an expression at all points."""
+    """Return the value of an expression at all points."""
     for kind, operation in _OPERATIONS.items():
         if isinstance(value, kind):
             return operation(_value(value.a, points), _value(value.b, points))

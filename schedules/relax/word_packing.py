@@ -5,9 +5,10 @@ along the reduced dimension (:mod:`dot_products`), if the weights are constant, 
 known to be small enough (:mod:`~tvm_nnef.schedules.relax.ranges`), and the CPU has an instruction;
 None for all others.
 
-- **Bytes**: data in uint8, from which their least value is subtracted, and weights in int8. The
-  result misses the product of that value with the sum of the weights, which is added to it. If
-  the instruction saturates sums of two products, the weights must be such that none does.
+- **Bytes**: data in uint8 or int8, as the instruction wants them, and weights in int8. A number is
+  subtracted from data that do not fit. The result misses the product of that number with the sum
+  of the weights, which is added to it. If the instruction saturates sums of two products, the
+  weights must be such that none does.
 - **Pairs**: data and weights in int16.
 
 Missing neighbours of the last elements are 0. Words of data are made from neighbours in memory when
@@ -23,7 +24,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_nnef.schedules.codegen import dot_products
-from tvm_nnef.schedules.codegen.dot_products import BYTES, PAIRS, WHOLE_PAIRS, Dot
+from tvm_nnef.schedules.codegen.dot_products import PAIRS, WHOLE_PAIRS, Dot
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax.convolution_kernels import padded
 from tvm_nnef.schedules.relax.ranges import Range, range_of
@@ -90,8 +91,9 @@ def in_words(
     def fits(dot: Dot) -> bool:
         return groups == 1 or not size // groups % dot.parts
 
-    if last and fits(BYTES) and _are_bytes(array, limits, axes[1], machine):
-        return _bytes(operands, data, array, axes[1], limits[0])
+    dot = _dot_of_bytes(array, limits, axes[1], machine) if last else None
+    if dot is not None and fits(dot):
+        return _bytes(operands, data, array, axes[1], limits, dot)
     whole = (*limits, int(array.min()), int(array.max()))
     small = _HALF.min <= min(whole) and max(whole) <= _HALF.max
     if not small or not fits(PAIRS) or not dot_products.has_pairs(machine):
@@ -104,16 +106,18 @@ def in_words(
     return Words(operands.emit(made), packed, WHOLE_PAIRS)
 
 
-def _are_bytes(array: Array, limits: Range, axis: int, machine: CpuModel) -> bool:
-    """Whether data of some limits and weights are bytes that can be multiplied."""
+def _dot_of_bytes(array: Array, limits: Range, axis: int, machine: CpuModel) -> Dot | None:
+    """How bytes of data with some limits and of weights are multiplied; None if they cannot be."""
     largest = limits[1] - limits[0]
     if not limits[0] <= 0 <= limits[1] or largest > 2 * _BYTE.max + 1:
-        return False
+        return None
     if array.min() < _BYTE.min or array.max() > _BYTE.max:
-        return False
-    if dot_products.has_bytes(machine, exact=True):
-        return True
-    return dot_products.has_bytes(machine, exact=False) and not _saturates(array, largest, axis)
+        return None
+    exact = dot_products.bytes_of(machine, exact=True)
+    if exact is not None:
+        return exact
+    dot = dot_products.bytes_of(machine, exact=False)
+    return None if dot is None or _saturates(array, largest, axis) else dot
 
 
 def _saturates(array: Array, largest: int, axis: int) -> bool:
@@ -124,16 +128,26 @@ def _saturates(array: Array, largest: int, axis: int) -> bool:
     return most * largest > _HALF.max or -least * largest < _HALF.min
 
 
-def _bytes(operands: Operands, data: RelaxExpression, array: Array, axis: int, low: int) -> Words:
+def _bytes(
+    operands: Operands,
+    data: RelaxExpression,
+    array: Array,
+    axis: int,
+    limits: Range,
+    dot: Dot,
+) -> Words:
     """Data and weights in words of bytes."""
+    kind = np.iinfo("int8" if dot.signed else "uint8")
+    fitting = kind.min <= limits[0] and limits[1] <= kind.max
+    low = 0 if fitting else limits[0] - int(kind.min)
     if low:
         data = operands.emit(relax.op.subtract(data, relax.const(low, "int32")))
-    narrow = _filled(operands, _cast(operands, data, "uint8"), BYTES)
+    narrow = _filled(operands, _cast(operands, data, kind.dtype.name), dot)
     # Columns are the first dimension of filters, and the other one of matrices.
     columns = 0 if array.ndim > 2 else 1 - axis % 2
     over = tuple(dimension for dimension in range(array.ndim) if dimension != columns)
     sums = array.astype("int64").sum(axis=over)
-    return Words(narrow, constant(_words(array, axis, BYTES)), BYTES, low, sums)
+    return Words(narrow, constant(_words(array, axis, dot)), dot, low, sums)
 
 
 def _cast(operands: Operands, data: RelaxExpression, dtype: str) -> RelaxExpression:

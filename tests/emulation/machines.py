@@ -1,7 +1,8 @@
-"""Exported libraries for other CPUs, executed in an emulator (qemu-user) of those.
+"""Models for other CPUs, whose kernels are executed here; TVM's virtual machine calls them.
 
-A model is built and linked for the CPU. Its kernels run in the emulator, each call in a process of
-its own, from the exported library; TVM's virtual machine, which calls them, runs here.
+Exported libraries run in an emulator (qemu-user), each call of a kernel in a process of its own.
+Kernels for x86 CPUs are compiled once more, from their LLVM code, for a CPU with AVX2 alone: that
+tests plans, vectors, packed weights and operands of instructions, but not LLVM's encoding of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 import tvm_ffi
 from tvm import relax
 
@@ -49,6 +51,9 @@ MACHINES = {
     "aarch64-dotprod-fp16": Machine(
         "aarch64:+dotprod,+fullfp16", "aarch64-linux-gnu", "aarch64", ("-cpu", "max")
     ),
+    "aarch64-i8mm": Machine(
+        "aarch64:+dotprod,+i8mm", "aarch64-linux-gnu", "aarch64", ("-cpu", "max")
+    ),
     "armv7": Machine("armv7", "arm-linux-gnueabihf", "arm", ("-cpu", "cortex-a8")),
     "riscv64": Machine("riscv64", "riscv64-linux-gnu", "riscv64", ("-cpu", "rv64,v=false")),
     "riscv64-v": Machine(
@@ -58,6 +63,13 @@ MACHINES = {
         "riscv64:+v,+zvl256b", "riscv64-linux-gnu", "riscv64", ("-cpu", "rv64,v=true,vlen=256")
     ),
 }
+
+X86 = {
+    "x86-64-v4": "x86-64-v4",
+    "x86-64-v4-vnni": "x86-64-v4:+avx512vnni",
+    "x86-64-v3-vnni": "x86-64-v3:+avxvnni",
+}
+"""Targets of the x86 family, by name."""
 
 
 class Emulator:
@@ -112,6 +124,25 @@ class Emulator:
                 rest = rest[array.nbytes :]
         assert not rest
         return value if kind & 0xFFFFFFFF else None
+
+
+class Translator:
+    """Runs the kernels of models for an x86 CPU from LLVM code that ``rewrite`` changes."""
+
+    def __init__(self, target: str, folder: Path, rewrite: Callable[[str], str]) -> None:
+        self.target = target
+        self._file = folder / "kernels.ll"
+        self._rewrite = rewrite
+
+    @contextmanager
+    def executable(self, model: Any, **options: Any) -> Iterator[Executable]:
+        """A model as an executable whose kernels are translated, in a block."""
+        built = tvm_nnef.build(model, self.target, progress=False, **options)
+        (code,) = built._library.unused().mod.imports
+        self._file.write_text(self._rewrite(code.inspect_source("ll")), encoding="utf-8")
+        library = tvm.runtime.load_module(str(self._file))
+        with calling(built, lambda name: library[name]) as executable:
+            yield executable
 
 
 @contextmanager

@@ -69,6 +69,7 @@ INPUTS: dict[str, Any] = {
 MODELS = {"digits": ROOT / "docs" / "examples" / "digits", "cnn": CNN, "transformer": TRANSFORMER}
 MACHINES = [
     "aarch64", "aarch64-dotprod-fp16", "armv7", "riscv64", "riscv64-v", "riscv64-v256",
+    "x86-64-v4",
 ]  # fmt: skip
 FLUSHES = {"armv7": 2e-3}
 """What NEON of 32-bit CPUs may lose of a norm: it takes numbers below 1.2e-38 for zeros."""
@@ -102,6 +103,37 @@ def test_a_network_of_convolutions_is_right(machine: str, emulator: Any) -> None
 @pytest.mark.parametrize("machine", MACHINES)
 def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any) -> None:
     run_emulated(name, emulator, machine)
+
+
+QUANTIZED = ROOT / "tests" / "onnx" / "test_quantized_graphs.py"
+BYTES = [
+    "x86-64-v4", "x86-64-v4-vnni", "x86-64-v3-vnni", "aarch64-i8mm", "aarch64-dotprod-fp16",
+]  # fmt: skip
+"""Machines that multiply bytes or int16 by instructions of their own."""
+
+
+def check_codes(saved: Any, run: Callable[..., Any]) -> None:
+    """Compare the codes of a quantized graph, as ``saved`` returns it, with the evaluator's."""
+    model, shape, step = saved
+    x = np.random.default_rng(7).normal(0, 1, shape).astype("float32")
+    found = np.asarray(run(model, x)[0])
+    steps = np.abs(found - np.asarray(tvm_nnef.evaluate(model, x)[0])) / step
+    assert steps.max() <= 1.01
+    assert (steps > 0.01).mean() <= 0.005
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("zero", [np.uint8(117), np.int8(-9)], ids=str)
+@pytest.mark.parametrize("case", ["block", "joined", "product", "operators", "dynamic"])
+@pytest.mark.parametrize("machine", BYTES)
+def test_quantized_graphs_have_the_codes_of_the_evaluator(
+    machine: str, case: str, zero: Any, emulator: Any, imported: Any, tmp_path: Path
+) -> None:
+    def run(model: Any, x: Any) -> Any:
+        with emulator(machine).executable(model) as executable:
+            return executable(x)
+
+    check_codes(imported(QUANTIZED).saved(case, zero, tmp_path), run)
 
 
 @pytest.mark.slow
@@ -155,7 +187,8 @@ def check_operators(library: Any, chosen: Any, real: str, run: Callable[..., Any
 @pytest.mark.parametrize(
     ("machine", "real"),
     [("aarch64", "float32"), ("armv7", "float32"), ("riscv64", "float32"),
-     ("riscv64-v", "float32"), ("aarch64-dotprod-fp16", "float16"), ("armv7", "float16")],
+     ("riscv64-v", "float32"), ("x86-64-v4", "float32"), ("aarch64-dotprod-fp16", "float16"),
+     ("armv7", "float16")],
 )  # fmt: skip
 def test_the_standard_library_is_right_on_other_cpus(
     machine: str, real: str, library: Any, emulator: Any

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tvm_nnef
@@ -44,6 +45,20 @@ def test_networks_are_right(name: str, modules: dict[str, Any], tmp_path: Path) 
         return run(modules, tmp_path, networks.MODELS[name], given)
 
     networks.check(name, execute)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["block", "operators", "dynamic"])
+def test_quantized_graphs_have_the_codes_of_the_evaluator(
+    case: str, modules: dict[str, Any], imported: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    networks = modules["test_networks"]
+
+    def execute(model: Any, x: Any) -> Any:
+        return run(modules, tmp_path, model, [x])
+
+    saved = imported(networks.QUANTIZED).saved(case, np.uint8(0), tmp_path)
+    networks.check_codes(saved, execute)
 
 
 @pytest.mark.slow

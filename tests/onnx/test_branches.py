@@ -162,6 +162,14 @@ def test_what_reads_a_result_decides_its_rank(name: str, compiled: bool) -> None
     agree(proto, [(values(2, 1, 4),), (values(2, 3, 4),)], compiled=compiled, wrong=[wrong])
 
 
+def test_a_squeeze_that_does_nothing_here_says_how_to_convert() -> None:
+    proto, x = squeeze(RELU), values(2, 3, 4)
+    with pytest.raises(NnefError, match=r"converted for 2; .* '--shape' on the command line"):
+        tvm_nnef.evaluate(tvm_nnef.convert(proto, bounds=8), x)
+    for_these = tvm_nnef.convert(proto, input_shapes={"x": [2, 3, 4]})
+    np.testing.assert_array_equal(tvm_nnef.evaluate(for_these, x)[0], np.maximum(x, 0))
+
+
 def test_what_reads_a_result_decides_about_a_branch_in_a_branch() -> None:
     summed = body([node("ReduceSum", ["x", "ones"], ["r"], keepdims=0)], "r")
     inner = body([branch("d", "i", SQUEEZED, SAME)], "i")

@@ -167,6 +167,8 @@ def test_products_of_bytes_are_exact(kernels, largest):
         ({**X86, "mcpu": "alderlake"}, "vpdpbusd"),
         ({**X86, "mcpu": "icelake-server"}, "vpdpbusd.*zmm"),
         ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-v1"}, "usdot"),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}, "sdot"),
+        ("wasm32", "i32x4.dot_i16x8_s"),
     ],
 )
 def test_machines_multiply_bytes_by_their_instruction(kernels, model, instruction):

@@ -118,12 +118,12 @@ _Pair: TypeAlias = "tuple[QuantizedWeight, Blocks | None]"
 
 
 def _real(row: QuantizedWeight, reason: str) -> _Pair:
-    """A weight that stays real."""
+    """Return a weight that stays real."""
     return replace(row, after=row.before, stays=reason), None
 
 
 def _with_its_pack(pair: _Pair, every: Sequence[_Pair], model: Model) -> _Pair:
-    """A weight, which stays real unless all items of its pack, if it is in one, get equal codes."""
+    """Return a weight; it stays real unless all items of its pack, if any, get codes alike."""
     row, blocks = pair
     if blocks is None:
         return pair

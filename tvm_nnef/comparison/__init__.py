@@ -1,4 +1,7 @@
-"""Two routes held against each other, tensor by tensor: a Graph and inputs in, a Report out."""
+"""Comparison of two routes, tensor by tensor.
+
+Input: a Graph and inputs. Output: a Report.
+"""
 
 from tvm_nnef.comparison.program import program_rows
 from tvm_nnef.comparison.report import Report, Row

@@ -1,6 +1,6 @@
-"""The outputs of an executable, checked by another way to execute the same model.
+"""Check of the outputs of an executable by another way to execute the same model.
 
-Input: a model, its inputs and an executable. Output: nothing, or NnefError that says what differs.
+Input: a model, its inputs and an executable. Output: nothing, or NnefError with the differences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True)
 class ProgramCheck:
-    """What the outputs of a program have to be, and ``judge``: the route that computed them.
+    """The expected outputs of a program, and ``judge``: the route that computed them.
 
     ``against`` is the model of another format, if its own library is the judge.
     """
@@ -42,14 +42,14 @@ class ProgramCheck:
 
     @property
     def judge(self) -> str:
-        """The route that computed what is expected."""
+        """The route that computed the expected outputs."""
         return _REFERENCE if self.against is None else self.against.format.route
 
     def require(self, executable: Executable, found: Sequence[Array]) -> None:
-        """Raises NnefError if outputs of an executable, items of packs one by one, are wrong.
+        """Raise NnefError if outputs of an executable, items of packs one by one, are wrong.
 
         Rounding may grow at a threshold, so outputs that differ are not proof: the operations are
-        executed one by one, and then the program is wrong if it differs from what they gave.
+        executed one by one, and the program is wrong if it differs from their results.
         """
         by_tensor = dict(zip(_output_tensors(self.graph), found, strict=False))
         rows = program_rows(self.graph, self.expected, by_tensor, (self.judge, "tvm-nnef"))
@@ -64,9 +64,9 @@ class ProgramCheck:
             raise NnefError([wrong[0].diagnostic(), *more])
 
     def _report(self, executable: Executable) -> Report:
-        """The comparison of the judge's operations with ours, and with this executable.
+        """Return the comparison of the judge's operations with ours, and with this executable.
 
-        The reference replaces the source model that ours was not converted from.
+        The reference replaces a source model from which ours was not converted.
         """
         source = None
         if self.against is not None and self.model.metadata.source_names:
@@ -82,7 +82,7 @@ class ProgramCheck:
 
 
 def check_by_reference(model: Model, graph: Graph, inputs: Sequence[Any]) -> ProgramCheck:
-    """The check by the outputs of the reference evaluator."""
+    """Return the check by the outputs of the reference evaluator."""
     expected = outputs(graph, evaluate(graph, inputs, model.variables))
     return ProgramCheck(model, graph, inputs, None, expected)
 
@@ -90,7 +90,7 @@ def check_by_reference(model: Model, graph: Graph, inputs: Sequence[Any]) -> Pro
 def check_by_source(
     model: Model, graph: Graph, inputs: Sequence[Any], against: OpenedSource, arrays: Sequence[Any]
 ) -> ProgramCheck:
-    """The check by the ``arrays`` that another library computed with the model ``against``.
+    """Return the check by the ``arrays`` that another library computed with the model ``against``.
 
     Outputs that are texts there are not checked. Raises NnefError for another number of outputs.
     """
@@ -108,7 +108,7 @@ def check_by_source(
 
 
 def _within_kind(array: Array, dtype: str) -> Array:
-    """Integers as wide as ours; a model that was not converted has others than its source."""
+    """Return integers in our width; a model that was not converted differs from its source."""
     return array.astype(dtype) if array.dtype.kind in "iu" and "int" in dtype else array
 
 

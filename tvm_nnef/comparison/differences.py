@@ -1,4 +1,4 @@
-"""Two arrays that should be the same: how far apart they are, and what rounding explains.
+"""Differences of two arrays that should be equal, up to rounding.
 
 Input: NumPy arrays of two routes. Output: a :class:`Difference`. Executes no model.
 """
@@ -23,38 +23,40 @@ TOLERANCES: Mapping[str, float] = {
     "bfloat16": 6e-2,
     **{name: 2.0**-each.mantissa for name, each in FORMATS.items() if each.type == "real"},
 }
-"""The relative tolerance of a dtype; a type that is not here has to be equal.
+"""The relative tolerance of a dtype; a missing dtype has to be equal.
 
 One operation rounds each of its steps by half a unit in the last place (6e-8 for float32), and two
-routes that are both right add in another order and approximate transcendental functions with
-other polynomials. For sums of thousands of terms that comes to some hundred units, for which
-float32 and float64 leave room. Float16 and bfloat16 are computed in float32 and round what they
-store: they have some ten units. A wrong operator is wrong in its first digits nearly always. Reals
-of few bits have one unit: what is near the middle between two codes may become either.
+routes that are both right add in another order and approximate transcendental functions with other
+polynomials. For sums of thousands of terms that amounts to some hundred units, which the tolerances
+of float32 and float64 allow. Float16 and bfloat16 are computed in float32 and round when they are
+stored: they have some ten units. A wrong operator is nearly always wrong in its first digits. Reals
+of few bits have one unit: a value near the middle between two codes may become either.
 """
 
 OF_RANGE = 0.1
 """The tolerance of a bounded function, in units of ``rtol`` times the width of its range.
 
-Near its bounds a sigmoid is 1 - e or e: what approximates it is exact to some units in the last
+Near its bounds a sigmoid is 1 - e or e: an approximation is exact to some units in the last
 position of the range, and not of e.
 """
 
 _SENTINEL = 1e18
-"""Elements from here on, beside smaller ones, stand for infinity (a mask) and set no scale."""
+"""Elements from this magnitude on, if others are smaller, mean infinity (a mask) and set no
+scale.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two arrays differ; ``first`` and ``second`` are the routes, in this order.
+    """The difference of two arrays; ``first`` and ``second`` are the routes, in this order.
 
-    ``rtol`` and ``atol`` are the tolerances in force: elements agree if they differ by at most
-    ``atol + rtol * |first|``, if both are NaN, or if both are the same infinity.
-    ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
-    larger of the two magnitudes, infinite if only one of two elements is finite. ``share`` is
-    the largest ratio of a difference to what is allowed at its position, ``position`` that position
-    (None if all elements are equal), and ``values`` the two elements there. ``beyond`` counts the
-    elements that do not agree, ``nans`` those that are NaN in either array.
+    ``rtol`` and ``atol`` are the tolerances in use: elements agree if they differ by at most ``atol
+    + rtol * |first|``, if both are NaN, or if both are the same infinity. ``largest`` is the
+    largest absolute difference, ``relative`` the largest one divided by the larger of the two
+    magnitudes, infinite if only one of two elements is finite. ``share`` is the largest ratio of a
+    difference to the tolerance at its position, ``position`` that position (None if all elements
+    are equal), and ``values`` the two elements there. ``beyond`` counts the elements that do not
+    agree, ``nans`` those that are NaN in either array.
 
     If shapes or dtypes are not the same, no element is compared, and nothing agrees.
     """
@@ -95,13 +97,13 @@ def difference(
     depth: float = 1.0,
     width: float = 0.0,
 ) -> Difference:
-    """How far apart two arrays are.
+    """Return the difference of two arrays.
 
     If None, ``rtol`` is that of the dtype (:data:`TOLERANCES`) times ``depth``, and ``atol`` is
-    ``rtol`` times the root mean square of the finite elements of ``first``: where large terms
-    cancel, what rounding leaves of them is small against the other elements, and not against the
-    result. Both are 0 for int and bool, where None. ``width`` is that of the range of the function
-    that computed ``first``, if it is bounded: ``atol`` is not below :data:`OF_RANGE` of it.
+    ``rtol`` times the root mean square of the finite elements of ``first``: if large terms cancel,
+    their rounding errors are small against the other elements, but not against the result. If None,
+    both are 0 for int and bool. ``width`` is that of the range of the function that computed
+    ``first``, if it is bounded: ``atol`` is not below :data:`OF_RANGE` of it.
     """
     single = TOLERANCES.get(str(first.dtype), 0.0) if rtol is None else rtol
     relative = single if rtol is not None or str(first.dtype) in FORMATS else single * depth
@@ -109,11 +111,11 @@ def difference(
     if absolute is None:
         absolute = max(_typical(first) * relative, OF_RANGE * single * width)
     shapes, dtypes = (first.shape, second.shape), (str(first.dtype), str(second.dtype))
-    found = Difference(shapes, dtypes, relative, absolute)
-    if not found.is_alike or not first.size:
-        return found
+    result = Difference(shapes, dtypes, relative, absolute)
+    if not result.is_alike or not first.size:
+        return result
     with np.errstate(all="ignore"):
-        return _measured(first, second, found)
+        return _measured(first, second, result)
 
 
 def _measured(first: Array, second: Array, found: Difference) -> Difference:
@@ -143,7 +145,9 @@ def _measured(first: Array, second: Array, found: Difference) -> Difference:
 
 
 def _distance(first: Array, second: Array) -> Array:
-    """The absolute differences: exact for integers, infinite where only one is finite or NaN."""
+    """Return the absolute differences: exact for integers, infinite if only one is finite or
+    NaN.
+    """
     match first.dtype.kind:
         case "b":
             return np.logical_xor(first, second).astype(np.float64)
@@ -158,7 +162,9 @@ def _distance(first: Array, second: Array) -> Array:
 
 
 def _worst(shares: Array, distance: Array) -> int:
-    """The position with the largest share; of infinite ones, where the distance is largest."""
+    """Return the position with the largest share; of infinite ones, that of the largest
+    distance.
+    """
     if np.isinf(shares.max()):
         return int(np.argmax(np.where(np.isinf(shares), distance, -1.0)))
     return int(np.argmax(shares))
@@ -169,7 +175,7 @@ def _nans(array: Array) -> int:
 
 
 def _typical(array: Array) -> float:
-    """The root mean square of the finite elements, without those that stand for infinity."""
+    """Return the root mean square of the finite elements, without those that mean infinity."""
     if not array.size:
         return 0.0
     values = array.astype(np.float64)

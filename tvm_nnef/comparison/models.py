@@ -1,4 +1,4 @@
-"""The routes of a model compared in one call."""
+"""Comparison of the routes of a model in one call."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def compare(
     judge = _judge(model, loaded, against)
     graph = composed(loaded, composing)
     check_variables(loaded, graph)
-    given = inputs or random_inputs(graph, seed)
+    given_inputs = inputs or random_inputs(graph, seed)
     defaults = default_values(graph, loaded.variables)
-    bound, _ = bind_inputs(graph, given, graph.machine_types, defaults)
+    bound, _ = bind_inputs(graph, given_inputs, graph.machine_types, defaults)
     route = judge.format.route if judge is not None else ""
     chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
@@ -124,7 +124,7 @@ def compare(
 
 
 def _judge(model: AnyModel, loaded: Model, against: object) -> OpenedSource | None:
-    """The model that another library is to execute, if there is one."""
+    """Return the model that another library has to execute, if there is one."""
     if against is not None:
         source_names(loaded)
         opened = open_source(against)

@@ -1,6 +1,6 @@
-"""The outputs of a whole program, compared with outputs that are known to be right.
+"""Comparison of the outputs of a whole program with outputs that are known to be right.
 
-Input: a Graph, expected and found arrays. Output: a :class:`Row` for each output.
+Input: a Graph, expected and computed arrays. Output: a :class:`Row` for each output.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from tvm_nnef.comparison.report import Row
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten, updated_variables
 
 DEPTH = 10.0
-"""Rounding adds up over the depth of a program: its default tolerance is so many times that of a
-single operation."""
+"""The factor of a program's default tolerance, as rounding adds up over the depth of the
+program.
+"""
 
 
 def given(graph: Graph) -> tuple[Tensor, ...]:
-    """The outputs of a graph, and the tensors that become the values of its variables."""
+    """Return the outputs of a graph, and the tensors that become the values of its variables."""
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     return tuple(dict.fromkeys((*outputs, *(tensor for _, tensor in graph.updates))))
 
@@ -31,9 +32,9 @@ def program_rows(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> list[Row]:
-    """A row for each output of a program, and for the new value of each variable.
+    """Return a row for each output of a program, and for the new value of each variable.
 
-    Tensors that are not in ``expected`` are left out. Tolerances are those of
+    Tensors that are not in ``expected`` are omitted. Tolerances are those of
     :func:`tvm_nnef.comparison.differences.difference`, with :data:`DEPTH` for the defaults.
     """
     outputs = flatten(tuple(port.operand for port in graph.outputs))

@@ -1,7 +1,8 @@
-"""The ranges of tensors: a Graph in, for each real tensor an interval that holds its elements out.
+"""Ranges of tensors.
 
-Intervals are computed from the formulas of operators, so that a sigmoid of the user's own has the
-range of the standard one, and a reshape or slice that of its operand. NaN is in no interval.
+Input: a Graph. Output: for each real tensor an interval that contains its elements. Intervals are
+computed from the formulas of operators, so that a sigmoid that a user defines has the range of the
+standard one, and a reshape or slice that of its operand. NaN is in no interval.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from tvm_nnef.graph.nodes import Graph, If, Node, Operation, Tensor, bodies, fla
 from tvm_nnef.symbolic.functions import ANY, FUNCTIONS, Range
 
 WIDEST = 256.0
-"""A range that is wider protects from overflow (a clamp to 1e30), not a scale."""
+"""Upper limit of the width of a range that sets a scale; a wider one (a clamp to 1e30) only limits
+overflow.
+"""
 
 
 def widths_of_ranges(graph: Graph) -> dict[Tensor, float]:
-    """The widths of the bounded ranges of real tensors of a graph, and of the bodies in it."""
-    known: dict[Tensor, Range] = {}
-    _visit(graph, known)
-    widths = {tensor: high - low for tensor, (low, high) in known.items()}
+    """Return the widths of the bounded ranges of real tensors of a graph, and of the bodies in
+    it.
+    """
+    ranges: dict[Tensor, Range] = {}
+    _visit(graph, ranges)
+    widths = {tensor: high - low for tensor, (low, high) in ranges.items()}
     return {tensor: width for tensor, width in widths.items() if width <= WIDEST}
 
 
@@ -43,7 +48,7 @@ def _visit(graph: Graph, known: dict[Tensor, Range]) -> None:
 
 
 def _results(node: Node, known: dict[Tensor, Range]) -> list[Range]:
-    """The ranges of a node's results, in order; none if nothing is known of them."""
+    """Return the ranges of a node's results, in order; empty if none is known."""
     match node:
         case Operation(body=Formula() as formula):
             written = _written(formula, known)
@@ -71,11 +76,11 @@ def _hull(*ranges: Range) -> Range:
 
 
 def _written(formula: Formula, known: Mapping[Tensor, Range]) -> dict[Tensor, Range]:
-    """The ranges of what a formula computes for tensors; unbounded for those that it adds up.
+    """Return the ranges of the tensors that a formula writes; unbounded for its accumulators.
 
-    The first values of tensors do not count: they are exact on each route.
+    The initial values of tensors are ignored: they are exact on each route.
     """
-    found: dict[Tensor, Range] = {}
+    ranges: dict[Tensor, Range] = {}
     for statement in formula.statements:
         named: dict[str, Range] = {}
         for local in statement.locals:
@@ -83,12 +88,12 @@ def _written(formula: Formula, known: Mapping[Tensor, Range]) -> dict[Tensor, Ra
         for store in statement.stores:
             bounded = store.operator in ("=", "min=", "max=")
             value = _range(store.value, known, named) if bounded else ANY
-            found[store.tensor] = _hull(found.get(store.tensor, value), value)
-    return found
+            ranges[store.tensor] = _hull(ranges.get(store.tensor, value), value)
+    return ranges
 
 
 def _range(scalar: Scalar, known: Mapping[Tensor, Range], named: Mapping[str, Range]) -> Range:
-    """The range of a scalar; ``named`` has those of the values that its statement names."""
+    """Return the range of a scalar; ``named`` has those of the local values of its statement."""
     match scalar:
         case Local(name):
             return named[name]
@@ -112,7 +117,7 @@ def _range(scalar: Scalar, known: Mapping[Tensor, Range], named: Mapping[str, Ra
 
 
 def _combined(function: str, left: Range, right: Range) -> Range:
-    """The range of a function of two scalars in their ranges."""
+    """Return the range of a function of two scalars in their ranges."""
     match function:
         case "add":
             ends = (left[0] + right[0], left[1] + right[1])

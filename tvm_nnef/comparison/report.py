@@ -1,4 +1,4 @@
-"""What a comparison has found: rows for tensors, as objects, a table, a diagnostic, and JSON."""
+"""The result of a comparison: rows for tensors, as objects, a table, a diagnostic, and JSON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tensor that two routes have computed, and the node of the graph that gives it.
+    """One tensor that two routes have computed, and the node of the graph that computes it.
 
-    ``sides`` says what is compared. ``node`` is None for an output of the built program.
+    ``sides`` are the two computations. ``node`` is None for an output of the built program.
     ``depth`` counts the compositions that were opened to get here. ``origin`` is the node of the
-    source of a converted model, where a side executes that, and ``parts`` the other nodes that the
-    conversion has made of it.
+    source of a converted model, if a side executes that, and ``parts`` the other nodes into which
+    the conversion has turned it.
     """
 
     tensor: Tensor
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """What the model calls the invocation."""
+        """The label of the invocation in the model."""
         return "" if self.node is None else self.node.label
 
     @property
@@ -71,9 +71,9 @@ class Row:
         return () if self.node is None else self.node.trace
 
     def diagnostic(self, *, body_agrees: bool = False) -> Diagnostic:
-        """The difference as an error at the location of the invocation.
+        """Return the difference as an error at the location of the invocation.
 
-        ``body_agrees`` says that all operations in the body of a composition do agree.
+        ``body_agrees`` means that all operations in the body of a composition agree.
         """
         left, right = self.sides
         location = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
@@ -93,8 +93,8 @@ class Row:
         return Diagnostic(message, span, self._hint(), tuple(notes))
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain data; numbers that JSON has not are strings, as in "inf"."""
-        found, location = self.difference, self.diagnostic()
+        """Return the row as plain data; numbers that JSON has not are strings, as in "inf"."""
+        measured, location = self.difference, self.diagnostic()
         return {
             "tensor": self.tensor.name,
             "operator": self.operator,
@@ -106,17 +106,19 @@ class Row:
             "source": None if self.origin is None else asdict(self.origin),
             "sides": list(self.sides),
             "agrees": self.agrees,
-            "shapes": [list(shape) for shape in found.shapes],
-            "dtypes": list(found.dtypes),
-            "rtol": _plain(found.rtol),
-            "atol": _plain(found.atol),
-            "largest_difference": _plain(found.largest),
-            "largest_relative_difference": _plain(found.relative),
-            "share_of_tolerance": _plain(found.share),
-            "position": None if found.position is None else list(found.position),
-            "values": None if found.values is None else [_plain(value) for value in found.values],
-            "differing_elements": found.beyond,
-            "nans": list(found.nans),
+            "shapes": [list(shape) for shape in measured.shapes],
+            "dtypes": list(measured.dtypes),
+            "rtol": _plain(measured.rtol),
+            "atol": _plain(measured.atol),
+            "largest_difference": _plain(measured.largest),
+            "largest_relative_difference": _plain(measured.relative),
+            "share_of_tolerance": _plain(measured.share),
+            "position": None if measured.position is None else list(measured.position),
+            "values": None
+            if measured.values is None
+            else [_plain(value) for value in measured.values],
+            "differing_elements": measured.beyond,
+            "nans": list(measured.nans),
         }
 
     def _findings(self) -> Iterator[str]:
@@ -201,14 +203,14 @@ class Report:
         return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
-        """The first difference as an error with its location; None if the routes agree."""
+        """Return the first difference as an error with its location; None if the routes agree."""
         row = self.first_difference
         if row is None:
             return None
         return row.diagnostic(body_agrees=bool(self.rows) and self.rows[-1].depth > row.depth)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain data that ``json.dumps`` takes."""
+        """Return the report as plain data that ``json.dumps`` takes."""
         return {
             "graph": self.graph,
             "routes": list(self.routes),
@@ -220,7 +222,7 @@ class Report:
         }
 
     def summary(self) -> str:
-        """The outcome in a line."""
+        """Return the outcome in a line."""
         routes = f"{self.routes[0]} and {self.routes[1]}"
         how = "each route on its own tensors" if self.chained else f"operands of {self.lead}"
         compared = sum(row.depth == 0 for row in self.rows)
@@ -235,7 +237,7 @@ class Report:
         return f"{routes} differ: tensor {compared} of {self.count} in graph '{self.graph}' ({how})"
 
     def table(self) -> Table:
-        """The rows as a table for rich."""
+        """Return the rows as a table for rich."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -288,17 +290,17 @@ class Report:
 
 
 def _measures(row: Row) -> tuple[str, str, str, str]:
-    """Type, line, difference and share of a row, as a table has them."""
-    found = row.difference
-    kind = f"{found.dtypes[0]} {list(found.shapes[0])}"
+    """Return type, line, difference and share of a row, as a table has them."""
+    measured = row.difference
+    kind = f"{measured.dtypes[0]} {list(measured.shapes[0])}"
     line = "" if row.line is None else str(row.line)
-    if not found.is_alike:
-        return kind, line, f"{found.dtypes[1]} {list(found.shapes[1])}", ""
-    nans = f", {max(found.nans)} NaN" if any(found.nans) else ""
-    if found.position is None:
+    if not measured.is_alike:
+        return kind, line, f"{measured.dtypes[1]} {list(measured.shapes[1])}", ""
+    nans = f", {max(measured.nans)} NaN" if any(measured.nans) else ""
+    if measured.position is None:
         return kind, line, f"equal{nans}", ""
-    share = f"{found.share:.2%}" if found.share < 10 else "✗"
-    return kind, line, f"{found.largest:.2g}{nans}", share
+    share = f"{measured.share:.2%}" if measured.share < 10 else "✗"
+    return kind, line, f"{measured.largest:.2g}{nans}", share
 
 
 def _titled(node: Node) -> str:

@@ -1,8 +1,8 @@
-"""The ways to execute a Graph, each as a function from arrays to arrays.
+"""The routes: ways to execute a Graph, each as a function from arrays to arrays.
 
 A runner takes a graph and the arrays of its inputs, and returns those of its outputs and the new
-values of the variables that it updates. The walk hands over graphs of one node each, and the whole
-graph at the end, unchanged, so a runner knows nothing of comparing.
+values of the variables that it updates. The walk passes graphs of one node each, and the whole
+graph at the end, unchanged, so a runner does not know about comparisons.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Runner: TypeAlias = Callable[[Graph, Arrays], Arrays]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all graphs of a comparison share: arrays by full name, and a user's own lowerings.
+    """The common settings of a comparison: arrays by full name, and the user's lowerings.
 
-    For a route that executes a model as a whole: the graph and its inputs, and, where the model was
-    converted, what it was converted from. ``program`` is the executable of the whole graph, if it
-    was built before. ``locations`` has the origins of tensors by name, if the source has them.
+    For a route that executes a model as a whole: the graph and its inputs, and the source of a
+    converted model. ``program`` is the executable of the whole graph, if it was built before.
+    ``locations`` has the origins of tensors by name, if the source has them.
     """
 
     variables: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Setting:
 
 
 def runner(route: str, setting: Setting) -> Runner:
-    """What executes graphs on a route; raises NnefError for a route that there is not."""
+    """Return the runner of a route; raise NnefError for an unknown route."""
     if route not in ROUTES:
         hint = did_you_mean(route, ROUTES) or f"one of {', '.join(ROUTES)}"
         raise error(f"there is no route '{route}'", hint=hint)
@@ -90,7 +90,7 @@ def _recorded(route: str, setting: Setting) -> Runner:
 
 
 def _ports(graph: Graph, arrays: Arrays) -> list[Any]:
-    """The value of each input: an array, a list of arrays for a pack, None for null."""
+    """Return the value of each input: an array, a list of arrays for a pack, None for null."""
 
     def value(operand: Operand) -> Any:
         match operand:
@@ -105,12 +105,12 @@ def _ports(graph: Graph, arrays: Arrays) -> list[Any]:
 
 
 def outputs(graph: Graph, values: Sequence[Any]) -> Arrays:
-    """The arrays of a graph's outputs by tensor; a value is a list of arrays for a pack."""
-    found: dict[Tensor, Array] = {}
+    """Return the arrays of a graph's outputs by tensor; a value is a list of arrays for a pack."""
+    arrays: dict[Tensor, Array] = {}
     for port, value in zip(graph.outputs, values, strict=True):
         items = value if isinstance(value, list) else [value]
-        found.update(zip(tensors(port.operand), items, strict=False))
-    return found
+        arrays.update(zip(tensors(port.operand), items, strict=False))
+    return arrays
 
 
 def _updated(graph: Graph, state: Mapping[str, Array]) -> Arrays:
@@ -118,7 +118,7 @@ def _updated(graph: Graph, state: Mapping[str, Array]) -> Arrays:
 
 
 RECORDED = tuple(each.route for each in FORMATS if each.route)
-"""The routes that execute the model as a whole, and have the tensors that its source knows."""
+"""The routes that execute the model as a whole, and have only the tensors that its source has."""
 
 ROUTES: Mapping[str, Callable[[Setting], Runner]] = {
     "mapped": lambda setting: partial(_compiled, "mapped", setting),
@@ -126,8 +126,10 @@ ROUTES: Mapping[str, Callable[[Setting], Runner]] = {
     "reference": lambda setting: partial(_reference, setting),
     **{route: partial(_recorded, route) for route in RECORDED},
 }
-"""Makes the runner of each route. A runner that can only execute the model as a whole (that of
-another library, for a converted model) runs it once and answers each graph from what it found."""
+"""Functions that create the runner of each route. A runner that can only execute the model as a
+whole (that of another library, for a converted model) runs it once and answers each graph from the
+results.
+"""
 
 COMPILED = ("mapped", "formula")
 """The routes whose kernels are fused when a graph is built as a whole."""

@@ -1,8 +1,8 @@
-"""What a converted model was converted from: its own library executes it, operation by operation.
+"""Execution of the source of a converted model by its own library, operation by operation.
 
-A model of another format and the names that the conversion kept in; arrays by tensor of ours out,
-and the operation of the source that computes each. Only tensors that have a name of the source are
-known here.
+Input: a model of another format and the names that the conversion kept. Output: arrays by our
+tensors, and the operation of the source that computes each. Only tensors that have a name in the
+source are known here.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from tvm_nnef.model.model import Model
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The operation of the source that gives a tensor, its operator, and the tensor's name there.
+    """The operation of the source that computes a tensor, its operator, and the tensor's name
+    there.
 
-    ``what`` is what the source calls an operation, with its format.
+    ``what`` is the word for an operation in the source, with its format.
     """
 
     node: str
@@ -38,29 +39,29 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """A model of another format; ``names`` are its names for tensors by ours."""
+    """A model of another format; ``names`` maps our names of tensors to its names."""
 
     execution: Execution = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
     route: str
 
     def origin(self, tensor: Tensor) -> Origin | None:
-        """Where a tensor comes from; None for one that the source does not know, or reads."""
+        """Return the origin of a tensor; None for one that the source does not have, or reads."""
         name, makers = self.names.get(tensor.name, ""), self.execution.makers
         return Origin(*makers[name], name, self.execution.what) if name in makers else None
 
     def execute(self, graph: Graph, inputs: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
-        """The arrays of all results of a graph whose origin is known, and is made of numbers."""
+        """Return the arrays of all results of a graph whose origin is known, and is numeric."""
         results = flatten(tuple(result for node in opened_nodes(graph) for result in node.results))
         origins = {tensor: self.origin(tensor) for tensor in results}
         wanted = {tensor: each.tensor for tensor, each in origins.items() if each is not None}
-        given = {self.names.get(tensor.name, ""): array for tensor, array in inputs.items()}
-        found = self.execution.execute(given, wanted.values())
-        return {tensor: found[name] for tensor, name in wanted.items() if name in found}
+        named_inputs = {self.names.get(tensor.name, ""): array for tensor, array in inputs.items()}
+        executed = self.execution.execute(named_inputs, wanted.values())
+        return {tensor: executed[name] for tensor, name in wanted.items() if name in executed}
 
 
 def source_model(model: Model, against: Any = None) -> SourceModel:
-    """The source of a converted model: ``against``, else the file that was converted.
+    """Return the source of a converted model: ``against``, else the file that was converted.
 
     Raises NnefError for a model that was not converted, and for a source that cannot be read.
     """
@@ -79,9 +80,10 @@ def source_model(model: Model, against: Any = None) -> SourceModel:
 
 
 def source_locations(model: Model, opened: OpenedSource | None = None) -> Mapping[str, Origin]:
-    """The origin of each tensor of a converted model, if its format has files with lines.
+    """Return the origin of each tensor of a converted model, if its format has files with lines.
 
-    ``opened`` is the source, else what was converted is looked for where it was.
+    ``opened`` is the source; if it is None, the source is opened from the path of the
+    conversion.
     """
     try:
         if opened is None:
@@ -104,7 +106,10 @@ def source_locations(model: Model, opened: OpenedSource | None = None) -> Mappin
 
 
 def source_names(model: Model) -> Mapping[str, str]:
-    """The names in the source by our names. Raises NnefError for a model that was not converted."""
+    """Return the names in the source by our names.
+
+    Raises NnefError for a model that was not converted.
+    """
     if model.metadata.source_names:
         return model.metadata.source_names
     message = "the model was not converted: it knows no names of a source"
@@ -113,7 +118,7 @@ def source_names(model: Model) -> Mapping[str, str]:
 
 
 def executable(format: Format, path: str) -> Format:
-    """A format whose models another library executes. Raises NnefError for any other one."""
+    """Return a format whose models another library executes. Raises NnefError for any other one."""
     if format.route:
         return format
     titles = " or ".join(each.title for each in FORMATS if each.route)

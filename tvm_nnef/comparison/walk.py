@@ -1,14 +1,14 @@
-"""The walk that compares: node by node in the order of the Graph, until one differs.
+"""The comparison of a Graph, node by node in order, until one differs.
 
 Input: a Graph with dtypes, arrays of its inputs, the runners of two routes. Output: a
-:class:`Report`. Nodes are executed by ``comparison/routes.py``; whether two arrays agree is
-decided in ``comparison/differences.py``.
+:class:`Report`. Nodes are executed by ``comparison/routes.py``; whether two arrays agree is decided
+in ``comparison/differences.py``.
 
-Each node is executed as its own graph. Unless ``chained``, the second route gets the operands
-that the first has computed, or, where one route executes the model as a whole, what that one has
-found. So a difference is the fault of the node where it appears, and of
-nothing before it: rounding cannot accumulate from one node to the next, nor grow at a threshold,
-and the tolerance is that of a single operation.
+Each node is executed as a separate graph. Unless ``chained``, the second route gets the operands
+that the first has computed, or, if one route executes the model as a whole, those of that route. So
+a difference is the fault of the node where it appears, and not of an earlier one: rounding cannot
+accumulate from one node to the next, nor grow at a threshold, and the tolerance is that of a single
+operation.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What all levels of one comparison share.
+    """The common state of all levels of one comparison.
 
-    ``symbols`` has the values of the dimensions known so far in the run, by name, and
-    ``carriers`` a tensor for each: a node may need a dimension that none of its operands has.
-    ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
-    that led to a tensor which the source of a converted model does not know. Operators that are
-    ``lowered`` by functions of the user are not taken apart. ``widths`` are those of the ranges of
-    tensors that bounded functions compute.
+    ``symbols`` has the values of the dimensions known so far in the run, by name, and ``carriers``
+    a tensor for each: a node may need a dimension that none of its operands has. ``pending`` are
+    the graph's checks that wait for others. ``parts`` are the nodes that computed a tensor which
+    the source of a converted model does not have. Operators that are ``lowered`` by functions of
+    the user are not opened. ``widths`` are those of the ranges of tensors that bounded functions
+    compute.
     """
 
     graph: Graph
@@ -71,7 +71,7 @@ class _Comparison:
     widths: Mapping[Tensor, float] = field(default_factory=dict)
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
-        """The comparison of a tensor of a node."""
+        """Return the comparison of a tensor of a node."""
         first, second = arrays
         width = self.widths.get(tensor, 0.0)
         apart = difference(first, second, self.rtol, self.atol, width=width)
@@ -81,19 +81,21 @@ class _Comparison:
 
     @property
     def lead(self) -> int:
-        """The number of the route whose tensors are the operands.
+        """The index of the route whose tensors are the operands.
 
-        The second one where only that executes the model as a whole.
+        It is the second one if only that one executes the model as a whole.
         """
         return int(self.routes[0] not in RECORDED and self.routes[1] in RECORDED)
 
     @property
     def recorded(self) -> bool:
-        """Whether a route has only the tensors that the source knows."""
+        """Whether a route has only the tensors of the source."""
         return any(route in RECORDED for route in self.routes)
 
     def note_parts(self, node: Node) -> None:
-        """Remembers the node for those that go on with what the source does not know."""
+        """Record the node as a part of later nodes that read results which the source does not
+        have.
+        """
         if self.recorded:
             whole = (*self._parts(node), node)
             unknown = (each for each in flatten(node.results) if self.origin(each) is None)
@@ -104,13 +106,13 @@ class _Comparison:
         return tuple(dict.fromkeys(found))
 
     def origin(self, tensor: Tensor) -> Origin | None:
-        """The operation of the source that gives a tensor, if known."""
+        """Return the operation of the source that computes a tensor, if known."""
         if self.source and self.recorded:
             return self.source.origin(tensor)
         return self.locations.get(tensor.name)
 
     def define(self, arrays: Arrays) -> None:
-        """Takes dimensions from arrays, and makes the checks that waited for them."""
+        """Record dimensions from arrays, and evaluate the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
                 name = trees.tree(extent)
@@ -131,15 +133,15 @@ def compare_routes(
     chained: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """The report on two routes through a graph; it ends with the first tensor that differs.
+    """Return the report on two routes through a graph; it ends with the first tensor that differs.
 
-    ``inputs`` are the arrays of the graph's input tensors. Where a composition differs, its own
-    operations are compared in turn, so that the innermost one is named. Where all agree, the
-    program of each compiled route is run as ``build`` makes it, with its operations fused and no
-    inner tensor observed, and its outputs are compared (:func:`_program_rows`).
+    ``inputs`` are the arrays of the graph's input tensors. If a composition differs, its operations
+    are compared in turn, so that the innermost one is named. If all agree, the program of each
+    compiled route is run as ``build`` makes it, with its operations fused and no inner tensor
+    observed, and its outputs are compared (:func:`_program_rows`).
 
-    Raises NnefError for an unknown route, for what a route cannot execute, and where a check of the
-    model fails.
+    Raises NnefError for an unknown route, for anything that a route cannot execute, and if a check
+    of the model fails.
     """
     if len(routes) != 2:
         hint = f"give two of {', '.join(ROUTES)}"
@@ -175,10 +177,10 @@ def _level(
     depth: int = 0,
     keep: Collection[Tensor] = (),
 ) -> Generator[Row, None, bool]:
-    """The rows of the nodes of a graph, up to the first that differs and those inside of it.
+    """Yield the rows of the nodes of a graph, up to the first that differs and those inside of it.
 
-    ``values`` are arrays by tensor, and grow: those of the first route, and of the second where
-    it has its own operands. Those of ``keep`` stay there, others until they have been read. Gives
+    ``values`` are arrays by tensor, and grow: those of the first route, and of the second if it has
+    separate operands. Those of ``keep`` stay there, others until they have been read. Return
     whether all rows agree.
     """
     last = _last_use(level)
@@ -205,7 +207,7 @@ def _level(
 def _node(
     walk: _Comparison, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
 ) -> Generator[Row, None, bool]:
-    """The rows of a node, and those inside of it where it differs."""
+    """Yield the rows of a node, and those inside of it if it differs."""
     single = _single(walk, level, node)
     operands = (values[0], values[-1])
     found = [_run(walk, number, single, arrays) for number, arrays in enumerate(operands)]
@@ -230,7 +232,7 @@ def _node(
 def _take_over(
     walk: _Comparison, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]
 ) -> None:
-    """Gives the results of a part of the graph what its nodes have computed."""
+    """Set the results of a part of the graph to the arrays that its nodes have computed."""
     outputs = flatten(tuple(port.operand for port in body.outputs))
     pairs = list(zip(flatten(node.results), outputs, strict=True))
     walk.parts.update(
@@ -243,7 +245,7 @@ def _take_over(
 
 
 def _last_use(level: Graph) -> dict[Tensor, int]:
-    """The index of the last node that reads a tensor, after all nodes for results of the graph."""
+    """Return the index of the last node that reads each tensor; after all nodes for results."""
     last = {
         tensor: position
         for position, node in enumerate(level.operations)
@@ -253,7 +255,7 @@ def _last_use(level: Graph) -> dict[Tensor, int]:
 
 
 def _single(walk: _Comparison, level: Graph, node: Node) -> Graph:
-    """A graph of one node: what it reads are the inputs, what it computes the outputs."""
+    """Return a graph of one node: its operands are the inputs, its results the outputs."""
     read = (t for t in flatten(node.operands) if t.role not in ("variable", "constant"))
     single = replace(
         walk.graph,
@@ -283,28 +285,30 @@ def _run(walk: _Comparison, number: int, graph: Graph, values: Arrays) -> Arrays
 def _program_rows(
     walk: _Comparison, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
 ) -> list[Row]:
-    """The outputs of the program of a compiled route, as ``build`` makes it.
+    """Return the rows for the outputs of the program of a compiled route, as ``build`` makes it.
 
-    They are compared with what the leading route has computed operation by operation. If that is
-    another route they may differ although both are right, since rounding grows at a threshold.
-    Then they are compared with what the same route computes operation by operation.
+    They are compared with the results of the leading route operation by operation. If that is
+    another route they may differ although both are right, since rounding grows at a threshold. Then
+    they are compared with the results of the same route operation by operation.
     """
     route, lead = walk.routes[number], walk.routes[walk.lead]
-    found = _run(walk, number, walk.graph, inputs)
+    program_outputs = _run(walk, number, walk.graph, inputs)
     program = f"{route} as a whole"
     if len(values) == 1 and route != lead:
-        rows = program_rows(walk.graph, values[0], found, (lead, program), walk.rtol, walk.atol)
+        rows = program_rows(
+            walk.graph, values[0], program_outputs, (lead, program), walk.rtol, walk.atol
+        )
         if all(row.agrees for row in rows):
             return rows
         own = _operation_by_operation(walk, number, inputs)
     else:
         own = values[min(number, len(values) - 1)]
     sides = (f"{route} operation by operation", program)
-    return program_rows(walk.graph, own, found, sides, walk.rtol, walk.atol)
+    return program_rows(walk.graph, own, program_outputs, sides, walk.rtol, walk.atol)
 
 
 def _operation_by_operation(walk: _Comparison, number: int, inputs: Arrays) -> dict[Tensor, Array]:
-    """The tensors of a graph that one route computes from its own operands."""
+    """Return the tensors of a graph that one route computes from its own operands."""
     route, run = walk.routes[number], walk.runners[number]
     alone = _Comparison(
         walk.graph, (route, route), (run, lambda graph, _: {}), walk.rtol, walk.atol,

@@ -1,4 +1,4 @@
-"""Composition: a checked definition, attribute values and input shapes in, a Graph out."""
+"""Composition of a Graph from a checked definition, attribute values and input shapes."""
 
 from tvm_nnef.composition.graphs import NotGiven, compose_graph
 

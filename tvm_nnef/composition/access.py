@@ -12,7 +12,7 @@ from tvm_nnef.graph.nodes import Tensor
 
 
 def load(target: Value, indices: tuple[Value, ...] | None, span: Span) -> Value:
-    """``tensor[indices]``, or the same access to every tensor of a pack.
+    """Return ``tensor[indices]``, or the same access to every tensor of a pack.
 
     An index that is a pack without being expanded gives a pack of accesses, one for each of its
     items. Raises NnefError for a wrong number of indices.
@@ -31,7 +31,9 @@ _ROWS = "make them equally long, or expand a pack with '..' to index one dimensi
 
 
 def index_rows(indices: tuple[Value, ...], span: Span) -> list[tuple[Value, ...]] | None:
-    """The indices of each element, where some are packs without being expanded; None without."""
+    """Return the indices of each element, where some are packs without being expanded; None
+    without.
+    """
     lengths = {len(index) for index in indices if isinstance(index, tuple)}
     if not lengths:
         return None
@@ -54,7 +56,10 @@ def _load(target: Value, indices: tuple[Value, ...], span: Span) -> Item:
 def tensor_subscripts(
     target: Tensor, indices: tuple[Value, ...], span: Span
 ) -> tuple[formula.Subscript, ...]:
-    """Indices as subscripts, one for each dimension. Raises NnefError if that does not hold."""
+    """Return indices as subscripts, one for each dimension.
+
+    Raises NnefError if that does not hold.
+    """
     if len(indices) != target.rank:
         count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"
         message = f"'{target.short_name}' of rank {target.rank} is accessed with {count}"
@@ -75,7 +80,9 @@ def _subscript(index: Value, span: Span) -> formula.Subscript:
 
 
 def spanned(index: Value, span: Span) -> Value:
-    """An index, or a pack of them, that knows where it is written; anything else as it is."""
+    """Return an index, or a pack of indices, with its position in the text; other values
+    unchanged.
+    """
     if isinstance(index, tuple):
         return tuple(_spanned(item, span) for item in index)
     return None if index is None else _spanned(index, span)

@@ -15,7 +15,7 @@ from tvm_nnef.syntax import nodes
 
 
 def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
-    """The names that an expression uses and that have no value yet, each once, in order."""
+    """Return the names that an expression uses and that have no value yet, each once, in order."""
     used = (identifier.name for identifier in used_names(node))
     return list(dict.fromkeys(name for name in used if name not in known))
 
@@ -23,19 +23,22 @@ def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
 def for_attributes(
     shape: Sequence[nodes.Extent], attributes: Container[str], names: Mapping[str, Value]
 ) -> str:
-    """The attributes that a shape has in lengths, with their values, for messages; or nothing."""
+    """Return the attributes that a shape has in lengths, with their values, for messages; or
+    nothing.
+    """
     lengths = [each.pack.length for each in shape if each.pack and each.pack.length]
     used = dict.fromkeys(name for length in lengths for name in unknown_names(length, ()))
-    given = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]
-    return f" for {', '.join(given)}" if given else ""
+    values = [f"{n} = {show(names[n])}" for n in used if n in attributes and n in names]
+    return f" for {', '.join(values)}" if values else ""
 
 
 def deduce(
     node: nodes.Expression, value: Dimension, known: Container[str], what: str, location: Span
 ) -> tuple[str, Dimension] | None:
-    """The one unknown of an affine expression, and its value; None for any other expression.
+    """Return the one unknown of an affine expression and its value; None for other expressions.
 
-    Raises NnefError at ``location`` where no non-negative integer gives ``value``, as ``what`` is.
+    ``what`` names ``value`` in messages. Raises NnefError at ``location`` if no non-negative
+    integer gives ``value``.
     """
     form = affine(node)
     if form is None or form.symbol is None or form.symbol in known:

@@ -1,7 +1,8 @@
-"""Operators on values (NNEF 2.0 draft, section 2.4): atoms are computed, scalars become formulas.
+"""Operators on values (NNEF 2.0 draft, section 2.4), computed for atoms and built as formulas for
+scalars.
 
-Packs are taken element-wise, a single value against every item; null makes the result null, an
-undefined item makes the item of the result undefined.
+Packs are combined element by element, a single value with every item. If an operand is null, so is
+the result; an undefined item makes the item of the result undefined.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ _PREDICATES: Mapping[str, Callable[..., bool]] = {
 }  # fmt: skip
 
 MAX_TEXT = 1 << 20
-"""The longest string that is ever made, in characters."""
+"""Upper limit of the length of a string, in characters."""
 
 
 def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -> Value:
-    """A function of items applied over packs. Raises NnefError if packs differ in length."""
+    """Return a function of items applied over packs. Raises NnefError if packs differ in length."""
     if any(value is None for value in values):
         return None
     lengths = {len(value) for value in values if isinstance(value, tuple)}
@@ -73,7 +74,7 @@ def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -
 
 
 def strict(apply: Callable[..., Item | None]) -> Callable[..., Item | None]:
-    """A function of items that gives the first undefined one of them, if there is one."""
+    """Return a function of items that returns the first undefined argument, if there is one."""
 
     def applied(*items: Item) -> Item | None:
         undefined = (item for item in items if isinstance(item, Undefined))
@@ -83,7 +84,7 @@ def strict(apply: Callable[..., Item | None]) -> Callable[..., Item | None]:
 
 
 def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment) -> Value:
-    """A binary operator of the language, on any values.
+    """Return a binary operator of the language, on any values.
 
     Raises NnefError for packs of different lengths and for operands of different types.
     """
@@ -130,7 +131,7 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
 
 
 def _identical(left: Item, right: Item) -> bool:
-    """Whether symbolic expressions are the same, which is decided while composing."""
+    """Whether symbolic expressions are the same, which is decided during composition."""
     if is_scalar(left) or is_scalar(right):
         return False
     if type_of(left) == "bool":
@@ -139,7 +140,10 @@ def _identical(left: Item, right: Item) -> bool:
 
 
 def promoted(left: Item, right: Item) -> tuple[Item, Item]:
-    """An int that is the fold of an empty pack of reals is a real: only the pack's items knew."""
+    """Return an int that is the fold of an empty pack of reals as a real.
+
+    The type of an empty pack is in its items alone, so such a fold gets the type int.
+    """
     if type_of(left) == "real" and type(right) is int:
         return left, float(right)
     if type_of(right) == "real" and type(left) is int:
@@ -148,7 +152,9 @@ def promoted(left: Item, right: Item) -> tuple[Item, Item]:
 
 
 def _comparable(left: Item, right: Item) -> tuple[Item, Item]:
-    """Operands of one type: math.eq and others compare int with real, math.eq bool with both."""
+    """Return operands of one type: math.eq and others compare int with real, math.eq bool with
+    both.
+    """
     kinds = type_of(left), type_of(right)
     if kinds[0] == kinds[1] or not (is_scalar(left) or is_scalar(right)):
         return left, right
@@ -175,7 +181,7 @@ _GUARD_HINT = "put the arithmetic inside the bars: |i + 1|"
 
 
 def binary_function(symbol: str, type: str, dialect: str) -> str | None:
-    """The function that an operator of the language means for operands of a type."""
+    """Return the function that an operator of the language denotes for operands of a type."""
     if symbol in COMPARISONS:
         return COMPARISONS[symbol]
     if symbol in _LOGICAL:
@@ -207,7 +213,9 @@ _ZERO = "test the divisor first, as in 'd == 0 ? 0 : n / d'"
 
 
 def limited(item: Item, span: Span) -> Item:
-    """An item; undefined if it does not fit into 64 bits, or is a giant text or expression."""
+    """Return an item; undefined if it does not fit into 64 bits, or is a giant text or
+    expression.
+    """
     if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
         hint = "compute with smaller numbers, or with reals, as in 'real(n)'"
         return Undefined("the integer does not fit into 64 bits", span, hint)
@@ -233,7 +241,7 @@ def _known(function: str, left: Item, right: Item) -> Item:
 
 
 def _symbolic(function: str, left: Item, right: Item) -> Item:
-    """A function of extents, or of conditions on extents, known only at run time."""
+    """Apply a function to dimensions, or to conditions on dimensions, known only at run time."""
     if type_of(left) == "bool":
         return _CONDITIONS[function](left, right)
     if function in _PREDICATES:
@@ -251,7 +259,9 @@ _CONDITIONS: Mapping[str, Callable[..., Condition]] = {
 
 
 def _simplified(function: str, left: Scalar, right: Scalar) -> Scalar:
-    """A node, unless an identity on integers or truth values makes it needless."""
+    """Return a node, or its operand if an identity on integers or truth values removes the
+    operation.
+    """
     match function, left, right:
         case ("add", formula.Constant("int", 0), _) | ("mul", formula.Constant("int", 1), _):
             return right
@@ -302,7 +312,7 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
 
 
 def builtin(name: str, value: Value, span: Span) -> Value:
-    """A built-in function (section 2.4, built-in functions), on any value."""
+    """Return a built-in function (section 2.4, built-in functions), on any value."""
 
     def apply(item: Item) -> Item:
         if is_scalar(item):
@@ -324,7 +334,10 @@ _INTEGER_BUILTINS: Mapping[str, Callable[[dimensions.Dimension], dimensions.Dime
 
 
 def cast(type: str, value: Value, span: Span) -> Value:
-    """Conversion between int, real and bool; an infinite int is the extreme value at run time."""
+    """Convert between int, real and bool.
+
+    An infinite int becomes the largest or smallest at run time.
+    """
 
     def apply(item: Item) -> Item:
         kind = type_of(item)

@@ -1,4 +1,7 @@
-"""Left-hand sides: names for a value, a pack taken apart, a pack unzipped (section 2.9)."""
+"""Left-hand sides (section 2.9): a name, a pack that is decomposed, a pack that is unzipped.
+
+Input: targets and a value. Output: the value of each name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tvm_nnef.syntax import nodes
 
 
 def target_names(target: nodes.Target) -> Sequence[str]:
-    """The names that a left-hand side declares."""
+    """Return the names that a left-hand side declares."""
     match target:
         case nodes.NameTarget(name):
             return (name.name,)
@@ -30,7 +33,7 @@ def target_names(target: nodes.Target) -> Sequence[str]:
 
 
 def assignment_of(name: str, components: Sequence[nodes.Component]) -> Span | None:
-    """Where components assign a name; None if they do not."""
+    """Return the position at which components assign a name; None if they do not."""
     for component in components:
         for target in component.targets:
             if name in target_names(target):
@@ -39,7 +42,7 @@ def assignment_of(name: str, components: Sequence[nodes.Component]) -> Span | No
 
 
 def decompose(target: nodes.Target, value: Value, env: Environment, span: Span) -> dict[str, Value]:
-    """The names that a left-hand side gives to (parts of) a value (section 2.9).
+    """Return the values of the names on a left-hand side: a value or parts of it (section 2.9).
 
     Raises NnefError if declared lengths do not match.
     """
@@ -74,7 +77,7 @@ def _check_declared_length(
 
 
 def _check_stacked_length(length: Dimension, declared: Value, env: Environment, span: Span) -> None:
-    """A dynamic length may be declared as the tensor that counts, or as its bound."""
+    """Check a dynamic length that is declared as the tensor that holds it, or as its bound."""
     if isinstance(declared, Tensor) or declared == env.symbols.largest(length):
         return
     if not isinstance(declared, int) and not is_symbolic(declared):
@@ -123,7 +126,7 @@ def _split(
 def _target_length(
     item: nodes.NameTarget | nodes.ZipTarget | nodes.Omitted, env: Environment
 ) -> int | None:
-    """How many items a part of a list takes; None if it takes what is left."""
+    """Return the number of items that a part of a list gets; None if it gets the remaining ones."""
     if isinstance(item, nodes.Omitted) or (isinstance(item, nodes.NameTarget) and not item.pack):
         return 1
     pack = item.pack

@@ -1,8 +1,9 @@
-"""An invocation's symbols: types, attributes, shapes, helpers, checks (sections 2.5 to 2.9, 2.13).
+"""The symbols of an invocation: types, attributes, shapes, helpers, checks (sections 2.5 to 2.9,
+2.13).
 
-Input: a checked definition, attribute values and operands of an invocation. Output: the names
-and what they stand for. The order is that of section 2.6.1, helpers and assertions are interleaved
-as section 2.9 says.
+Input: a checked definition, attribute values and operands of an invocation. Output: names and their
+values. The order is that of section 2.6.1; helpers and assertions are interleaved as section 2.9
+requires.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What a caller gives: attribute values by name, operands in order, explicit types.
+    """The arguments of a caller: attribute values by name, operands in order, explicit types.
 
-    ``static_types`` are those of attributes whose values do not show them.
+    ``static_types`` are the types of attributes whose values do not determine them.
     """
 
     attributes: Mapping[str, Value]
@@ -41,7 +42,7 @@ class Invocation:
 
 
 MakeConstant: TypeAlias = Callable[[str, Value, str, tuple[Dimension, ...]], Tensor]
-"""Makes a uniform constant for a defaulted input: name, value, type, shape."""
+"""A function that makes a uniform constant for a defaulted input: name, value, type, shape."""
 
 
 def bind(
@@ -50,10 +51,10 @@ def bind(
     caller: Environment,
     constant: MakeConstant,
 ) -> tuple[Environment, tuple[Operand, ...]]:
-    """The environment in which the definition's other blocks are evaluated, and its operands.
+    """Return the environment for the definition's other blocks, and its operands.
 
-    Raises NnefError for whatever makes the invocation invalid; failed assertions included. What
-    is known only at run time is left to the checks of the ``caller``.
+    Raises NnefError if the invocation is invalid or an assertion fails. Conditions that are known
+    only at run time are added to the checks of the ``caller``.
     """
     env = replace(caller, names={}, types=dict(invocation.types))
     _bind_types(definition, invocation, env)
@@ -162,14 +163,19 @@ def check_attribute(
         raise error(message, location, hint=hint, notes=(note,))
     wanted = env.types.get(parameter.type.name.name, parameter.type.name.name)
     for item in value if isinstance(value, tuple) else (value,):
-        found = wanted if item is None else type_of(item)
-        if isinstance(item, Tensor) or (found != wanted and (found, wanted) != ("int", "real")):
+        type_found = wanted if item is None else type_of(item)
+        if isinstance(item, Tensor) or (
+            type_found != wanted and (type_found, wanted) != ("int", "real")
+        ):
             message = f"attribute '{name}' must be of type {wanted}, found {describe(item)}"
             raise error(message, location, hint=value_hints.of_type(item, wanted), notes=(note,))
 
 
 def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Value:
-    """Numbers given for a real attribute by a caller from outside may be integers."""
+    """Return an attribute value with integers converted to reals if the attribute is real.
+
+    Callers from outside of a model may give integers for reals.
+    """
     if env.types.get(parameter.type.name.name, parameter.type.name.name) != "real":
         return value
     if isinstance(value, tuple):
@@ -180,11 +186,11 @@ def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Valu
 def _bind_given_attributes(
     definition: CheckedDefinition, call: Invocation, env: Environment
 ) -> set[str]:
-    """Step 1: the names of the attributes that are given or whose default is constant.
+    """Bind attributes that are given or have a constant default (step 1); return their names.
 
     A single value for a pack waits until the length of the pack is known.
     """
-    given: set[str] = set()
+    names: set[str] = set()
     for parameter in definition.attributes:
         name = parameter.name.name
         value = call.attributes.get(name)
@@ -194,17 +200,17 @@ def _bind_given_attributes(
             continue
         if parameter.type.pack is None or isinstance(value, tuple) or value is None:
             env.names[name] = _coerced(value, parameter, env)
-            given.add(name)
-    return given
+            names.add(name)
+    return names
 
 
 def _bind_remaining_attributes(
     definition: CheckedDefinition, given: set[str], call: Invocation, env: Environment
 ) -> None:
-    """Steps 3 and 4: deferred defaults and lengths of packs, if their symbols are known.
+    """Bind deferred defaults and lengths of packs if their symbols are known (steps 3 and 4).
 
-    Values that are packs give the length of others, so they go first; then whatever has become
-    possible, until nothing is left.
+    Values that are packs determine the lengths of others, so they are first. Then attributes are
+    bound as their dependencies become known, until no more can be.
     """
     pending: list[nodes.Parameter] = []
     for parameter in definition.attributes:
@@ -224,7 +230,7 @@ def _bind_remaining_attributes(
 
 
 def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environment) -> bool:
-    """Binds an attribute if all that it depends on is known, and says whether it did."""
+    """Bind an attribute if all its dependencies are known; return whether it was bound."""
     name = parameter.name.name
     value = call.attributes.get(name)
     if value is None and parameter.default is not None:
@@ -344,7 +350,7 @@ def _check_empty(
     call: Invocation,
     env: Environment,
 ) -> None:
-    """Refuses an empty pack whose items would have given the shape of a result."""
+    """Reject an empty pack if its items are needed to infer the shape of a result."""
     if operand != ():
         return
     named = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()

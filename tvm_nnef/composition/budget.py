@@ -1,4 +1,6 @@
-"""How much work composing one graph may take, so that a short text cannot use up a machine."""
+"""Upper limit of the work for composing one graph, so that a short text cannot exhaust a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,19 @@ from tvm_nnef.diagnostics import Note, Span, error
 from tvm_nnef.symbolic import dimensions, trees
 
 LIMIT = 1 << 22
-"""Units that composing a graph may take; a unit is about the evaluation of one operator."""
+"""Upper limit of the units for composing a graph; a unit is about the evaluation of one
+operator.
+"""
 
 TENSOR = 8
 OPERATION = 64
 CHARACTERS = 64
-"""Characters of a text that count as one unit; so does each item of a pack."""
+"""The number of characters of a text that count as one unit; an item of a pack counts as much."""
 FREE_TERMS = 32
 MAX_TERMS = 300
-"""Terms of an expression of dynamic dimensions, which is simplified in more than linear time."""
+"""Upper limit of the terms of an expression of dynamic dimensions, whose simplification is
+superlinear.
+"""
 
 _LARGE = 256
 
@@ -27,7 +33,7 @@ Kind: TypeAlias = Literal["expressions", "items of packs", "characters", "tensor
 
 @dataclass(slots=True)
 class Budget:
-    """What was used so far; one object for each call of ``compose_graph``."""
+    """The units used so far; one object for each call of ``compose_graph``."""
 
     used: int = 0
     kinds: Counter[Kind] = field(default_factory=Counter)
@@ -35,7 +41,7 @@ class Budget:
     latest: Span | None = None
 
     def spend(self, kind: Kind, units: int, span: Span | None = None) -> None:
-        """Counts units. Raises NnefError, which says what used them, beyond the limit."""
+        """Count units. Raises NnefError beyond the limit; its message names ``kind``."""
         self.used += units
         self.kinds[kind] += units
         self.latest = span or self.latest
@@ -45,7 +51,7 @@ class Budget:
             raise self._exhausted()
 
     def spend_value(self, value: object, span: Span) -> None:
-        """Counts the evaluation of an expression, by the size of its value."""
+        """Count the evaluation of an expression, by the size of its value."""
         self.spend("expressions", 1, span)
         if isinstance(value, tuple):
             self.spend("items of packs", len(value), span)

@@ -30,7 +30,7 @@ from tvm_nnef.syntax import nodes
 
 
 def run_helpers(definition: CheckedDefinition, env: Environment, location: Span) -> None:
-    """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
+    """Evaluate ``@using`` and ``@assert``: each check as soon as its symbols are known."""
     first, *later = definition.check_order.after_usings
     _check_assertions(first, env, location, definition)
     for using, ready in zip(definition.usings, later, strict=True):
@@ -39,9 +39,10 @@ def run_helpers(definition: CheckedDefinition, env: Environment, location: Span)
 
 
 def check_known(definition: CheckedDefinition, env: Environment, location: Span) -> None:
-    """Checks the assertions on attributes whose symbols are known so far, and no others.
+    """Check the assertions on attributes whose symbols are known so far, and no others.
 
-    One that fails, as on an axis that is out of range, explains why a name cannot be bound.
+    If a name cannot be bound, a failed assertion, such as one on an axis that is out of range,
+    explains the cause.
     """
     attributes = {parameter.name.name for parameter in definition.attributes}
     for check in definition.assertions:
@@ -55,7 +56,9 @@ def check_known(definition: CheckedDefinition, env: Environment, location: Span)
 
 
 def helper_values(definition: CheckedDefinition, env: Environment) -> dict[str, Attribute]:
-    """The values of ``@using`` that are attributes: without tensors and undefined values."""
+    """Return the values of ``@using`` that can be attributes: without tensors and undefined
+    values.
+    """
     names = (name for using in definition.usings for name in target_names(using.target))
     return {name: env.names[name] for name in names if _is_attribute(env.names[name])}
 
@@ -67,7 +70,7 @@ def _is_attribute(value: Value) -> bool:
 
 
 def check_outputs(definition: CheckedDefinition, env: Environment, location: Span) -> None:
-    """Checks the assertions that read outputs, once ``env`` knows them."""
+    """Check the assertions that read outputs, after the outputs have been added to ``env``."""
     _check_assertions(definition.check_order.of_outputs, env, location, definition)
 
 
@@ -81,9 +84,9 @@ def _check_assertions(
     location: Span,
     definition: CheckedDefinition,
 ) -> None:
-    """Checks assertions whose symbols are known; their order in the text does not matter (2.9).
+    """Check assertions whose symbols are known; their order in the text does not matter (2.9).
 
-    So one that fails explains another that cannot be evaluated, such as by a division by zero.
+    So a failed one explains why another cannot be evaluated, such as a division by zero.
     """
     obstacle: NnefError | None = None
     for check in checks:
@@ -104,11 +107,10 @@ def _judge(
     location: Span,
     definition: CheckedDefinition,
 ) -> None:
-    """Raises an NnefError at ``location`` where a condition is false; null is skipped.
+    """Raise an NnefError at ``location`` if a condition is false; skip a condition that is null.
 
-    ``location`` is the invocation; a graph that nothing invokes fails where it asserts.
-
-    What depends on dynamic extents is checked at run time.
+    ``location`` is the invocation, or the assertion in a graph without an invocation. Conditions on
+    dynamic dimensions are checked at run time.
     """
     items = value if isinstance(value, tuple) else (value,)
     if all(item is True or item is None for item in items):
@@ -130,7 +132,7 @@ def _judge(
 _ON_REALS = "an assertion on reals known only at run time"
 _WITHOUT_REALS = "compare integers, such as dimensions, without 'real(...)'"
 _MAX_SHOWN = 100
-"""The longest condition or value that a hint shows, in characters."""
+"""Upper limit of the characters of a condition or value that a hint shows."""
 
 
 def _hint(check: nodes.Assertion, env: Environment) -> str:
@@ -148,7 +150,7 @@ def _hint(check: nodes.Assertion, env: Environment) -> str:
 
 
 def _value(name: str, value: Value) -> str:
-    """A value under its name; empty if it is not known yet, or too long."""
+    """Return a value under its name; empty if it is not known yet, or too long."""
     if isinstance(value, Tensor):
         name, value = f"{name}.shape", value.shape
     if not _is_attribute(value):
@@ -158,7 +160,9 @@ def _value(name: str, value: Value) -> str:
 
 
 def _with_helpers(definition: CheckedDefinition, env: Environment) -> Environment:
-    """An environment with the values of ``@using`` that are not evaluated yet, and can be."""
+    """Return an environment with the values of ``@using`` that are not evaluated yet, and can
+    be.
+    """
     env = env.extended({})
     for using in definition.usings:
         if not set(target_names(using.target)) <= env.names.keys():

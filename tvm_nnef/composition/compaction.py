@@ -1,9 +1,10 @@
-"""Formulas that count what they write: ``y[k] = x[i], i < n | x[i] > 0`` (section 2.12).
+"""Formulas that write a data-dependent number of elements: ``y[k] = x[i], i < n | x[i] > 0``
+(2.12).
 
-``k`` is a data-dependent extent of the output (``y: real[k|n]``). Each step that writes puts
-its value after those written before, and in the end ``k`` is how many there were. Such an
-operator becomes a graph: a formula that fills a buffer of the size of the bound and counts, and
-for each output the front part of its buffer.
+``k`` is a data-dependent dimension of the output (``y: real[k|n]``). Each step that writes appends
+its value, and at the end ``k`` is the number of values. Such an operator becomes a graph: a formula
+that fills a buffer of the size of the bound and counts, and for each output an operation that cuts
+its buffer to the front part.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
 PREFIX = "front"
-"""The operator that cuts a buffer: buffer and count in, the first items along an axis out."""
+"""The operator that cuts a buffer. Inputs: buffer and count. Output: the first items along an
+axis.
+"""
 
 
 def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.Extent | None:
-    """The extent that the formula of an operator counts, if there is one.
+    """Return the declared dimension that the formula of an operator counts; None if there is none.
 
     ``names`` are those known before the outputs.
     """
@@ -49,9 +52,9 @@ def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.
 def check_counted(
     definition: CheckedDefinition, symbols: int, counted: nodes.Extent | None
 ) -> None:
-    """Raises NnefError if a formula leaves an extent of its outputs open.
+    """Raise NnefError if a formula does not determine all dimensions of its outputs.
 
-    ``symbols`` is how many data-dependent extents its outputs have.
+    ``symbols`` is the number of data-dependent dimensions of the outputs.
     """
     if definition.is_lowered and symbols > (counted is not None):
         span = definition.outputs[0].span
@@ -62,7 +65,7 @@ def check_counted(
 def lowered_part(
     definition: CheckedDefinition, frame: Frame, results: tuple[Operand, ...], formula: Formula
 ) -> Operation:
-    """The formula of an operator as its own operation, beside those before it."""
+    """Return the formula of an operator as a separate operation."""
     read = dict.fromkeys(
         load.tensor for statement in formula.statements for load in loads(statement)
     )
@@ -83,9 +86,10 @@ def lowered_part(
 def counted_body(
     definition: CheckedDefinition, counted: nodes.Extent, frame: Frame, unique: Callable[[str], str]
 ) -> tuple[Operand, ...]:
-    """Composes the body of an operator whose formula counts an extent, and gives its results.
+    """Compose the body of an operator whose formula counts a dimension; return its results.
 
-    Raises NnefError if an extent of an output is made of the counted one, not it itself.
+    Raises NnefError if a dimension of an output is an expression of the counted one instead of the
+    counted one itself.
     """
     assert isinstance(counted.value, nodes.Identifier) and counted.bound is not None
     symbol, outputs = counted.value.name, definition.outputs
@@ -114,7 +118,7 @@ def counted_body(
 
 
 def _counting(formula: Formula, count: Tensor) -> Formula:
-    """The formula with a step of the counter in each statement that writes after the others."""
+    """Return the formula with an increment of the counter in each statement that appends."""
     here = Load(count, ())
 
     def stepped(statement: Statement) -> Statement:
@@ -133,8 +137,8 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
         hint = "declare the result without '..'"
         message = "a dimension that is counted belongs to single tensors"
         raise error(message, frame.trace[-1], hint=hint)
-    for extent, buffer_ in zip(shape, buffer.shape, strict=True):
-        if extent is not length and not dimensions.equal(extent, buffer_):
+    for size, buffer_ in zip(shape, buffer.shape, strict=True):
+        if size is not length and not dimensions.equal(size, buffer_):
             hint = "give the outputs one data-dependent dimension, under the same name"
             message = "a data-dependent dimension is not the one that is counted"
             raise error(message, buffer.span, hint=hint)
@@ -148,8 +152,8 @@ def _front(
     frame: Frame,
     unique: Callable[[str], str],
 ) -> Operand:
-    """The front part of a buffer; the buffer itself if nothing needs cutting."""
-    axes = tuple(axis for axis, extent in enumerate(shape) if extent is length)
+    """Return the front part of a buffer; the buffer itself if nothing needs cutting."""
+    axes = tuple(axis for axis, size in enumerate(shape) if size is length)
     assert isinstance(buffer, Tensor) and not isinstance(shape, list)
     if not axes:
         return buffer

@@ -1,8 +1,8 @@
-"""Components to operations (NNEF 2.0 draft, section 2.10 and chapter 3).
+"""Composition of components into operations (NNEF 2.0 draft, section 2.10 and chapter 3).
 
 Input: checked definitions and values. Output: operations with their bodies; branches and loops are
-composed by :mod:`tvm_nnef.composition.control_flow`. How an operation is executed is not known
-here.
+composed by :mod:`tvm_nnef.composition.control_flow`. This module does not know how an operation is
+executed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from tvm_nnef.semantics.program import STDLIB_PREFIX, CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
 MAX_DEPTH = 64
-"""How deep operators may invoke each other."""
+"""Upper limit of the depth to which operators may invoke each other."""
 
 
 class Composer(Invoker):
-    """Composes the definitions of one program into one graph; used once."""
+    """A composer of the definitions of one program into one graph; used once."""
 
     def __init__(self, program: Program, budget: Budget, quantize: bool = True) -> None:
         super().__init__(program, budget)
@@ -54,32 +54,32 @@ class Composer(Invoker):
     def begin(
         self, definition: CheckedDefinition, frame: Frame, operands: Sequence[Operand]
     ) -> None:
-        """Makes what a definition's body starts from: inputs, constants and variables."""
+        """Declare the inputs, constants and variables of a definition's body in its frame."""
         if self.quantize and definition.quantizations:
             self.quantizations |= entries(definition, frame.scope, frame.env)
         names = (parameter.name.name for parameter in definition.inputs)
         self.define(dict(zip(names, operands, strict=True)), frame)
         for parameter in definition.constants:
-            made = declarations.constants(
+            tensors = declarations.constants(
                 parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
             )
-            frame.constants += flatten((made,))
-            self.define({parameter.name.name: made}, frame)
+            frame.constants += flatten((tensors,))
+            self.define({parameter.name.name: tensors}, frame)
         for parameter in definition.variables:
             location = frame.trace[-1] if frame.trace else parameter.span
             name = partial(self.variable_name, frame.scope, location)
-            made = declarations.variables(parameter, frame.env, name)
-            frame.variables += flatten((made,))
-            self.define({parameter.name.name: made}, frame)
+            tensors = declarations.variables(parameter, frame.env, name)
+            frame.variables += flatten((tensors,))
+            self.define({parameter.name.name: tensors}, frame)
 
     def run(self, components: Sequence[nodes.Component], frame: Frame) -> None:
-        """Composes components one after the other; their results become names of the frame."""
+        """Compose components one after the other; their results become names of the frame."""
         for component in components:
             values = self.value(component.value, frame, component.targets)
             self.assign(component, values, frame)
 
     def assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
-        """Gives values to the names on the left-hand side."""
+        """Assign values to the names on the left-hand side."""
         targets = component.targets
         if len(targets) > len(values):
             message = f"{len(values)} results are assigned to {len(targets)} names"
@@ -92,7 +92,7 @@ class Composer(Invoker):
             self.define(decompose(target, operand, frame.env, target.span), frame)
 
     def define(self, names: Mapping[str, Value], frame: Frame) -> None:
-        """Makes names visible in a frame, each tensor as its quantization leaves it."""
+        """Declare names in a frame, each tensor after its quantization."""
         for name, value in names.items():
             entry = self.quantizations.pop(f"{frame.scope}.{name}", None)
             frame.declare({name: value if entry is None else quantized(self, entry, value, frame)})
@@ -103,7 +103,7 @@ class Composer(Invoker):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Value, ...]:
-        """A right-hand side: a value for each target."""
+        """Return the values of a right-hand side: one for each target."""
         match node:
             case nodes.Branch():
                 return branch(self, node, frame, targets)
@@ -123,7 +123,7 @@ class Composer(Invoker):
     def invoke(
         self, call: nodes.Call, frame: Frame, targets: Sequence[nodes.Target]
     ) -> tuple[Operand, ...]:
-        """Composes an invocation and gives its results.
+        """Compose an invocation and return its results.
 
         Raises NnefError; one inside the operator has notes with the chain of invocations.
         """
@@ -139,10 +139,14 @@ class Composer(Invoker):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Operand, ...]:
-        """An invocation whose attributes and operands are evaluated already."""
+        """Compose an invocation whose attributes and operands are evaluated already."""
         try:
-            given = (definition, invocation, call, frame, targets)
-            return joined(self, *given) or taken_apart(self, *given) or self._invoke(*given)
+            arguments = (definition, invocation, call, frame, targets)
+            return (
+                joined(self, *arguments)
+                or taken_apart(self, *arguments)
+                or self._invoke(*arguments)
+            )
         except NnefError as problem:
             raise _traced(problem, call, definition) from None
 
@@ -233,7 +237,9 @@ class Composer(Invoker):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[tuple[Operand, ...], Graph | Formula | None]:
-        """The results of an invocation, tensors of ``frame``, and what computes them."""
+        """Return the results of an invocation, which are tensors of ``frame``, and the body that
+        computes them.
+        """
         padded = [*targets, *([None] * (len(definition.outputs) - len(targets)))]
         declared = list(zip(definition.outputs, padded, strict=False))
         if definition.is_composed:
@@ -284,7 +290,10 @@ class Composer(Invoker):
         operands: tuple[Operand, ...],
         location: Span,
     ) -> Graph:
-        """The graph of a frame whose components have run, its outputs checked."""
+        """Return the graph of a frame whose components have been composed.
+
+        Its outputs are checked.
+        """
         changes = updates(self, definition, frame)
         outputs: list[Operand] = []
         for parameter in definition.outputs:
@@ -302,7 +311,7 @@ class Composer(Invoker):
 
 
 def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition) -> NnefError:
-    """The error with a note of the invocation, unless the error points at it already.
+    """Return the error with a note of the invocation, unless the error points at it already.
 
     An error in the text of a standard operator is moved to the invocation by the model.
     """
@@ -315,7 +324,7 @@ def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition)
 
 
 def _moved(diagnostic: Diagnostic, span: Span, name: str) -> Diagnostic:
-    """A diagnostic at an invocation instead of the text of an operator."""
+    """Return a diagnostic at an invocation instead of the text of an operator."""
     note = Note(f"in the standard operator '{name}'", diagnostic.span)
     return replace(diagnostic, span=span, notes=(note, *diagnostic.notes))
 

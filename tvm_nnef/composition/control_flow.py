@@ -1,7 +1,8 @@
-"""Branches and loops (section 2.10.1): what is known is decided, the rest becomes graph nodes.
+"""Branches and loops (section 2.10.1): conditions known during composition decide, others become
+nodes.
 
-A branch on a compile-time condition is its chosen arm; a loop with ``unroll`` is its steps one
-after the other, and so is one that goes through packs of tensors of different shapes. The others
+A branch on a compile-time condition is replaced by the arm that it selects. A loop with ``unroll``,
+or one over packs of tensors of different shapes, is replaced by its steps. Other branches and loops
 are composed once, by :mod:`tvm_nnef.composition.subgraphs`.
 """
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 def branch(
     composer: Invoker, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
-    """The values of the arm whose condition holds first; null counts as false."""
+    """Return the values of the first arm whose condition holds; null counts as false."""
     for position, arm in enumerate(node.arms):
         (condition,) = composer.value(arm.condition, frame, ())
         holds: Condition = True
@@ -64,7 +65,7 @@ def branch(
 def loop(
     composer: Invoker, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
-    """The final values of the carried tensors, then a pack for each scan output."""
+    """Return the final values of the carried tensors, then a pack for each scan output."""
     scans = {scan.name.name: _scanned(scan, frame) for scan in node.scans}
     carried = {item.name.name: _carried(composer, item, frame) for item in node.carried}
     limit = _limit(composer, node, frame, scans)
@@ -82,7 +83,7 @@ def loop(
 
 
 Scanned: TypeAlias = "tuple[Value, ...] | Tensor"
-"""A pack that a loop goes through, or its items stacked to a tensor."""
+"""A pack that a loop iterates over, or its items stacked to a tensor."""
 
 
 def _length(items: Scanned) -> Dimension:
@@ -92,7 +93,7 @@ def _length(items: Scanned) -> Dimension:
 def _most(
     node: nodes.Loop, limit: Tensor | int | None, scans: Mapping[str, Scanned], frame: Frame
 ) -> Dimension | None:
-    """An upper bound of the number of steps, None if there is none."""
+    """Return an upper bound of the number of steps; None if there is none."""
     if isinstance(limit, int):
         return limit
     lengths = [_length(items) for items in scans.values()]
@@ -163,7 +164,9 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
 def _common_length(
     node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Dimension | None:
-    """The length of the packs that a loop goes through; a number if one of them is static."""
+    """Return the length of the packs that a loop iterates over; a number if one of them is
+    static.
+    """
     lengths = sorted(map(_length, scans.values()), key=is_symbolic)
     for other in lengths[1:]:
         message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
@@ -175,7 +178,9 @@ def _common_length(
 def _limit(
     composer: Invoker, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Tensor | int | None:
-    """The number of steps: a number, what a tensor says, or None if only data end the loop."""
+    """Return the number of steps: a number, a tensor that holds it, or None if only a condition on
+    data ends the loop.
+    """
     length = _common_length(node, frame, scans)
     limit = _count(composer, node, frame, length)
     if not is_symbolic(length):
@@ -195,7 +200,7 @@ def _limit(
 def _count(
     composer: Invoker, node: nodes.Loop, frame: Frame, length: Dimension | None
 ) -> Tensor | int | None:
-    """The number of steps if it follows from the count and the ``length`` of the packs."""
+    """Return the number of steps if it follows from the count and the ``length`` of the packs."""
     if node.iteration is None or node.iteration.count is None:
         if length is None and node.condition is None:
             message = "the loop has neither a count nor a condition"

@@ -1,6 +1,7 @@
-"""Declared shapes with data-dependent extents: ``~|10``, ``s|10``, packs of them (section 2.6).
+"""Declared shapes with data-dependent dimensions: ``~|10``, ``s|10``, packs of them (section 2.6).
 
-Input: a declaration and what is known. Output: a shape in which such an extent is a symbol.
+Input: a declared shape and an environment. Output: a shape with a symbol for each such
+dimension.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from tvm_nnef.syntax import nodes
 def declared_shape(
     declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
 ) -> Shape:
-    """The declared shape of ``name``, or of an item of a pack; a data-dependent extent is a symbol.
+    """Return the declared shape of ``name``, or of an item of a pack, with symbols for data-
+    dependent dimensions.
 
-    The names of ``env`` grow by the symbols that have names. Raises NnefError for a ``~`` without
-    a bound, and for an extent that is beyond its bound or negative.
+    Symbols that have names are added to ``env``. Raises NnefError for a ``~`` without a bound, and
+    for a dimension that is beyond its bound or negative.
     """
     shape: list[Dimension] = []
     for extent in declared:
@@ -62,7 +64,9 @@ def _is_open(extent: nodes.Extent, env: Environment, item: int | None) -> bool:
 def _symbols(
     extent: nodes.Extent, env: Environment, name: str, first: int, item: int | None
 ) -> Shape:
-    """The symbols of an extent that is given by its bound alone, one or those of a pack."""
+    """Return the symbols of an extent without a known value: one, or one for each item of a
+    pack.
+    """
     if extent.bound is None:
         message = "a data-dependent dimension needs an upper bound"
         raise error(message, extent.span, hint="write it after the dimension, as in '~|100'")
@@ -72,17 +76,17 @@ def _symbols(
         numbered = extent.pack is not None or extent.per_item
     else:
         numbered = True
-    made = tuple(
+    symbols = tuple(
         env.symbols.new(f"{name}_{first + i}" if numbered else name, limit)
         for i, limit in enumerate(limits)
     )
     if not isinstance(extent.value, nodes.Omitted):
-        _declare(extent, extent.value, made, env)
-    return made
+        _declare(extent, extent.value, symbols, env)
+    return symbols
 
 
 def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> list[int]:
-    """The bounds of the dimensions that an extent covers."""
+    """Return the bounds of the dimensions that an extent covers."""
     limit, length = known(bound, env), None
     if extent.pack is not None and extent.pack.length is not None:
         length = count(known(extent.pack.length, env), "a number of dimensions", extent.pack.span)
@@ -99,7 +103,7 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
 
 
 def _largest(limit: Value, env: Environment, span: Span) -> int:
-    """The largest value of a bound. Raises NnefError if there is none."""
+    """Return the largest value of a bound. Raises NnefError if there is none."""
     if type_of(limit) != "int" or is_scalar(limit):
         message = f"a bound must be an integer, found {describe(limit)}"
         raise error(message, span, hint=value_hints.integer(limit))
@@ -115,19 +119,23 @@ def _largest(limit: Value, env: Environment, span: Span) -> int:
 
 
 def _declare(
-    extent: nodes.Extent, expression: nodes.Expression, made: Shape, env: Environment
+    extent: nodes.Extent, expression: nodes.Expression, symbols: Shape, env: Environment
 ) -> None:
-    """Gives a value to the name in an extent: the symbol itself, or solved from an affine one."""
+    """Bind the name in an extent: to the symbols themselves, or to the solution of an affine
+    expression.
+    """
     if isinstance(expression, nodes.Identifier):
-        name, values = expression.name, made
+        name, values = expression.name, symbols
     else:
-        pairs = [deduce(expression, each, env.names, "a dimension", extent.span) for each in made]
-        found = [pair for pair in pairs if pair is not None]
-        if len(found) < len(made) or not found:
+        pairs = [
+            deduce(expression, each, env.names, "a dimension", extent.span) for each in symbols
+        ]
+        solved = [pair for pair in pairs if pair is not None]
+        if len(solved) < len(symbols) or not solved:
             hint = "write '~', a name such as 'n', or '2 * n + 1'"
             message = "a data-dependent dimension is a symbol, or affine in one"
             raise error(message, extent.span, hint=hint)
-        name, values = found[0][0], tuple(value for _, value in found)
+        name, values = solved[0][0], tuple(value for _, value in solved)
     if extent.per_item:
         before = env.names.get(name)
         values = (*(before if isinstance(before, tuple) else ()), *values)
@@ -136,9 +144,9 @@ def _declare(
 
 
 def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> None:
-    """Leaves it to a run, where need be, whether extents are within their bound.
+    """Require that dimensions are within their bound; check it at run time if it is not known now.
 
-    Raises NnefError if they are certainly not.
+    Raises NnefError if they certainly are not.
     """
     for within, message in within_bound(bound, part, env):
         env.symbols.require(within, message, bound.span, hint=value_hints.BEYOND)

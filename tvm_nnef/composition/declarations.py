@@ -28,24 +28,27 @@ from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 MAX_CONSTANT = 1 << 20
-"""The most elements of a constant that is given element by element."""
+"""Upper limit of the elements of a constant that is given element by element."""
 
 
 def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
-    """The type of a tensor parameter with its generic replaced. Raises NnefError for ``str``."""
+    """Return the type of a tensor parameter with its generic replaced.
+
+    Raises NnefError for ``str``.
+    """
     name = parameter.type.name.name
-    found = env.types.get(name, name)
-    if found not in _SCALAR_TYPES:
+    type_name = env.types.get(name, name)
+    if type_name not in _SCALAR_TYPES:
         hint = "a tensor holds real, int or bool; a string can only be an attribute"
-        raise error(f"a tensor cannot be of type {found}", parameter.type.span, hint=hint)
-    return _SCALAR_TYPES[found]
+        raise error(f"a tensor cannot be of type {type_name}", parameter.type.span, hint=hint)
+    return _SCALAR_TYPES[type_name]
 
 
 _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool": "bool"}
 
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
-    """The shape itself. Raises NnefError if it is known only at run time."""
+    """Return the shape itself. Raises NnefError if it is known only at run time."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span, hint=value_hints.sized(shape))
@@ -53,7 +56,7 @@ def _static(shape: Shape, what: str, span: Span) -> Shape:
 
 
 def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | Shape:
-    """The shape of a parameter; the shapes of its items, as a list, where it is a pack."""
+    """Return the shape of a parameter; a list of the shapes of its items if it is a pack."""
     pack = parameter.type.pack
     if pack is None:
         return declared_shape(parameter.type.shape or (), env, parameter.name.name)
@@ -75,7 +78,7 @@ def _static_shapes(parameter: nodes.Parameter, what: str, env: Environment) -> l
 
 
 def constants(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
-    """The tensors of a ``@constant`` declaration (section 2.7)."""
+    """Return the tensors of a ``@constant`` declaration (section 2.7)."""
     type_, shapes = concrete_type(parameter, env), _static_shapes(parameter, "constant", env)
     base = parameter.name.name
     assert parameter.default is not None
@@ -122,13 +125,13 @@ def _constant_value(
 def _elements(
     parameter: nodes.Parameter, type_: ScalarType, shape: Shape, env: Environment
 ) -> Iterator[bool | int | float]:
-    """The elements in row-major order: the last index symbol runs fastest."""
+    """Yield the elements in row-major order: the last index symbol runs fastest."""
     ranges: list[range] = []
     names: list[tuple[str, int]] = []
     for bound in parameter.bounds:
-        extent = known(bound.extent, env)
-        items = extent if isinstance(extent, tuple) else (extent,)
-        names.append((bound.index.name, len(items) if isinstance(extent, tuple) else -1))
+        size = known(bound.extent, env)
+        items = size if isinstance(size, tuple) else (size,)
+        names.append((bound.index.name, len(items) if isinstance(size, tuple) else -1))
         ranges += [range(count(item, "an index bound", bound.extent.span)) for item in items]
     if tuple(len(each) for each in ranges) != shape:
         found = show(tuple(len(each) for each in ranges))
@@ -166,7 +169,7 @@ def _number(value: Value, type_: ScalarType, parameter: nodes.Parameter) -> bool
 
 
 def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
-    """The tensors of a ``@variable`` declaration; their values come from files."""
+    """Return the tensors of a ``@variable`` declaration; their values are read from files."""
     type_, shapes = concrete_type(parameter, env), _static_shapes(parameter, "variable", env)
     base = parameter.name.name
     if isinstance(shapes, list):
@@ -180,7 +183,7 @@ def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str]
 def check_result(
     parameter: nodes.Parameter, operand: Operand, env: Environment, location: Span
 ) -> None:
-    """Raises NnefError if a composed result differs from its declaration (section 2.10)."""
+    """Raise NnefError if a composed result differs from its declaration (section 2.10)."""
     complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
     if complaint:
         note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
@@ -191,7 +194,7 @@ _CORRECTION = "correct the declaration; '~' stands for a dimension that is compu
 
 
 def check_target(target: nodes.Target, operand: Operand, env: Environment) -> None:
-    """Raises NnefError if a tensor differs from the type and shape of its left-hand side."""
+    """Raise NnefError if a tensor differs from the type and shape of its left-hand side."""
     if isinstance(target, nodes.NameTarget) and target.type is not None:
         spec = nodes.TypeSpec(target.type, shape=target.shape, pack=target.pack, span=target.span)
         complaint = _disagreement(target.name.name, spec, operand, env)
@@ -202,7 +205,7 @@ def check_target(target: nodes.Target, operand: Operand, env: Environment) -> No
 def _disagreement(
     name: str, spec: nodes.TypeSpec, operand: Operand, env: Environment
 ) -> str | None:
-    """What differs between tensors and their declaration, in words; None if they agree."""
+    """Return the difference between tensors and their declaration, in words; None if they agree."""
     if operand is None:
         return f"'{name}' is null"
     if isinstance(operand, Tensor) and operand in env.symbols.stacked and spec.pack is not None:
@@ -228,7 +231,7 @@ def _disagreement(
 
 
 def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environment) -> None:
-    """Checks at run time that a pack of dynamic length is as long as declared."""
+    """Check at run time that a pack of dynamic length has the declared length."""
     match pack.length:
         case None:
             return
@@ -247,13 +250,13 @@ def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environmen
 def _shape_agrees(
     spec: nodes.TypeSpec, shape: Shape, env: Environment, item: int, name: str
 ) -> bool:
-    """Compares extent by extent; ``~`` agrees with anything, ``~..`` with what is left.
+    """Whether each dimension agrees; ``~`` agrees with any, ``~..`` with all remaining ones.
 
-    What is known only at run time is checked then.
+    Dimensions that are known only at run time are checked then.
     """
     declared = spec.shape or ()
     _bind_results(declared, shape, env)
-    parts = [_part(extent, env, item) for extent in declared]
+    parts = [_part(expected, env, item) for expected in declared]
     rest = len(shape) - sum(len(part) for part in parts if part is not None)
     open_parts = parts.count(None)
     if rest < 0 or (rest > 0 and not open_parts):
@@ -261,18 +264,18 @@ def _shape_agrees(
     wanted: list[Dimension | None] = []
     for part in parts:
         wanted += [None] * rest if part is None else part
-    for extent, actual in zip(wanted, shape, strict=False):
-        if extent is not None:
-            same = dimensions.compare("eq", extent, actual)
+    for expected, actual in zip(wanted, shape, strict=False):
+        if expected is not None:
+            same = dimensions.compare("eq", expected, actual)
             if dimensions.decide(same, env.symbols.bounds) is False:
                 return False
-            message = [f"'{name}' has dimension ", actual, ", declared as ", extent]
+            message = [f"'{name}' has dimension ", actual, ", declared as ", expected]
             env.symbols.require(same, message, spec.span, hint=_CORRECTION)
     return True
 
 
 def _bind_results(declared: Sequence[nodes.Extent], shape: Shape, env: Environment) -> None:
-    """Gives values to the symbols of results, such as the ``s`` of ``s|k``, from actual shapes."""
+    """Bind the symbols of results, such as the ``s`` of ``s|k``, to the actual shapes."""
     if len(declared) != len(shape) or any(extent.pack is not None for extent in declared):
         return
     for extent, actual in zip(declared, shape, strict=True):
@@ -284,7 +287,11 @@ def _bind_results(declared: Sequence[nodes.Extent], shape: Shape, env: Environme
 
 
 def _part(extent: nodes.Extent, env: Environment, item: int) -> list[Dimension | None] | None:
-    """The extents wanted, None for one that may be anything; None for any number of these."""
+    """Return the dimensions of an extent.
+
+    An item that is None agrees with any dimension; a result that is None agrees with any number of
+    dimensions.
+    """
     if not isinstance(extent.value, nodes.Omitted):
         return list(evaluate_shape((extent,), env, item) or ())
     if extent.pack is None:

@@ -1,8 +1,9 @@
-"""Packs whose length is known only at run time: one tensor, the items along a first dimension.
+"""Packs whose length is known only at run time, as one tensor with the items along a first
+dimension.
 
-They come from scan outputs of loops that data bring to an end (section 2.10.1), and from taking a
-tensor apart along an extent that is a symbol. Such a pack can be gone through by a loop, be an
-output of its graph, and an input of the operators that make one tensor of a pack.
+They are scan outputs of loops that a condition on data ends (section 2.10.1), and results of
+unstacking or splitting a tensor along a symbolic dimension. A loop can iterate over such a pack; it
+can be an output of its graph, and an input of the operators that make one tensor of a pack.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def joined(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...] | None:
-    """The result of an operator that stacks or concatenates such a pack; None for other packs.
+    """Return the result of an operator that stacks or concatenates such a pack.
+
+    It is None for other packs.
 
     Raises NnefError if another operator is given such a pack.
     """
@@ -68,10 +71,11 @@ def taken_apart(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...] | None:
-    """The result of an operator that unstacks, or splits by a count, into a dynamic number of
-    items; None for any other."""
-    given = invocation.attributes
-    operand, axis = next(iter(invocation.operands), None), given.get("axis")
+    """Return the result of an operator that unstacks, or splits by a count, into a dynamic number
+    of items; None for other invocations.
+    """
+    attributes = invocation.attributes
+    operand, axis = next(iter(invocation.operands), None), attributes.get("axis")
     if not isinstance(operand, Tensor) or not isinstance(axis, int):
         return None
     role = _role(definition, composer.program)
@@ -79,23 +83,23 @@ def taken_apart(
         return None
     if not -operand.rank <= axis < operand.rank:
         return None
-    extent, location, rank = operand.shape[axis], axis % operand.rank, operand.rank
+    size, location, rank = operand.shape[axis], axis % operand.rank, operand.rank
     steps: list[_Step] = []
     if role == "split":
-        number = given.get("count")
-        if not is_symbolic(number) or "sizes" in given:
+        number = attributes.get("count")
+        if not is_symbolic(number) or "sizes" in attributes:
             return None
         positive = dimensions.compare("gt", number, 0)
         message = ["'count' must be positive; count = ", number]
         frame.env.symbols.require(positive, message, call.span, hint="give a count from 1 on")
-        parts = (number, dimensions.floordiv(extent, number))
+        parts = (number, dimensions.floordiv(size, number))
         steps.append(("reshape", {"axis": location, "rank": 1, "shape": parts}))
         rank += 1
-    elif dimensions.is_static(extent):
+    elif dimensions.is_static(size):
         return None
     order = (location, *(other for other in range(rank) if other != location))
     steps.append(("transpose", {"perm": order}))
-    if role == "unstack" and given.get("squeeze") is False:
+    if role == "unstack" and attributes.get("squeeze") is False:
         steps.append(("unsqueeze", {"axes": (location + 1,)}))
     result = _invoked(composer, steps, operand, call, frame, targets)
     frame.env.symbols.stacked.add(result)
@@ -107,7 +111,9 @@ _LAYOUT = "layout"
 
 
 def _role(definition: CheckedDefinition, program: Program) -> PackRole | None:
-    """What an operator does to packs: a standard one, or a user's with the same blocks."""
+    """Return the effect of an operator on packs: a standard one, or a user's with the same
+    blocks.
+    """
     layout = program.modules.get(_LAYOUT)
     if program.modules[definition.module].is_standard:
         return definition.pack_role
@@ -130,12 +136,12 @@ def _invoked(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> Tensor:
-    """What operators make of a tensor, one after the other."""
+    """Apply operators to a tensor, one after the other; return the result."""
     for number, (operator, attributes) in enumerate(steps):
         step = composer.program.modules[_LAYOUT].definitions[operator]
-        given = Invocation(attributes, (tensor,), {}, call.span)
+        invocation = Invocation(attributes, (tensor,), {}, call.span)
         last = number == len(steps) - 1
-        (result,) = composer.invoke_bound(step, given, call, frame, targets if last else ())
+        (result,) = composer.invoke_bound(step, invocation, call, frame, targets if last else ())
         assert isinstance(result, Tensor)
         tensor = result
     return tensor

@@ -1,8 +1,8 @@
-"""Expressions to values (NNEF 2.0 draft, section 2.4).
+"""Evaluation of expressions (NNEF 2.0 draft, section 2.4).
 
 Input: an expression and an environment. Output: a :data:`~tvm_nnef.composition.values.Value`. Names
-have been resolved and types checked before; what can go wrong here depends on values: lengths,
-ranges, divisions by zero. The branch that a select does not take is not evaluated.
+have been resolved and types checked before. The remaining errors depend on values: lengths, ranges,
+divisions by zero. The branch that a select does not take is not evaluated.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tvm_nnef.syntax import nodes
 
 
 def evaluate(node: nodes.Expression, env: Environment) -> Value:
-    """The value of an expression.
+    """Return the value of an expression.
 
-    Raises NnefError, with the position of the part that has no value.
+    Raises NnefError at the part of the expression that has no value.
     """
     value = _value(node, env)
     env.budget.spend_value(value, node.span)
@@ -97,12 +97,15 @@ def _value(node: nodes.Expression, env: Environment) -> Value:
 
 
 def known(node: nodes.Expression, env: Environment) -> Value:
-    """The value of an expression that must have one; raises the NnefError of an undefined value."""
+    """Return the value of an expression that must have one.
+
+    Raises the NnefError of an undefined value.
+    """
     return defined(evaluate(node, env))
 
 
 def _named(node: nodes.Expression, env: Environment) -> Value:
-    """The value of an expression that is not copied as a whole here: a named pack is free."""
+    """Return the value of an expression; a pack that is named is not copied and costs no budget."""
     return _value(node, env) if isinstance(node, nodes.Identifier) else evaluate(node, env)
 
 
@@ -150,9 +153,9 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
 
 
 def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Dimension]:
-    """A message with its formatted parts filled in; what is null or undefined shows as such.
+    """Yield the parts of a message with values filled in; null and undefined values have words.
 
-    Extents known only at run time stay as they are.
+    Dimensions known only at run time stay as they are.
     """
     # The tools quote a string that is formatted into another.
     quote = env.dialect == "tools"
@@ -161,12 +164,12 @@ def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Dimension]:
 
 
 def format_text(node: nodes.Text, env: Environment) -> str:
-    """The parts of a message as one text; symbols stand for what is known only at run time."""
+    """Return a message as one text; symbols are written for values known only at run time."""
     return plain(text_parts(node, env))
 
 
 def _text(node: nodes.Text, env: Environment) -> Value:
-    """A string with its formatted parts filled in; null if one of them is null (2.4.1)."""
+    """Return a string with its formatted parts filled in; null if one of them is null (2.4.1)."""
     quote = env.dialect == "tools"
     text = ""
     for part in node.parts:
@@ -181,7 +184,7 @@ def expand_items(
     items: tuple[nodes.ListItem, ...] | tuple[nodes.Expression | nodes.Range | nodes.Expand, ...],
     env: Environment,
 ) -> tuple[Item, ...] | None:
-    """The items of a list, packs spliced in and ranges written out; null if one is null."""
+    """Return the items of a list with packs and ranges expanded; null if one of them is null."""
     result: list[Item] = []
     for item in items:
         values = _list_item(item, env)
@@ -212,7 +215,7 @@ def _list_item(item: nodes.ListItem, env: Environment) -> tuple[Item, ...] | Non
 def expanded(
     value: Value, count: nodes.Expression | None, span: Span, env: Environment
 ) -> tuple[Item, ...] | None:
-    """``value..`` or ``value ..(count)``: a pack as it is, a single item repeated."""
+    """Return ``value..`` or ``value ..(count)``: a pack as it is, a single item repeated."""
     if value is None:
         return None
     length = None
@@ -261,7 +264,7 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
 
 
 def _is_access(node: nodes.Subscript, target: Value) -> bool:
-    """Whether a subscript reads a tensor, rather than choosing tensors out of a pack."""
+    """Whether a subscript reads a tensor, rather than selecting tensors from a pack."""
     # A pack is not searched for each of its items.
     return not (isinstance(target, tuple) and _is_single(node)) and is_tensors(target)
 
@@ -275,9 +278,9 @@ def _is_single(node: nodes.Subscript) -> bool:
 
 
 def subscripts(node: nodes.Subscript, env: Environment, target: Value) -> tuple[Value, ...] | None:
-    """The indices of an access to a tensor, or to a pack of them; expanded packs spliced in.
+    """Return the indices of an access to a tensor, or to a pack of tensors, with packs expanded.
 
-    A range means the positions that it covers in its dimension, as a pack.
+    A range denotes the positions that it covers in its dimension, as a pack.
     """
     result: list[Value] = []
     for item in node.items:
@@ -295,7 +298,7 @@ def subscripts(node: nodes.Subscript, env: Environment, target: Value) -> tuple[
 
 
 def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment) -> Value:
-    """The positions of a range in a dimension of a tensor."""
+    """Return the positions of a range in a dimension of a tensor."""
     tensor = target[0] if isinstance(target, tuple) else target
     if not isinstance(tensor, Tensor) or dimension >= tensor.rank:
         hint = "index a tensor"
@@ -308,7 +311,7 @@ def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment)
 
 
 def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:
-    """The index of a pack or string; a range becomes the positions that it covers."""
+    """Return the index of a pack or string; a range becomes the positions that it covers."""
     if len(node.items) != 1 or node.trailing_comma:
         raise error("a pack or string has one index", node.span, hint=hints.ONE_INDEX)
     (item,) = node.items
@@ -335,7 +338,10 @@ def _ends(
     parts: tuple[nodes.Expression | None, nodes.Expression | None, nodes.Expression | None],
     env: Environment,
 ) -> tuple[Value, Value, Value] | None:
-    """Begin, end and stride of a range, None for what is not written; None if one is null."""
+    """Return begin, end and stride of a range, None for each that is not written.
+
+    It is None if one is null.
+    """
     begin, end, stride = (None if part is None else known(part, env) for part in parts)
     null = any(
         part is not None and value is None
@@ -385,7 +391,7 @@ def _select(node: nodes.Select, env: Environment) -> Value:
         if isinstance(item, bool):
             return yes if item else no
         if dimensions.is_condition(item):
-            return run_time_selects.by_extents(item, yes, no, node.span)
+            return run_time_selects.by_dimensions(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
             return None if no is None else run_time_selects.at_run_time(item, yes, no, node.span)
         message = f"a condition must be of type bool, found {describe(item)}"

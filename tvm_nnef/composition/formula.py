@@ -1,8 +1,8 @@
-"""``@lower`` to a closed Formula (NNEF 2.0 draft, section 2.12).
+"""Expansion of ``@lower`` to a closed Formula (NNEF 2.0 draft, section 2.12).
 
-Input: statements of an operator, and the environment of an invocation. Output: the formula:
-packs expanded, attributes and extents as numbers, loops that choose a tensor out of a pack
-unrolled. It does not simplify the mathematics and orders nothing.
+Input: statements of an operator, and the environment of an invocation. Output: the formula: packs
+are expanded, attributes and dimensions are numbers, loops that select a tensor from a pack are
+unrolled. The arithmetic is not simplified, and statements are not reordered.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import nodes_of
 
 MAX_STATEMENTS = 1 << 14
-"""The most statements of a formula, where packs have so many items."""
+"""Upper limit of the statements of a formula, if packs have that many items."""
 MAX_UNROLLED = 1 << 11
-"""The most statements that ``unroll`` makes of a formula: they are compiled in some 10 seconds."""
+"""Upper limit of the statements that ``unroll`` makes of a formula: compiling so many takes 10
+seconds.
+"""
 
 _NULL_ELEMENTS: Mapping[str, bool | int | float] = {
     "+=": 0, "*=": 1, "&=": True, "|=": False, "min=": math.inf, "max=": -math.inf,
@@ -49,9 +51,9 @@ _NULL_ELEMENTS: Mapping[str, bool | int | float] = {
 def expand(
     lowerings: Sequence[nodes.Lowering], results: tuple[Operand, ...], env: Environment
 ) -> formula.Formula:
-    """The formula of an invocation; ``env`` knows operands and results by their names.
+    """Return the formula of an invocation; ``env`` has its operands and results by name.
 
-    Raises NnefError, such as for an access with a wrong number of indices, or out of bounds.
+    Raises NnefError, for example if an access has a wrong number of indices or is out of bounds.
     """
     statements: list[formula.Statement] = []
     for lowering in lowerings:
@@ -80,16 +82,16 @@ def expand(
 
 
 def _updates(lowerings: Sequence[nodes.Lowering], env: Environment) -> dict[Tensor, str]:
-    """The operator that accumulates into each tensor; no entry for one that is only assigned."""
-    found: dict[Tensor, str] = {}
+    """Return the operator that accumulates into each tensor; no entry for a tensor without one."""
+    operators: dict[Tensor, str] = {}
     for lowering in lowerings:
         if lowering.operator in _NULL_ELEMENTS:
-            found.update(dict.fromkeys(_written(lowering, env), lowering.operator))
-    return found
+            operators.update(dict.fromkeys(_written(lowering, env), lowering.operator))
+    return operators
 
 
 def _written(lowering: nodes.Lowering, env: Environment) -> tuple[Tensor, ...]:
-    """The tensors that a statement is about: none if its left side is an empty pack."""
+    """Return the tensors that a statement writes: none if its left side is an empty pack."""
     node: nodes.Expression = lowering.target
     while isinstance(node, nodes.Subscript):
         node = node.target
@@ -99,10 +101,10 @@ def _written(lowering: nodes.Lowering, env: Environment) -> tuple[Tensor, ...]:
 def _fill(
     tensor: Tensor, statements: list[formula.Statement], update: str | None
 ) -> tuple[formula.Fill, formula.Statement | None]:
-    """What a tensor starts as, and the statement that this makes needless.
+    """Return the initial value of a tensor, and the statement that it makes redundant, if any.
 
-    Elements that nothing writes are zero. An update starts from its null element, or from a
-    constant initializer, which holds for the whole tensor.
+    Elements that are not written are zero. An update starts from its null element, or from a
+    constant initializer that covers the whole tensor.
     """
     zero = formula.Constant(tensor.type, {"int": 0, "real": 0.0, "bool": False}[tensor.type])
     if update is None:
@@ -155,7 +157,7 @@ def _unrolled(iteration: nodes.IterationCount | None, env: Environment) -> Itera
 
 
 def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
-    """The index symbols that choose tensors out of packs: their loops are unrolled."""
+    """Return the index symbols that select tensors from packs: their loops are unrolled."""
     packs = {
         name
         for name, value in env.names.items()
@@ -165,19 +167,19 @@ def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
         return packs
     symbols = {bound.index.name for bound in lowering.bounds if bound.index.name not in env.names}
     parts = (lowering.target, lowering.value, lowering.locals, lowering.condition)
-    found: set[str] = set()
+    unrolled: set[str] = set()
     for subscript in nodes_of(nodes.Subscript, parts):
         target = subscript.target
         if not (isinstance(target, nodes.Identifier) and target.name in packs):
             continue
         single = len(subscript.items) == 1 and not subscript.trailing_comma
         if single and not isinstance(subscript.items[0], nodes.Expand | nodes.Range):
-            found |= {name.name for name in used_names(subscript.items)}
-    return found & symbols
+            unrolled |= {name.name for name in used_names(subscript.items)}
+    return unrolled & symbols
 
 
 def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement | None:
-    """One statement; None if it never runs, or where an initializer is null."""
+    """Return a statement; None if it never runs, or if an initializer is null."""
     loops: list[formula.Loop] = []
     separator = _separator(lowering)
     for bound in lowering.bounds:
@@ -208,7 +210,7 @@ def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement 
 
 
 def _separator(lowering: nodes.Lowering) -> str:
-    """The separator of the name of a pack of indices and a number: no name has it so far."""
+    """Return a separator for numbered names of a pack of indices that no existing name contains."""
     names = [bound.index.name for bound in lowering.bounds]
     names += [local.name.name for local in lowering.locals]
     separator = "_"
@@ -245,7 +247,9 @@ def _loops(
 def _local(
     local: nodes.LocalValue, env: Environment, separator: str
 ) -> tuple[Value, list[formula.Let]]:
-    """The value of a local name, with what is worth computing once kept as such."""
+    """Return the value of a local name, and a ``Let`` for each part that is worth computing
+    once.
+    """
     value = defined(evaluate(local.value, env))
     lets: list[formula.Let] = []
 
@@ -280,13 +284,13 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
 
 
 def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
-    """The stores of a statement: one, or one for each tensor of a packed assignment."""
+    """Return the stores of a statement: one, or one for each tensor of a packed assignment."""
     target = as_operand(known(lowering.target.target, env), lowering.target.span)
-    found, indices = _accessed(target, lowering.target, env)
-    values = value if isinstance(value, tuple) else (value,) * len(found)
-    if len(values) != len(found):
-        message = f"a pack of {len(values)} values is assigned to {len(found)} elements"
-        hint = f"assign {len(found)} values, or a single one to all"
+    accessed, indices = _accessed(target, lowering.target, env)
+    values = value if isinstance(value, tuple) else (value,) * len(accessed)
+    if len(values) != len(accessed):
+        message = f"a pack of {len(values)} values is assigned to {len(accessed)} elements"
+        hint = f"assign {len(accessed)} values, or a single one to all"
         raise error(message, lowering.value.span, hint=hint)
     operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator
     return tuple(
@@ -296,25 +300,25 @@ def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[f
             operator,
             _stored(tensor, item, lowering.value.span),
         )
-        for tensor, row, item in zip(found, indices, values, strict=True)
+        for tensor, row, item in zip(accessed, indices, values, strict=True)
     )
 
 
 def _accessed(
     target: Operand, node: nodes.Subscript, env: Environment
 ) -> tuple[tuple[Tensor, ...], list[tuple[Value, ...]]]:
-    """The tensors that a left-hand side writes, with the indices of each.
+    """Return the tensors that a left-hand side writes, with the indices of each.
 
-    An index that is a pack without being expanded means an element for each of its items.
+    An index that is a pack without being expanded denotes an element for each of its items.
     """
-    found, indices = tensors(target), subscripts(node, env, target)
+    written, indices = tensors(target), subscripts(node, env, target)
     if indices is None or any(index is None for index in indices):
         raise error("an index is null", node.span, hint=value_hints.FOR_NULL)
     indices = tuple(defined(index) for index in indices)
     rows = None if isinstance(target, tuple) else index_rows(indices, node.span)
     if rows is None:
-        return found, [indices] * len(found)
-    return found * len(rows), rows
+        return written, [indices] * len(written)
+    return written * len(rows), rows
 
 
 def _stored(tensor: Tensor, item: Item, span: Span) -> formula.Scalar:

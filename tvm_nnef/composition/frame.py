@@ -1,4 +1,6 @@
-"""A block of components that is being worked through: its names, and what it has made so far."""
+"""The state of composing a block of components: its names, and the constants and operations so
+far.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(slots=True)
 class Frame:
-    """A ``@compose`` block that is being worked through.
+    """The state of composing a ``@compose`` block.
 
     ``transparent``: the block is the only component of an operator without own tensors, so its
     invocation adds nothing to the scope (section 2.10, labelling). ``around`` is the scope around a
-    branch or a loop, where it differs: an explicit label of a body replaces the branch's.
-    ``definition`` is the one that the block is part of.
+    branch or a loop, if it differs: an explicit label of a body replaces the branch's.
+    ``definition`` is the one that contains the block.
     """
 
     module: str
@@ -35,15 +37,17 @@ class Frame:
     definition: CheckedDefinition | None = None
 
     def labelled(self, label: str) -> str:
-        """The scope that an explicit label gives."""
+        """Return the scope for an explicit label."""
         return f"{self.around or self.scope}.{label}"
 
     def declare(self, names: Mapping[str, Value]) -> None:
-        """Makes names visible in this block."""
+        """Add names to this block."""
         self.env.names.update(names)
 
     def inner(self, scope: str) -> Frame:
-        """A block inside this one: it sees all names, and its own are not seen outside."""
+        """Return a frame for a block inside this one: it reads all names, and declares names of its
+        own scope.
+        """
         return Frame(
             self.module, self.env.extended({}), scope, self.trace, False,
             self.operations, self.constants, self.variables, self.public,
@@ -51,7 +55,10 @@ class Frame:
         )  # fmt: skip
 
     def separate(self, scope: str) -> Frame:
-        """A block that becomes its own graph; invocations in it add nothing to the scope."""
+        """Return a frame for a block that becomes a separate graph.
+
+        Its invocations add nothing to the scope.
+        """
         env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
         around = self.around or self.scope
         return Frame(
@@ -65,7 +72,7 @@ class Frame:
         operands: Sequence[Operand],
         results: Sequence[Operand],
     ) -> Graph:
-        """The graph of a definition from what this block has made."""
+        """Return the graph of a definition with the tensors and operations of this block."""
         names = [parameter.name.name for parameter in definition.attributes]
         inputs = _ports(definition.inputs, operands, names)
         return Graph(
@@ -92,14 +99,16 @@ def _ports(
 
 
 def _named_sizes(parameter: nodes.Parameter, attributes: Sequence[str]) -> tuple[str | None, ...]:
-    """For each dimension the attribute that is its size, or None; nothing if there is none."""
+    """Return for each dimension the attribute that is its size, or None; an empty tuple if all are
+    None.
+    """
     shape = parameter.type.shape or ()
     if parameter.type.pack is not None or any(extent.pack is not None for extent in shape):
         return ()
-    found = tuple(
+    names = tuple(
         extent.value.name
         if isinstance(extent.value, nodes.Identifier) and extent.value.name in attributes
         else None
         for extent in shape
     )
-    return found if any(found) else ()
+    return names if any(names) else ()

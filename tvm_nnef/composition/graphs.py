@@ -1,4 +1,4 @@
-"""A graph definition with its attribute values and input shapes to a Graph (chapter 3)."""
+"""Composition of a graph definition, attribute values and input shapes into a Graph (chapter 3)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ InputShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
 
 
 class NotGiven(ModelError):
-    """A graph's attribute, type or input extent that only a caller can give has no value."""
+    """A graph's attribute, type or input dimension has no value, and only a caller can provide
+    it.
+    """
 
 
 def compose_graph(
@@ -58,15 +60,15 @@ def compose_graph(
     dynamic: bool = False,
     equal: Mapping[str, Dimension] | None = None,
 ) -> Graph:
-    """Composes a graph of the main module: the one named, or the first.
+    """Compose a graph of the main module: the one with a given name, or the first.
 
     ``attributes`` are graph attributes by name (numbers, truth values, strings, or sequences of
-    them), ``types`` the concrete types of its generics, ``input_shapes`` concrete extents. A named
-    extent of an input that has neither a value nor a bound is an error, if not ``dynamic``.
-    ``equal`` are dimensions that symbols of the inputs are assumed to be, by name.
+    them), ``types`` the concrete types of its generics, ``input_shapes`` static dimensions. If not
+    ``dynamic``, a named dimension of an input must have a value or a bound. ``equal`` maps names of
+    input symbols to dimensions that they are assumed to equal.
 
-    Raises NnefError for everything that is wrong with the model or with what was given;
-    :class:`NotGiven` where an attribute or an extent has no value.
+    Raises NnefError for all errors in the model or in the arguments; :class:`NotGiven` if an
+    attribute or a dimension has no value.
     """
     definition = find_graph(program, graph)
     try:
@@ -126,7 +128,9 @@ def _compose(
 def _with_equal_sizes(
     operands: tuple[Operand, ...], equal: Mapping[str, Dimension], symbols: Symbols
 ) -> tuple[Operand, ...]:
-    """The inputs with other dimensions instead of symbols, by the names of these."""
+    """Return the inputs with symbols replaced by other dimensions, given by the names of the
+    symbols.
+    """
     if not equal:
         return operands
     sizes = chain(*(each.shape for each in flatten(operands)))
@@ -135,16 +139,16 @@ def _with_equal_sizes(
 
     def changed(tensor: Tensor) -> Tensor:
         shape = tuple(dimensions.substituted(size, values) for size in tensor.shape)
-        made = replace(tensor, shape=shape)
+        changed_tensor = replace(tensor, shape=shape)
         if tensor in symbols.stacked:
-            symbols.stacked.add(made)
-        return made
+            symbols.stacked.add(changed_tensor)
+        return changed_tensor
 
     return tuple(mapped(operand, changed) for operand in operands)
 
 
 def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame) -> None:
-    """Composes components; raises one NnefError with all that is wrong in those independent."""
+    """Compose components; raise one NnefError with all errors in those that are independent."""
     problems: list[Diagnostic] = []
     missing: set[str] = set()
     for component in components:
@@ -162,7 +166,10 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
-    """The graph named, or the first of the main module. Raises NnefError if there is none."""
+    """Return the graph with a name, or the first of the main module.
+
+    Raises NnefError if there is none.
+    """
     definitions = program.modules[MAIN].definitions
     if name is not None and name in definitions and definitions[name].is_graph:
         return definitions[name]
@@ -177,7 +184,7 @@ def find_graph(program: Program, name: str | None) -> CheckedDefinition:
 
 
 def _attribute(name: str, value: object) -> Value:
-    """A graph attribute that a caller gave, as a value."""
+    """Return a caller's graph attribute as a value."""
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Sequence) and all(isinstance(v, bool | int | float | str) for v in value):
@@ -208,14 +215,14 @@ def _check_names(
 def _check_attributes(
     definition: CheckedDefinition, values: Mapping[str, Value], env: Environment, location: Span
 ) -> None:
-    """Raises NnefError for a value of another type than its attribute, before shapes use it."""
+    """Raise NnefError for a value of another type than its attribute, before shapes use it."""
     for parameter in definition.attributes:
         if parameter.name.name in values:
             check_attribute(parameter, values[parameter.name.name], location, env)
 
 
 def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The concrete types of the graph's generics: those given, else the defaults."""
+    """Yield the concrete types of the graph's generics: those given, else the defaults."""
     for dtype in definition.dtypes:
         name = dtype.name.name
         if name in given:
@@ -230,7 +237,9 @@ def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[
 def _known_attributes(
     definition: CheckedDefinition, given: Mapping[str, Value], start: Environment
 ) -> dict[str, Value]:
-    """Attributes that input shapes may use: those given, and those that depend on no input."""
+    """Return the attributes that input shapes may use: those given, and those independent of
+    inputs.
+    """
     env = start.extended({})
     pending = list(definition.attributes)
     for parameter in pending:
@@ -253,7 +262,7 @@ def _check_given(parameter: nodes.Parameter, given: Mapping[str, Value]) -> None
 
 
 def _learn(parameter: nodes.Parameter, given: Mapping[str, Value], env: Environment) -> bool:
-    """Gives ``env`` the value of an attribute; False where others must be known before."""
+    """Bind an attribute in ``env``; return False if others must be known before."""
     name, pack = parameter.name.name, parameter.type.pack
     if name in given:
         value = given[name]
@@ -276,7 +285,7 @@ def _learn(parameter: nodes.Parameter, given: Mapping[str, Value], env: Environm
 def _name_dimensions(
     definition: CheckedDefinition, given: Collection[str], env: Environment
 ) -> None:
-    """Gives ``env`` a symbol for each extent that is a name which no input can give a value."""
+    """Bind in ``env`` a symbol for each named extent to which no input can give a value."""
     inputs = [each for each in definition.inputs if each.type.pack is None]
     bounded = set()
     for parameter in definition.inputs:
@@ -293,7 +302,10 @@ def _name_dimensions(
 
 
 def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Composer) -> Operand:
-    """The tensors of an input; ``given``: its shape, or those of its items, as a caller says."""
+    """Return the tensors of an input.
+
+    ``given`` is the shape from the caller, or a list of item shapes.
+    """
     name, env = f"{frame.scope}.{parameter.name.name}", frame.env
     type_ = concrete_type(parameter, env)
 
@@ -321,7 +333,9 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
 
 
 def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Dimension | None:
-    """The length of a pack if it is known only at run time, as in ``..(n|4)`` (section 2.6)."""
+    """Return the length of a pack if it is known only at run time, as in ``..(n|4)`` (section
+    2.6).
+    """
     pack = parameter.type.pack
     if pack is None or pack.length is None:
         return None
@@ -336,7 +350,7 @@ def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Dimension |
 
 
 def _check_alike(parameter: nodes.Parameter) -> None:
-    """Raises NnefError for a pack of dynamic length whose items differ in shape."""
+    """Raise NnefError for a pack of dynamic length whose items differ in shape."""
     for extent in parameter.type.shape or ():
         if extent.per_item:
             hint = "items that are stacked to one tensor have the same shape"

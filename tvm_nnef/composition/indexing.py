@@ -19,11 +19,13 @@ from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.semantics import hints
 
 MAX_PACK = 1 << 20
-"""The longest pack that is ever made; longer ones are a mistake or an attack."""
+"""Upper limit of the length of a pack; longer ones are a mistake or an attack."""
 
 
 def index(target: Value, position: Value, span: Span) -> Value:
-    """``target[position]``: an item, the items at a pack of positions, or those under a mask."""
+    """Return ``target[position]``: an item, the items at a pack of positions, or those under a
+    mask.
+    """
     if target is None or position is None:
         return None
     if isinstance(target, str):
@@ -88,9 +90,9 @@ def _characters(target: str, position: Value, span: Span) -> Value:
 
 
 def bounds(length: int, begin: Value, end: Value, stride: Value, span: Span) -> Value:
-    """``begin:end:stride`` as an index: the positions in a pack or string of a length.
+    """Return the positions of ``begin:end:stride`` as an index of a pack or string of a length.
 
-    Negative bounds count from the end; bounds left out reach to the end in the direction of the
+    Negative bounds count from the end; omitted bounds extend to the end in the direction of the
     stride. Raises NnefError for a stride of zero.
     """
     step = 1 if stride is None else integer(stride, "a stride", span)
@@ -102,7 +104,7 @@ def bounds(length: int, begin: Value, end: Value, stride: Value, span: Span) -> 
 
 
 def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[int, ...]:
-    """``begin:end:stride`` in a list: consecutive integers, the end excluded."""
+    """Return the integers of ``begin:end:stride`` in a list; the end is excluded."""
     step = 1 if stride is None else integer(stride, "a stride", span)
     if step == 0:
         raise error("a stride must not be zero", span, hint=hints.STRIDE)
@@ -112,10 +114,11 @@ def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[in
 
 
 def substitute(target: Value, position: Value, replacement: Value, span: Span) -> Value:
-    """``target[position] <- replacement``: the target with items replaced; the last one wins.
+    """Return ``target`` with items replaced: ``target[position] <- replacement``; the last one
+    wins.
 
-    A single replacement serves every position. Raises NnefError if lengths differ or a
-    position is out of range.
+    A single replacement serves every position. Raises NnefError if lengths differ or a position is
+    out of range.
     """
     if target is None or position is None or replacement is None:
         return None
@@ -146,7 +149,7 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
 
 
 def integer(value: Value, what: str, span: Span) -> int:
-    """A value as a number. Raises NnefError if it is anything but a known integer."""
+    """Return a value as an integer. Raises NnefError if it is not a known integer."""
     if isinstance(value, Undefined):
         raise value.raised()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -156,7 +159,7 @@ def integer(value: Value, what: str, span: Span) -> int:
 
 
 def count(value: Value, what: str, span: Span) -> int:
-    """A length: an integer that is not negative, or a truth value taken as 0 or 1."""
+    """Return a length: an integer that is not negative, or a truth value taken as 0 or 1."""
     number = int(value) if isinstance(value, bool) else integer(value, what, span)
     if number < 0:
         hint = "write 0 or more; 'n >> 0' is at least 0"
@@ -166,7 +169,7 @@ def count(value: Value, what: str, span: Span) -> int:
 
 
 def check_length(length: int, span: Span) -> None:
-    """Raises NnefError for a pack that is too long to be meant."""
+    """Raise NnefError for a pack that is longer than the limit."""
     if length > MAX_PACK:
         hint = "hold so many numbers in a tensor, as by layout.range or in a '@variable'"
         message = f"a pack of {length} items is longer than the limit of {MAX_PACK}"

@@ -1,4 +1,4 @@
-"""Names and constants of a graph that is composed; the base of what composes invocations.
+"""Names and constants of a graph during composition: the base class of the composer.
 
 Branches, loops, packs and quantization (``control_flow``, ``subgraphs``, ``dynamic_packs``,
 ``quantize``, ``updates``) compose their parts with an :class:`Invoker`, which is the
@@ -25,7 +25,9 @@ from tvm_nnef.syntax import nodes
 
 
 class Invoker(ABC):
-    """The names and constants of one graph, and how its values and invocations are composed."""
+    """The names and constants of one graph, and the interface that composes values and
+    invocations.
+    """
 
     def __init__(self, program: Program, budget: Budget) -> None:
         self.program = program
@@ -34,7 +36,7 @@ class Invoker(ABC):
         self._numbers: dict[str, int] = {}
 
     def name(self, base: str) -> str:
-        """A tensor name that is not taken: the one asked for, or a numbered one."""
+        """Return a tensor name that is not in use: ``base``, or ``base`` with a number."""
         self.budget.spend("tensors", TENSOR)
         candidate = base
         while candidate in self.names:
@@ -44,7 +46,9 @@ class Invoker(ABC):
         return candidate
 
     def variable_name(self, scope: str, span: Span, name: str) -> str:
-        """The name of a variable, which is also that of its file: never a numbered one."""
+        """Return the name of a variable, which is also that of its file, so it never gets a
+        number.
+        """
         full = f"{scope}.{name}"
         if full in self.names:
             hint = "give the invocations different labels"
@@ -54,13 +58,13 @@ class Invoker(ABC):
 
     @staticmethod
     def label(targets: Sequence[nodes.Target]) -> str | None:
-        """The name of the single result, if there is just one (section 2.10, labelling)."""
+        """Return the name of the single result, if there is just one (section 2.10, labelling)."""
         return plain_name(targets[0]) if len(targets) == 1 else None
 
     def as_tensors(
         self, value: Value, frame: Frame, span: Span, name: str | None = None
     ) -> Operand:
-        """A value as tensors: numbers become constants of rank 0 (section 2.10)."""
+        """Return a value as tensors: numbers become constants of rank 0 (section 2.10)."""
         defined(value)
         if value is None or isinstance(value, Tensor):
             return value
@@ -86,7 +90,9 @@ class Invoker(ABC):
         shape: tuple[Dimension, ...],
         span: Span | None = None,
     ) -> Tensor:
-        """A uniform tensor of the frame: a constant, unless it waits for a run."""
+        """Return a uniform tensor of the frame: a constant, unless its value is known only at run
+        time.
+        """
         number = float(value) if type_ == "real" and isinstance(value, int) else value
         full = self.name(f"{frame.scope}.{name}")
         if needs_run(value, shape):
@@ -94,9 +100,9 @@ class Invoker(ABC):
             trace = (*frame.trace, *([] if span is None else [span]))
             frame.operations.append(computed(result, number, trace))
             return result
-        made = Tensor(full, type_, shape, "constant", number, span)  # type: ignore[arg-type]
-        frame.constants.append(made)
-        return made
+        result_constant = Tensor(full, type_, shape, "constant", number, span)  # type: ignore[arg-type]
+        frame.constants.append(result_constant)
+        return result_constant
 
     @abstractmethod
     def value(
@@ -105,11 +111,11 @@ class Invoker(ABC):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Value, ...]:
-        """A right-hand side: a value for each target."""
+        """Return the values of a right-hand side: one for each target."""
 
     @abstractmethod
     def assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
-        """Gives values to the names on the left-hand side."""
+        """Assign values to the names on the left-hand side."""
 
     @abstractmethod
     def invoke_bound(
@@ -120,4 +126,6 @@ class Invoker(ABC):
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Operand, ...]:
-        """The results of an invocation whose attributes and operands are evaluated already."""
+        """Return the results of an invocation whose attributes and operands are evaluated
+        already.
+        """

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def plain_name(target: nodes.Target) -> str | None:
-    """The name that a left-hand side is, None for lists and '~'."""
+    """Return the name of a left-hand side; None for lists and '~'."""
     return target.name.name if isinstance(target, nodes.NameTarget) else None
 
 
 def scope_of(
     definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
 ) -> str | None:
-    """The scope of an invocation (section 2.10, labelling); None if nothing names it."""
+    """Return the scope of an invocation (section 2.10, labelling); None if nothing names it."""
     if call.label is not None:
         return frame.labelled(call.label.name)
     if definition.is_graph:
@@ -34,14 +34,14 @@ def scope_of(
 
 
 def operand_shapes(operand: Operand) -> list[Shape] | Shape:
-    """The shape of a tensor, or those of the items of a pack."""
+    """Return the shape of a tensor, or the list of the shapes of a pack's items."""
     if isinstance(operand, Tensor):
         return operand.shape
     return [tensor.shape for tensor in tensors(operand)]
 
 
 def item_names(target: nodes.Target | None, length: int, env: Environment) -> list[str]:
-    """The names of the tensors of a packed result, as the left-hand side gives them."""
+    """Return the names of the tensors of a packed result, as the left-hand side declares them."""
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
         # Taking the positions apart says which name each item gets.

@@ -1,9 +1,9 @@
-"""Indices that are certainly out of bounds: the statements of a formula in, diagnostics out.
+"""Detection of indices that are certainly out of bounds.
 
-A step of the loops is a witness if its guards and condition hold, and it accesses an element
-outside of a tensor, whatever the data are. Each statement is tried at many steps, those near both
-ends of the loops.
-Dimensions that are symbols stay so: such an index is reported if it is outside for every size.
+Input: the statements of a formula. Output: diagnostics. A step of the loops is a witness if its
+guards and condition hold, and it accesses an element outside of a tensor, whatever the data are.
+Each statement is tried at many steps near both ends of the loops. Dimensions that are symbols stay
+symbolic: such an index is reported if it is outside for every size.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 MAX_STEPS = 1 << 12
-"""The most steps of a statement that are tried."""
+"""Upper limit of the steps that are tried for a statement."""
 
 MAX_WORK = 1 << 20
-"""The most scalars that are evaluated for all statements of a formula, approximately."""
+"""Upper limit of the scalars that are evaluated for all statements of a formula, approximately."""
 
 
 def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) -> None:
-    """Raises NnefError for the indices of a formula that are certainly out of bounds.
+    """Raise NnefError for the indices of a formula that are certainly out of bounds.
 
     ``bounds`` has the largest value of each symbol.
     """
-    found: dict[Span | None, Diagnostic] = {}
+    diagnostics: dict[Span | None, Diagnostic] = {}
     work = MAX_WORK
     for statement in statements:
         examined = _Examined.of(statement)
@@ -62,10 +62,10 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
             work -= size
             step = _Step(examined, Values(names, examined.named, bounds))
             for span, diagnostic in step.problems():
-                found.setdefault(span, diagnostic)
-    if found:
+                diagnostics.setdefault(span, diagnostic)
+    if diagnostics:
         raise NnefError(
-            sorted(found.values(), key=lambda each: each.span.start if each.span else 0)
+            sorted(diagnostics.values(), key=lambda each: each.span.start if each.span else 0)
         )
 
 
@@ -75,7 +75,7 @@ def _reads(scalar: Scalar) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """A statement, and the identities of what contains an access that may be out of bounds."""
+    """A statement, and the ids of the scalars that contain an access that may be out of bounds."""
 
     statement: Statement
     guards: tuple[tuple[Tensor, int, Subscript], ...]
@@ -87,22 +87,22 @@ class _Examined:
         named = {local.name: local.value for local in reversed(statement.locals)}
         ranges = ranges_of(statement)
         suspects: set[int] = set()
-        known: dict[str, bool] = {}
+        suspect_locals: dict[str, bool] = {}
 
         def is_suspect(scalar: Scalar) -> bool:
-            found = True in [is_suspect(inner) for inner in children(scalar)]
+            suspect = True in [is_suspect(inner) for inner in children(scalar)]
             match scalar:
                 case Local(name):
-                    if name not in known:
-                        known[name] = is_suspect(named[name])
-                    found = known[name]
+                    if name not in suspect_locals:
+                        suspect_locals[name] = is_suspect(named[name])
+                    suspect = suspect_locals[name]
                 case Lookup(_, index):
-                    found = found or not _reads(index)
+                    suspect = suspect or not _reads(index)
                 case Load():
-                    found = found or _may_be_outside(scalar, ranges)
-            if found:
+                    suspect = suspect or _may_be_outside(scalar, ranges)
+            if suspect:
                 suspects.add(id(scalar))
-            return found
+            return suspect
 
         for scalar in scalars(statement):
             is_suspect(scalar)
@@ -126,7 +126,7 @@ def _may_be_outside(access: Load | Store, ranges: Ranges) -> bool:
 def _steps(
     examined: _Examined, most: int, bounds: Mapping[str, int]
 ) -> Iterator[dict[str, Dimension]]:
-    """The values of the indices at the steps to be tried."""
+    """Yield the index values of the steps to be tried."""
     loops, used = examined.statement.loops, _used_indices(examined.statement)
     depth = sum(loop.index.name in used for loop in loops)
     few = max(2, int(most ** (1 / max(depth, 1))))
@@ -147,7 +147,7 @@ def _steps(
 
 
 def _used_indices(statement: Statement) -> set[str]:
-    """The indices on which extents, guards, conditions and subscripts depend."""
+    """Return the indices on which loop bounds, guards, conditions and subscripts depend."""
     roots: list[Scalar] = [loop.extent for loop in statement.loops]
     roots += [local.value for local in statement.locals]
     roots += [] if statement.condition is None else [statement.condition]
@@ -169,7 +169,7 @@ def _used_indices(statement: Statement) -> set[str]:
 
 
 def _candidates(size: Dimension, number: int, bounds: Mapping[str, int]) -> Iterator[Dimension]:
-    """Values of an index to be tried, those at both ends; none if its loop never runs."""
+    """Yield values of an index near both ends of its loop; none if the loop never runs."""
     if dimensions.decide(dimensions.compare("ge", size, 1), bounds) is False:
         return
     if dimensions.is_static(size) and size <= number:
@@ -182,13 +182,15 @@ def _candidates(size: Dimension, number: int, bounds: Mapping[str, int]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step of a statement: ``values`` has those of its indices."""
+    """A step of a statement; ``values`` maps its indices to their values."""
 
     examined: _Examined
     values: Values
 
     def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
-        """What is out of bounds at this step for certain, by the location of the index."""
+        """Yield a diagnostic for each index that is out of bounds at this step, with its
+        location.
+        """
         statement, suspects = self.examined.statement, self.examined.suspects
         for loop in statement.loops:
             yield from self._inside(loop.extent)
@@ -207,16 +209,18 @@ class _Step:
                 yield from self._access(store.tensor, store.subscripts)
             yield from self._inside(store.value)
 
-    def _is_inside(self, index: Value, extent: Dimension) -> bool | None:
-        """Whether an index is certainly in bounds, or certainly not; else None."""
+    def _is_inside(self, index: Value, size: Dimension) -> bool | None:
+        """Return whether an index is in bounds; None if that is not certain."""
         if index is None:
             return None
         low = self.values.decided(dimensions.compare("ge", index, 0))
-        high = self.values.decided(dimensions.compare("lt", index, extent))
+        high = self.values.decided(dimensions.compare("lt", index, size))
         return False if low is False or high is False else True if low and high else None
 
     def _inside(self, scalar: Scalar) -> Iterator[tuple[Span | None, Diagnostic]]:
-        """What is out of bounds in a scalar that is evaluated."""
+        """Yield diagnostics for the indices in a scalar that are out of bounds when it is
+        evaluated.
+        """
         if id(scalar) not in self.examined.suspects:
             return
         match scalar:
@@ -248,14 +252,14 @@ class _Step:
         self, tensor: Tensor, subscripts: tuple[Subscript, ...]
     ) -> Iterator[tuple[Span | None, Diagnostic]]:
         pairs = zip(subscripts, tensor.shape, strict=True)
-        for dimension, (subscript, extent) in enumerate(pairs):
+        for dimension, (subscript, size) in enumerate(pairs):
             yield from self._inside(subscript.index)
             index = self.values.of(subscript.index)
             if subscript.below is not None and subscript.above is not None:
                 if index is None:
                     continue
                 negative = self.values.decided(dimensions.compare("lt", index, 0))
-                beyond = self.values.decided(dimensions.compare("ge", index, extent))
+                beyond = self.values.decided(dimensions.compare("ge", index, size))
                 if not (negative or beyond):
                     continue
                 replacement = subscript.below if negative else subscript.above
@@ -263,20 +267,20 @@ class _Step:
                 index = self.values.of(replacement)
             elif subscript.guarded:
                 continue
-            if self._is_inside(index, extent) is False:
+            if self._is_inside(index, size) is False:
                 assert index is not None
                 owner = f"'{name}'" if (name := tensor.short_name).isidentifier() else "its tensor"
                 where = f"dimension {dimension} of {owner}"
                 text = subscript.span.text if subscript.span else ""
                 span = subscript.span or self.examined.statement.span
                 title = f"index '{text}'" if text else "an index"
-                yield span, _diagnostic(title, index, where, extent, span, text)
+                yield span, _diagnostic(title, index, where, size, span, text)
 
 
 def _diagnostic(
-    title: str, index: Dimension, where: str, extent: Dimension, span: Span | None, text: str | None
+    title: str, index: Dimension, where: str, size: Dimension, span: Span | None, text: str | None
 ) -> Diagnostic:
-    count = "1 element" if extent == 1 else f"{trees.text(extent)} elements"
+    count = "1 element" if size == 1 else f"{trees.text(size)} elements"
     message = f"{title} reaches {trees.text(index)}, and {where} has {count}"
     hint = "change the index, or the bounds of the loops"
     if text and text[0] != "|" and ".." not in text:

@@ -1,4 +1,4 @@
-"""``@quantize``: quantization operators put after the tensors that they are named for (2.14)."""
+"""Insertion of the operators of ``@quantize`` after the tensors that they name (2.14)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A quantization and where it is written: scope, module, and the names that it may use."""
+    """A quantization and its context: scope, module, and the environment of its expressions."""
 
     node: nodes.Quantization
     scope: str
@@ -31,23 +31,23 @@ class Entry:
 
 
 def entries(definition: CheckedDefinition, scope: str, env: Environment) -> dict[str, Entry]:
-    """The quantizations of a definition by the full names of their tensors.
+    """Return the quantizations of a definition by the full names of their tensors.
 
     A name is written from the definition on (``conv1.filter``), or in full
     (``main.Net.conv1.filter``). Raises NnefError for a tensor that has two of them.
     """
-    found: dict[str, Entry] = {}
+    quantizations: dict[str, Entry] = {}
     for node in definition.quantizations:
         written = str(node.tensor)
         full = written if written.startswith(f"{scope}.") else f"{scope}.{written}"
-        if full in found:
+        if full in quantizations:
             raise error(f"'{written}' is quantized twice", node.span, hint="remove one of the two")
-        found[full] = Entry(node, scope, definition.module, env)
-    return found
+        quantizations[full] = Entry(node, scope, definition.module, env)
+    return quantizations
 
 
 def quantized(composer: Invoker, entry: Entry, value: Value, frame: Frame) -> Value:
-    """A tensor as its quantization operator leaves it; each tensor of a pack likewise.
+    """Return the result of a quantization operator on a tensor, or on each tensor of a pack.
 
     Raises NnefError for an inner tensor of an operator that is not public (section 2.10).
     """
@@ -89,7 +89,7 @@ def _apply(composer: Invoker, entry: Entry, tensor: Tensor, frame: Frame) -> Ten
 
 
 def check_applied(waiting: Mapping[str, Entry], scope: str, known_names: Iterable[str]) -> None:
-    """Raises NnefError if a quantization of a scope is left over: its tensor does not exist."""
+    """Raise NnefError if a quantization of a scope was not applied: its tensor does not exist."""
     for entry in waiting.values():
         if entry.scope == scope:
             names = [name.removeprefix(f"{scope}.") for name in known_names]

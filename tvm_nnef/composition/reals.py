@@ -1,7 +1,7 @@
-"""Real numbers while a graph is composed: every function has a value, as in IEEE 754.
+"""Arithmetic on reals during composition, in which every function has a value, as in IEEE 754.
 
 Input and output: floats. If Python's ``math`` raises an error, the output is the infinity or NaN
-that C gives; dtypes come later, so everything is computed in double precision.
+that C returns. Dtypes are chosen later, so everything is computed in double precision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm_nnef.symbolic.functions import FUNCTIONS, ceiling
 
 
 def function(name: str, value: float) -> float:
-    """A built-in function of one real (section 2.4, built-in functions)."""
+    """Return a built-in function of one real (section 2.4, built-in functions)."""
     try:
         return FUNCTIONS[name].compute(value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Result tensors of what is composed, named as the left-hand side says (section 2.10)."""
+"""Result tensors of operations, named as the left-hand side declares (section 2.10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def results_like(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...]:
-    """Results of the types and shapes of other operands, named by the targets."""
+    """Return results with the types and shapes of other operands, named by the targets."""
 
     def like(base: str, tensor: Tensor) -> Tensor:
         full = name(f"{frame.scope}.{base}")
@@ -46,7 +46,7 @@ def declared_result(
     frame: Frame,
     target: nodes.Target | None,
 ) -> Operand:
-    """The result that an output declares: of one shape, or a pack if there is a list of them."""
+    """Return the result that an output declares: one tensor, or a pack if ``shapes`` is a list."""
     type_, span = concrete_type(parameter, env), parameter.span
 
     def made(base: str, shape: Shape) -> Tensor:

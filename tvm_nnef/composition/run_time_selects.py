@@ -1,6 +1,7 @@
-"""Choices made at run time: of two items one item, by a condition on extents or a scalar.
+"""Selection between two items at run time, by a condition on dimensions or by a scalar.
 
-What is known is chosen before, in :mod:`tvm_nnef.composition.evaluate`. Evaluates no expressions.
+Input: evaluated items. Output: an item. Conditions that are known during composition are handled in
+:mod:`tvm_nnef.composition.evaluate`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
 
-def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
-    """One of two items, by a condition on extents that are known only at run time."""
+def by_dimensions(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
+    """Return the selection of an item by a condition on dimensions that are known only at run
+    time.
+    """
     if no is None:
-        found = trees.text(condition)
+        condition_text = trees.text(condition)
         hint = "give a value for the other case, as in 'c ? a : b'"
-        message = f"whether this is null is known only at run time, from '{found}'"
+        message = f"whether this is null is known only at run time, from '{condition_text}'"
         raise error(message, span, hint=hint)
     for item, other in ((yes, no), (no, yes)):
         if isinstance(item, Undefined):
@@ -44,7 +47,7 @@ def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> 
 
 
 def at_run_time(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:
-    """One of two items, where a scalar of a formula says which."""
+    """Return the selection of an item by a scalar of a formula."""
     for item in (yes, no):
         if isinstance(item, Undefined):
             return item

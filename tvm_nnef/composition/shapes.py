@@ -21,11 +21,12 @@ Shape = tuple[Dimension, ...]
 
 
 class ShapeBinder:
-    """Binds the symbols of declared shapes to actual shapes, one input after the other.
+    """A binder of the symbols in declared shapes to actual shapes, one input after the other.
 
-    The names of ``env`` grow; a symbol that is known already is compared instead. Every error
-    points at ``location`` (the invocation), with the declaration in a note. ``attributes`` are the
-    names of the attributes that an invocation can set, of a graph or of an operator.
+    It adds symbols to the names of ``env``; a symbol that is known already is compared instead.
+    Every error points at ``location`` (the invocation), with the declaration in a note.
+    ``attributes`` are the names of the attributes that an invocation can set, of a graph or of an
+    operator.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class ShapeBinder:
         self._origins: dict[str, tuple[nodes.Parameter, int, Shape]] = {}
 
     def bind(self, parameter: nodes.Parameter, shapes: Sequence[Shape]) -> None:
-        """Binds the shape of an input: one shape, or those of the items of a pack."""
+        """Bind the shape of an input: one shape, or those of the items of a pack."""
         spec = parameter.type
         if spec.pack is not None and spec.pack.length is not None:
             self._bind_length(spec.pack.length, len(shapes), f"the length of {_name(parameter)}")
@@ -69,7 +70,7 @@ class ShapeBinder:
             self._bind_extent(parameter, spec.shape[index], values, True)
 
     def bind_stacked(self, parameter: nodes.Parameter, shape: Shape) -> None:
-        """Binds a pack of dynamic length, whose length is the first extent of a tensor."""
+        """Bind a pack of dynamic length, whose length is the first dimension of a tensor."""
         pack = parameter.type.pack
         if pack is not None and pack.length is not None:
             length = nodes.Extent(pack.length, pack.bound, span=pack.span)
@@ -78,7 +79,7 @@ class ShapeBinder:
         self.bind(items, [shape[1:]])
 
     def bind_null(self, parameter: nodes.Parameter) -> None:
-        """Makes null of what only an omitted input would have given."""
+        """Bind to null each name that only an omitted input could give a value."""
         spec = parameter.type
         expressions: list[nodes.Expression] = [] if spec.rank is None else [spec.rank]
         for extent in spec.shape or ():
@@ -94,16 +95,16 @@ class ShapeBinder:
     def _lengths(
         self, parameter: nodes.Parameter, declared: tuple[nodes.Extent, ...], rank: int
     ) -> list[int]:
-        """How many dimensions each extent covers."""
+        """Return the number of dimensions that each extent covers."""
         known_lengths = [self._known_length(extent) for extent in declared]
-        taken = sum(length or 0 for length in known_lengths)
+        fixed = sum(length or 0 for length in known_lengths)
         flexible = [index for index, length in enumerate(known_lengths) if length is None]
         if len(flexible) > 1:
             message = "which dimensions belong to which pack is ambiguous"
             hint = "write the length of all packs but one, as in 'a..(n)'"
             raise self._error(parameter, message, hint)
-        if rank < taken or (rank > taken and not flexible):
-            wanted = f"{taken} or more" if flexible else f"{taken}"
+        if rank < fixed or (rank > fixed and not flexible):
+            wanted = f"{fixed} or more" if flexible else f"{fixed}"
             given = for_attributes(declared, self.attributes, self.names)
             message = f"expected rank {wanted}{given}, found rank {rank}"
             raise self._error(parameter, message, _RANK_HINT)
@@ -111,11 +112,11 @@ class ShapeBinder:
             pack = declared[index].pack
             if pack is not None and pack.length is not None:
                 what = f"a number of dimensions of {_name(parameter)}"
-                self._bind_length(pack.length, rank - taken, what)
-        return [rank - taken if length is None else length for length in known_lengths]
+                self._bind_length(pack.length, rank - fixed, what)
+        return [rank - fixed if length is None else length for length in known_lengths]
 
     def _known_length(self, extent: nodes.Extent) -> int | None:
-        """The number of dimensions of an extent; None if the shape gives it."""
+        """Return the number of dimensions of an extent; None if it depends on the shape."""
         expression = None if isinstance(extent.value, nodes.Omitted) else extent.value
         determined = expression is not None and not unknown_names(expression, self.names)
         if extent.pack is None:
@@ -138,7 +139,7 @@ class ShapeBinder:
         packed: bool,
         axis: int | None = None,
     ) -> None:
-        """Binds or compares an extent; errors name the axis, if it covers one."""
+        """Bind or compare an extent; errors name the axis, if it covers one."""
         self._check_bound(parameter, extent, part)
         expression = extent.value
         if isinstance(expression, nodes.Omitted):
@@ -159,7 +160,7 @@ class ShapeBinder:
             self._compare(parameter, expression, part, packed, None if packed else axis)
 
     def _check_bound(self, parameter: nodes.Parameter, extent: nodes.Extent, part: Shape) -> None:
-        """Compares extents with their static upper bound, as in ``n|10``."""
+        """Compare dimensions with their static upper bound, as in ``n|10``."""
         if extent.bound is None:
             return
         limits = _limits(extent.bound, part, self.env)
@@ -192,7 +193,7 @@ class ShapeBinder:
             self._require(parameter, same, message, self._agree(expression, found), origins)
 
     def _agree(self, expression: nodes.Expression, found: Value) -> str:
-        """How an extent that an attribute gives becomes that of the tensor."""
+        """Return a hint how to make the dimension that an attribute gives equal to the tensor's."""
         if not isinstance(expression, nodes.Identifier) or expression.name not in self.attributes:
             return value_hints.EQUAL
         name, value = expression.name, show(found)
@@ -223,7 +224,10 @@ class ShapeBinder:
         value: Dimension,
         deduced: tuple[str, Dimension],
     ) -> None:
-        """Leaves it to a run whether an integer that is not negative was deduced."""
+        """Require that a non-negative integer was deduced.
+
+        Check it at run time if it is not known now.
+        """
         name, unknown = deduced
         again = known(expression, self.env.extended({name: unknown}))
         exact = dimensions.both(
@@ -239,7 +243,7 @@ class ShapeBinder:
             raise self._error(parameter, f"'{name}' has two values: {found}", _RANK_HINT)
 
     def _bind_length(self, expression: nodes.Expression, value: int, what: str) -> None:
-        """Deduces the unknown of a length, or compares the length with a known expression."""
+        """Deduce the unknown of a length, or compare the length with a known expression."""
         deduced = deduce(expression, value, self.names, what, self.location)
         if deduced is not None:
             name, number = deduced
@@ -277,7 +281,9 @@ class ShapeBinder:
         return error(message, self.location, hint=hint, notes=self._notes(parameter, origins))
 
     def _notes(self, parameter: nodes.Parameter, origins: Sequence[str]) -> tuple[Note, ...]:
-        """Where an input is declared, and the inputs that gave these names their values."""
+        """Return notes on the declaration of an input, and on the inputs that determined some
+        names.
+        """
         shape = "" if self._shape is None else f", and has shape {_plain(self._shape)}"
         notes = [Note(f"{_name(parameter)} is declared here{shape}", parameter.span)]
         for name in origins:
@@ -304,7 +310,7 @@ def _name(parameter: nodes.Parameter) -> str:
 
 
 def _is_flag(extent: nodes.Extent, env: Environment) -> bool:
-    """Whether the length is a truth value: the extent is there once, or null."""
+    """Whether the length is a truth value: the dimension exists once, or not at all."""
     if extent.pack is None or extent.pack.length is None:
         return False
     if unknown_names(extent.pack.length, env.names):
@@ -315,7 +321,9 @@ def _is_flag(extent: nodes.Extent, env: Environment) -> bool:
 def within_bound(
     bound: nodes.Expression, part: Shape, env: Environment
 ) -> Iterator[tuple[Condition, list[str | Dimension]]]:
-    """For each extent the condition that it is within its bound, and what is wrong where not."""
+    """Yield for each dimension the condition that it is within its bound, and the message if it is
+    not.
+    """
     return _within(bound, part, _limits(bound, part, env))
 
 
@@ -342,10 +350,10 @@ def _text(expression: nodes.Expression) -> str:
 def evaluate_shape(
     declared: tuple[nodes.Extent, ...], env: Environment, item: int | None = None
 ) -> Shape | None:
-    """A declared shape in numbers, of one item of a pack where ``item`` is given.
+    """Return a declared shape in numbers; of one item of a pack if ``item`` is given.
 
-    Null extents are left out (section 2.6). None if an extent is ``~``: the shape is unknown.
-    Raises NnefError for a negative extent.
+    Null dimensions are omitted (section 2.6). None if a dimension is ``~``: the shape is unknown.
+    Raises NnefError for a negative dimension.
     """
     shape: list[Dimension] = []
     for extent in declared:

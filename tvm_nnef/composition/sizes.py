@@ -1,4 +1,4 @@
-"""The largest size of a tensor: what index arithmetic in 64 bits and any machine can hold."""
+"""Upper limit of the size of tensors, as 64-bit index arithmetic and real machines require."""
 
 from __future__ import annotations
 
@@ -11,27 +11,34 @@ from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 MAX_ELEMENTS = 1 << 44
-"""The most elements of a tensor; a dimension that is known only at run time counts as 1."""
+"""Upper limit of the elements of a tensor; a dimension that is known only at run time counts as
+1.
+"""
 
 
 def check_sizes(tensors: Iterable[Tensor], makers: Iterable[Node] = ()) -> None:
-    """Raises NnefError that lists the tensors of too many elements, where ``makers`` make them."""
-    found = [tensor for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
-    if found:
-        made = {tensor: node.span for node in makers for tensor in flatten(node.results)}
-        raise NnefError(_too_large(tensor, made.get(tensor) or tensor.span) for tensor in found)
+    """Raise NnefError for the tensors with too many elements.
+
+    ``makers`` are the nodes that compute them.
+    """
+    too_large = [tensor for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
+    if too_large:
+        positions = {tensor: node.span for node in makers for tensor in flatten(node.results)}
+        raise NnefError(
+            _too_large(tensor, positions.get(tensor) or tensor.span) for tensor in too_large
+        )
 
 
 def _elements(tensor: Tensor) -> int:
     return math.prod(map(_least, tensor.shape))
 
 
-def _least(extent: Dimension) -> int:
-    """A dimension where the symbols in it are 1."""
-    if dimensions.is_static(extent):
-        return extent
-    ones = dict.fromkeys(dimensions.symbols(extent), 1)
-    return max(1, int(trees.evaluate(extent, ones)))
+def _least(size: Dimension) -> int:
+    """Return a dimension with the value 1 for each of its symbols, at least 1."""
+    if dimensions.is_static(size):
+        return size
+    ones = dict.fromkeys(dimensions.symbols(size), 1)
+    return max(1, int(trees.evaluate(size, ones)))
 
 
 def _too_large(tensor: Tensor, span: Span | None) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""The types that the text gives to values which have lost them: an empty pack has no items.
+"""Static types of values whose type is unknown at composition: an empty pack has no items.
 
 Input: the attributes of an invocation as expressions and as values. Output: their types.
 """
@@ -20,7 +20,9 @@ from tvm_nnef.syntax import nodes
 
 
 class StaticTypes:
-    """The types of attributes by their expressions; the names of each definition are kept."""
+    """The types of attributes by their expressions, with a cache of the names of each
+    definition.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -34,11 +36,13 @@ class StaticTypes:
         operands: Sequence[Operand],
         frame: Frame,
     ) -> Iterator[tuple[str, str]]:
-        """The types of generic attributes and inputs whose values do not show them, by name."""
+        """Return the types of generic attributes and inputs whose values do not determine them, by
+        name.
+        """
         generics = {dtype.name.name for dtype in callee.dtypes}
         parameters = (*callee.attributes, *callee.inputs)
         generic = {p.name.name for p in parameters if p.type.name.name in generics}
-        given = [
+        arguments = [
             *((item.name.name, item.value, attributes[item.name.name]) for item in call.attributes),
             *(
                 (parameter.name.name, argument, operand)
@@ -47,7 +51,7 @@ class StaticTypes:
                 )
             ),
         ]
-        for name, expression, value in given:
+        for name, expression, value in arguments:
             if isinstance(expression, nodes.Omitted) or name not in generic:
                 continue
             if _is_untyped(value, expression):

@@ -1,7 +1,7 @@
 """Data-dependent branches and loops, as nodes of the graph (section 2.10.1).
 
-A body is composed once, in its own frame, and closed: what it reads from outside becomes its
-inputs.
+Input: the bodies and the values that they read. Output: the results of the node. A body is composed
+once, in a separate frame, and closed: tensors that it reads from outside become its inputs.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def branch_on(
     targets: Sequence[nodes.Target],
     span: Span,
 ) -> tuple[Operand, ...]:
-    """The results of a branch on a tensor. Raises NnefError if the branches disagree.
+    """Return the results of a branch on a tensor. Raises NnefError if the branches disagree.
 
-    ``holds`` is what is true of dimensions in the first branch.
+    ``holds`` is the condition on dimensions that is true in the first branch.
     """
     check_single(condition, "bool", "a condition", span)
     # What follows 'elif' is a branch inside of the other, and in the same scope.
@@ -73,10 +73,10 @@ def branch_on(
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What both results of a branch are.
+    """The unification of the results of both branches.
 
-    ``outer`` are the symbols known outside, ``holds`` is what is true of them in the first branch.
-    New symbols are named after ``label``.
+    ``outer`` are the symbols known outside, ``holds`` is the condition on dimensions that is true
+    in the first branch. New symbols are named after ``label``.
     """
 
     symbols: Symbols
@@ -85,7 +85,7 @@ class _Common:
     label: str | None
 
     def operand(self, left: Operand, right: Operand, span: Span) -> Operand:
-        """A tensor or a pack. Raises NnefError if both differ in type or rank."""
+        """Return the common tensor or pack. Raises NnefError if both differ in type or rank."""
         forms = _form(left), _form(right)
         if forms[0] != forms[1]:
             message = f"the branches disagree: one gives {kind(left)}, the other {kind(right)}"
@@ -100,7 +100,7 @@ class _Common:
         return tuple(self._dimension(f"{name}_{axis}", *pair) for axis, pair in pairs)
 
     def _dimension(self, name: str, one: Dimension, other: Dimension) -> Dimension:
-        """The dimension of both branches; a new symbol if they differ."""
+        """Return the dimension of both branches; a new symbol if they differ."""
         is_known = all(each in self.outer for each in dimensions.symbols(other))
         if is_known and dimensions.follows(self.holds, dimensions.compare("eq", one, other)):
             return other
@@ -109,16 +109,16 @@ class _Common:
 
 
 def _form(operand: Operand) -> tuple[bool, tuple[tuple[str, int], ...]]:
-    """Whether a result is a pack, and the types and ranks of its tensors."""
+    """Return whether a result is a pack, and the types and ranks of its tensors."""
     return isinstance(operand, tuple), tuple((t.type, t.rank) for t in tensors(operand))
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """What is known of a loop before its body is composed.
+    """The properties of a loop that are known before its body is composed.
 
-    ``steps`` is the number of its steps where that is certain, ``most`` an upper bound.
-    ``scans`` and ``carried`` are by the names that the body uses.
+    ``steps`` is the number of its steps if that is certain, ``most`` an upper bound. ``scans`` and
+    ``carried`` have the names that the body uses.
     """
 
     count: Tensor | int | None
@@ -129,17 +129,17 @@ class LoopPlan:
 
     @property
     def packs(self) -> dict[str, tuple[Tensor, ...]]:
-        """The packs that it scans, save for empty ones."""
+        """The packs that the loop scans, except empty ones."""
         return {name: each for name, each in self.scans.items() if isinstance(each, tuple) and each}
 
     @property
     def stacked(self) -> dict[str, Tensor]:
-        """The packs that it scans whose items are stacked to one tensor."""
+        """The scanned packs whose items are stacked to one tensor."""
         return {name: each for name, each in self.scans.items() if isinstance(each, Tensor)}
 
 
 class _Step:
-    """The tensors of one step of a loop: what it carries, items of packs, and its number."""
+    """The tensors of one step of a loop: carried tensors, items of packs, and the step number."""
 
     def __init__(self, composer: Invoker, node: nodes.Loop, plan: LoopPlan, scope: str) -> None:
         self._composer, self._node, self._plan, self._scope = composer, node, plan, scope
@@ -164,14 +164,14 @@ class _Step:
         return tuple(self._local(f"{name}:{number}", item) for number, item in numbered)
 
     def block(self, frame: Frame) -> Frame:
-        """A frame that knows these tensors, with the items of stacked packs."""
+        """Return a frame with the tensors of the step, including items of stacked packs."""
         made = frame.separate(self._scope)
         made.declare({**self.carried, **self.items, **self.index})
         for name, pack in self._plan.stacked.items():
-            taken = replace(self._local(name, pack), shape=pack.shape[1:], role="result")
+            current = replace(self._local(name, pack), shape=pack.shape[1:], role="result")
             (step,) = self.index.values()
-            made.operations.append(item(taken, pack, step, (*frame.trace, self._node.span)))
-            made.declare({name: taken})
+            made.operations.append(item(current, pack, step, (*frame.trace, self._node.span)))
+            made.declare({name: current})
         return made
 
 
@@ -182,7 +182,7 @@ def run_loop(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...]:
-    """The final carried tensors of a loop, then a pack for each scan output."""
+    """Return the final carried tensors of a loop, then a pack for each scan output."""
     step = _Step(composer, node, plan, f"{frame.scope}.{composer.label(targets) or '.loop'}")
     body = _close(composer, node.body, step.block(frame), ())
     _check_carried(plan.carried, body, node.body.span)
@@ -214,7 +214,7 @@ def run_loop(
 
 
 def _flat(body: Graph, carried: int) -> Graph:
-    """The body of a loop with an output for each item of the packs that it carries."""
+    """Return the body of a loop with an output for each item of the packs that it carries."""
     outputs = [
         Port(port.name if tensor is port.operand else f"{port.name}:{i + 1}", tensor)
         for port in body.outputs[:carried]
@@ -224,9 +224,9 @@ def _flat(body: Graph, carried: int) -> Graph:
 
 
 def _pack(item: Operand, plan: LoopPlan, symbols: Symbols, span: Span) -> Operand:
-    """What a scan output looks like: the tensor of a step once for each step.
+    """Return the value of a scan output: a pack with the tensor of a step once for each step.
 
-    All stacked to one tensor where the number of steps is known only at run time.
+    It is one stacked tensor if the number of steps is known only at run time.
     """
     if not isinstance(item, Tensor):
         hint = "give the tensors of a pack as their own results, or stack them by layout.stack"
@@ -242,7 +242,7 @@ def _pack(item: Operand, plan: LoopPlan, symbols: Symbols, span: Span) -> Operan
 
 
 def _check_carried(carried: Mapping[str, Operand], body: Graph, span: Span) -> None:
-    """A carried tensor keeps its type and shape, since a loop updates it in place."""
+    """Raise NnefError unless carried tensors keep type and shape: a loop updates them in place."""
     if len(body.outputs) < len(carried):
         message = f"the loop body gives {len(body.outputs)} results, {len(carried)} are carried"
         raise error(message, span, hint=carried_first(carried))
@@ -254,24 +254,24 @@ def _check_carried(carried: Mapping[str, Operand], body: Graph, span: Span) -> N
 
 
 def carried_first(carried: Iterable[str]) -> str:
-    """The hint for a loop body with too few results."""
+    """Return the hint for a loop body with too few results."""
     return f"its first results are the new values of {', '.join(carried)}"
 
 
 def check_single(value: Value, type_: str, what: str, span: Span) -> None:
-    """Raises NnefError unless a value is one tensor of one element of a type."""
+    """Raise NnefError unless a value is one tensor of one element of a type."""
     single = isinstance(value, Tensor) and dimensions.product(value.shape) == 1
     if not single or value.type != type_:  # type: ignore[union-attr]
         message = f"{what} must be one {type_} tensor of one element"
-        found = kind(value) if isinstance(value, Tensor) else describe(value)
+        description = kind(value) if isinstance(value, Tensor) else describe(value)
         hint = "invoke a comparison, such as math.gt" if type_ == "bool" else "cast it first"
         if isinstance(value, Tensor) and value.type == type_:
             hint = "reduce it to one element first, as by math.all_reduce or layout.slice"
-        raise error(f"{message}, found {found}", span, hint=hint)
+        raise error(f"{message}, found {description}", span, hint=hint)
 
 
 def kind(operand: Operand) -> str:
-    """Type and shape of an operand, in the words of an error message."""
+    """Return type and shape of an operand, in the words of an error message."""
     if isinstance(operand, Tensor):
         return f"{operand.type}{show(operand.shape)}"
     if operand is None:
@@ -285,17 +285,17 @@ def _close(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> Graph:
-    """A body as a graph: composed in its frame, what it captures made its inputs."""
+    """Return a body as a graph; tensors that it captures become its inputs."""
     # Only an invocation names its results after the targets; the names in a block are its own.
     values = composer.value(body, frame, targets if isinstance(body, nodes.Call) else ())
     outputs = tuple(composer.as_tensors(value, frame, body.span) for value in values)
     if any(output is None for output in outputs):
         hint = "give a tensor for the case of null, as in 'x ?? 0.0'"
         raise error("a branch or loop body gives null", body.span, hint=hint)
-    made = {*frame.constants, *frame.variables}
-    made.update(tensor for node in frame.operations for tensor in flatten(node.results))
+    own = {*frame.constants, *frame.variables}
+    own.update(tensor for node in frame.operations for tensor in flatten(node.results))
     read = [tensor for node in frame.operations for tensor in flatten(node.operands)]
-    captured = dict.fromkeys(t for t in (*read, *flatten(outputs)) if t not in made)
+    captured = dict.fromkeys(t for t in (*read, *flatten(outputs)) if t not in own)
     return Graph(
         frame.scope,
         tuple(Port(tensor.short_name, tensor) for tensor in captured),

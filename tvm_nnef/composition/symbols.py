@@ -1,6 +1,7 @@
 """Symbols of dynamic dimensions, and the conditions on them to check at run time (section 3.1).
 
-The arithmetic on symbols is in :mod:`tvm_nnef.symbolic.dimensions`.
+Input: names, bounds and conditions. Output: symbols, and the checks of a graph. The arithmetic on
+symbols is in :mod:`tvm_nnef.symbolic.dimensions`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 
 def plain(message: Iterable[str | Dimension]) -> str:
-    """The parts of a message as one text, in which symbols stand for their values."""
+    """Return the parts of a message as one text, in which symbols are written by name."""
     return "".join(part if isinstance(part, str) else trees.text(part) for part in message)
 
 
@@ -23,7 +24,7 @@ def plain(message: Iterable[str | Dimension]) -> str:
 class Symbols:
     """The symbols of a model with their bounds, and the checks of the graph being composed.
 
-    ``stacked`` are tensors that stand for a pack (:mod:`tvm_nnef.composition.dynamic_packs`).
+    ``stacked`` are tensors that represent a pack (:mod:`tvm_nnef.composition.dynamic_packs`).
     """
 
     bounds: dict[str, int] = field(default_factory=dict)
@@ -31,7 +32,7 @@ class Symbols:
     stacked: set[Tensor] = field(default_factory=set)
 
     def new(self, name: str, bound: int) -> Dimension:
-        """A symbol for an extent of at most ``bound``, under a name that no other one has."""
+        """Return a symbol for a dimension of at most ``bound``, under a new name."""
         free, number = name, 1
         while free in self.bounds:
             number += 1
@@ -40,17 +41,19 @@ class Symbols:
         return dimensions.symbol(free)
 
     def separate(self) -> Symbols:
-        """For a branch or a loop body, which checks only what it comes to."""
+        """Return the symbols for a branch or a loop body, with separate checks."""
         return Symbols(self.bounds, [], self.stacked)
 
-    def largest(self, extent: Dimension) -> int:
-        """The upper bound of an extent."""
-        return dimensions.limits(extent, self.bounds)[1]
+    def largest(self, size: Dimension) -> int:
+        """Return the upper bound of a dimension."""
+        return dimensions.limits(size, self.bounds)[1]
 
-    def room(self, extent: Dimension) -> Dimension:
-        """The upper bound of an extent; the extent itself if a symbol in it has none."""
-        bounds = (self.bounds[name] for name in dimensions.symbols(extent))
-        return extent if max(bounds, default=0) >= dimensions.UNLIMITED else self.largest(extent)
+    def room(self, size: Dimension) -> Dimension:
+        """Return the upper bound of a dimension; the dimension itself if a symbol in it has
+        none.
+        """
+        bounds = (self.bounds[name] for name in dimensions.symbols(size))
+        return size if max(bounds, default=0) >= dimensions.UNLIMITED else self.largest(size)
 
     def require(
         self,
@@ -61,10 +64,12 @@ class Symbols:
         *,
         hint: str,
     ) -> None:
-        """A condition that must hold: decided now if it can be, else left to a run to check.
+        """Raise NnefError if a condition never holds.
 
-        ``message`` says what is wrong otherwise: texts, and extents whose values belong there.
-        Raises NnefError if the condition never holds.
+        Add a run-time check if that is not known now.
+
+        ``message`` describes the violation: texts, and dimensions that are replaced by their
+        values.
         """
         decided = dimensions.decide(condition, self.bounds)
         if decided is False:

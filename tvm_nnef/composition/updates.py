@@ -1,4 +1,4 @@
-"""``@update``: the variables that a definition changes, with their new tensors (section 2.11)."""
+"""Variables that ``@update`` changes, with their new tensors (section 2.11)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def updates(
     composer: Invoker, definition: CheckedDefinition, frame: Frame
 ) -> tuple[tuple[Tensor, Tensor], ...]:
-    """The variables that ``@update`` changes, each with its new tensor (section 2.11)."""
+    """Return the variables that ``@update`` changes, each with its new tensor (section 2.11)."""
     inner = frame.inner(frame.scope)
     declared = {parameter.name.name: parameter for parameter in definition.variables}
     by_name = {tensor.name: tensor for tensor in frame.variables}
-    found: dict[Tensor, Tensor] = {}
+    new_tensors: dict[Tensor, Tensor] = {}
     for component in definition.updates:
         values = composer.value(component.value, inner, component.targets)
         composer.assign(component, values, inner)
@@ -35,20 +35,20 @@ def updates(
                 continue
             full, value = f"{frame.scope}.{name}", inner.env.names[name]
             if declared[name].type.pack is None:
-                found[by_name[full]] = _new_value(by_name[full], value, component)
+                new_tensors[by_name[full]] = _new_value(by_name[full], value, component)
             else:
                 pack = [by_name[item] for item in by_name if item.rpartition(":")[0] == full]
-                found |= _new_values(full, pack, value, component)
+                new_tensors |= _new_values(full, pack, value, component)
             # Whoever reads the variable after its update still gets the value of this run.
             inner.declare({name: frame.env.names[name]})
     # A variable that stays as it is needs no state, and may be folded in.
-    return tuple((variable, new) for variable, new in found.items() if new is not variable)
+    return tuple((variable, new) for variable, new in new_tensors.items() if new is not variable)
 
 
 def _new_values(
     name: str, pack: Sequence[Tensor], value: Value, component: nodes.Component
 ) -> dict[Tensor, Tensor]:
-    """The new tensors of the items of a pack of variables."""
+    """Return the new tensors of the items of a pack of variables."""
     if not isinstance(value, tuple) or len(value) != len(pack):
         message = f"'{name}' is a pack of {len(pack)}, its update gives {describe(value)}"
         raise error(message, component.span, hint=f"give {len(pack)} tensors, one for each")

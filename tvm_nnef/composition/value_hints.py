@@ -1,4 +1,7 @@
-"""Hints of errors that depend on a value: what to write instead."""
+"""Hints of errors that depend on a value.
+
+Input: the value that is wrong. Output: a suggestion, as text.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _STATIC = "fix the dimension, with --shape or input_shapes"
 
 
 def access(tensor: Tensor) -> str:
-    """How an element of a tensor is read."""
+    """Return a hint how to read an element of a tensor."""
     name, rank = tensor.short_name, tensor.rank
     if rank > len("ijklmn"):
         return f"write an index for each of the {rank} dimensions of '{name}'"
@@ -25,7 +28,7 @@ def access(tensor: Tensor) -> str:
 
 
 def element(value: Value) -> str:
-    """What to write for a value that is not one number or truth value."""
+    """Return a hint for a value that is not one number or truth value."""
     match value:
         case None:
             return FOR_NULL
@@ -41,7 +44,7 @@ def element(value: Value) -> str:
 
 
 def index(value: Value) -> str:
-    """What to write for a value that is not an index."""
+    """Return a hint for a value that is not an index."""
     if type_of(value) == "real" and not isinstance(value, Tensor):
         return "round it, as in 'int(r)'"
     if type_of(value) == "bool":
@@ -50,7 +53,7 @@ def index(value: Value) -> str:
 
 
 def condition(value: Value) -> str:
-    """What to write for a value that is not a condition."""
+    """Return a hint for a value that is not a condition."""
     if value is None:
         return "test it for null, as in '?a'"
     if isinstance(value, tuple):
@@ -59,14 +62,14 @@ def condition(value: Value) -> str:
 
 
 def pack(value: Value) -> str:
-    """What to write for a value that is not a pack."""
+    """Return a hint for a value that is not a pack."""
     if isinstance(value, Tensor):
         return "write it as a list, as in '[x]', or divide it by layout.unstack"
     return FOR_NULL if value is None else "write it as a list, as in '[a]'"
 
 
 def tensor(value: Value) -> str:
-    """What to write for a value that is not a tensor."""
+    """Return a hint for a value that is not a tensor."""
     match value:
         case None:
             return "give a tensor for the case of null, as in 'x ?? 0.0'"
@@ -78,7 +81,7 @@ def tensor(value: Value) -> str:
 
 
 def integer(value: Value) -> str:
-    """What to write for a value that is not an integer known when the model is composed."""
+    """Return a hint for a value that is not an integer known when the model is composed."""
     if isinstance(value, float):
         return f"write {int(value)}" if value.is_integer() else "round it, as in 'int(r)'"
     if dimensions.is_symbolic(value):
@@ -89,7 +92,7 @@ def integer(value: Value) -> str:
 
 
 def of_type(value: Value, wanted: str) -> str:
-    """What to write for a value of another type than an attribute has."""
+    """Return a hint for a value whose type differs from that of an attribute."""
     if isinstance(value, Tensor):
         return "an attribute is a number, a truth value or a string: give the tensor as an input"
     if wanted == "int" and isinstance(value, float) and value.is_integer():
@@ -101,7 +104,7 @@ def of_type(value: Value, wanted: str) -> str:
 
 
 def same_kind(one: Operand, other: Operand) -> str:
-    """How two tensors get the same type and shape."""
+    """Return a hint how to give two tensors the same type and shape."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return "let both be single tensors, or packs of as many tensors"
     if one.type != other.type:
@@ -110,13 +113,13 @@ def same_kind(one: Operand, other: Operand) -> str:
 
 
 def sized(shape: tuple[dimensions.Dimension, ...]) -> str:
-    """How the dimensions of a shape that are known only at run time get sizes."""
-    names = sorted({name for extent in shape for name in dimensions.symbols(extent)})
+    """Return a hint how to fix the dimensions of a shape that are known only at run time."""
+    names = sorted({name for size in shape for name in dimensions.symbols(size)})
     return f"fix {', '.join(names)}, with --shape or input_shapes" if names else _STATIC
 
 
 def fitting(found: int, factor: int, offset: int) -> str:
-    """The nearest lengths that ``factor * n + offset`` can give, besides one that it cannot."""
+    """Return the two lengths ``factor * n + offset`` that are nearest to an impossible one."""
     if factor == 0:
         return f"{offset} fits"
     step = max(0, (found - offset) // factor)

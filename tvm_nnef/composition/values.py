@@ -1,9 +1,9 @@
-"""The values of expressions while a graph is composed.
+"""The values of expressions during composition.
 
-An expression of attributes and extents is an atom, a pack (tuple) of atoms, or null (None). In
+An expression of attributes and dimensions is an atom, a pack (tuple) of atoms, or null (None). In
 ``@compose`` it may also be a tensor or a pack of tensors; in ``@lower`` a scalar of the formula
-that grows, or a subscript where an index was guarded. One evaluator serves all of them: what is
-known is computed, what is not becomes an expression of the formula.
+that is built, or a subscript if an index was guarded. One evaluator serves all of them: known
+values are computed, others become an expression of the formula.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """What has no value, such as a quotient by zero; an error only if something needs it.
+    """A value that does not exist, such as a quotient by zero; an error only if it is needed.
 
     It lets ``size <= 1 ? 0.0 : 1.0 / real(size - 1)`` be taken element-wise over a pack.
     """
@@ -35,7 +35,7 @@ class Undefined:
     hint: str
 
     def raised(self) -> NnefError:
-        """The error that the value stands for."""
+        """Return the error of this value."""
         return error(self.message, self.span, hint=self.hint)
 
 
@@ -51,7 +51,7 @@ SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What names stand for where an expression is evaluated; it grows as they get values.
+    """The values of the names in expressions; names are added as they get values.
 
     ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
     divisions; ``symbols`` are the dynamic dimensions; ``budget`` limits the work.
@@ -64,7 +64,7 @@ class Environment:
     budget: Budget = field(default_factory=Budget)
 
     def extended(self, names: Mapping[str, Value]) -> Environment:
-        """A new environment with further names, which shadow those of this one."""
+        """Return a new environment with further names, which shadow those of this one."""
         return replace(self, names={**self.names, **names})
 
 
@@ -79,12 +79,12 @@ def is_atom(value: object) -> TypeGuard[bool | int | float | str]:
 
 
 def is_known(value: object) -> bool:
-    """Whether a value is an atom, an extent, or a condition on extents."""
+    """Whether a value is an atom, a dimension, or a condition on dimensions."""
     return is_atom(value) or dimensions.is_symbolic(value)
 
 
 def type_of(value: object) -> str:
-    """``int``, ``real``, ``bool`` or ``str`` of an atom, extent, scalar or tensor."""
+    """Return ``int``, ``real``, ``bool`` or ``str`` for an atom, dimension, scalar or tensor."""
     match value:
         case bool():
             return "bool"
@@ -103,14 +103,14 @@ def type_of(value: object) -> str:
 
 
 def pack_type(value: Value) -> str | None:
-    """The type of a value or of a pack's items; None if it is unknown."""
+    """Return the type of a value or of a pack's items; None if it is unknown."""
     if isinstance(value, tuple):
         return type_of(value[0]) if value else None
     return None if value is None else type_of(value)
 
 
 def scalar(item: Item, type: ScalarType | None = None) -> Scalar:
-    """An item as a scalar of a formula; a number becomes a constant of the type wanted."""
+    """Return an item as a scalar of a formula; a number becomes a constant of ``type``."""
     if is_scalar(item):
         return item
     assert is_known(item) and not isinstance(item, str), item
@@ -120,7 +120,10 @@ def scalar(item: Item, type: ScalarType | None = None) -> Scalar:
 
 
 def defined(value: Value) -> Value:
-    """The value itself. Raises the NnefError of an undefined value, or of one inside a pack."""
+    """Return the value itself.
+
+    Raises the NnefError of an undefined value, or of one inside a pack.
+    """
     for item in value if isinstance(value, tuple) else (value,):
         if isinstance(item, Undefined):
             raise item.raised()
@@ -128,7 +131,7 @@ def defined(value: Value) -> Value:
 
 
 def as_operand(value: Value, span: Span) -> Operand:
-    """A value as tensors. Raises NnefError if it holds anything else."""
+    """Return a value as tensors. Raises NnefError if it contains anything else."""
     if value is None or isinstance(value, Tensor):
         return value
     if isinstance(value, tuple) and all(isinstance(item, Tensor) for item in value):
@@ -144,7 +147,7 @@ def is_tensors(value: Value) -> bool:
 
 
 def show(value: Value, *, quote: bool = True) -> str:
-    """A value as messages and formatted strings show it (section 2.4, string formatting)."""
+    """Return a value as messages and formatted strings show it (section 2.4, string formatting)."""
     match value:
         case None:
             return "null"
@@ -169,7 +172,10 @@ def show(value: Value, *, quote: bool = True) -> str:
 
 
 def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
-    """What :func:`show` writes, in parts: extents known only at run time stay as they are."""
+    """Return the parts of the text of :func:`show`.
+
+    Dimensions known only at run time stay as they are.
+    """
     if dimensions.is_symbolic(value):
         return [value]
     if not isinstance(value, tuple) or not any(map(dimensions.is_symbolic, value)):
@@ -181,7 +187,7 @@ def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
 
 
 def show_real(value: float) -> str:
-    """A real with six significant digits, always recognisable as a real."""
+    """Return a real with six significant digits, always recognisable as a real."""
     if math.isinf(value) or math.isnan(value):
         return str(value)
     text = f"{value:g}"
@@ -189,7 +195,7 @@ def show_real(value: float) -> str:
 
 
 def describe(value: Value) -> str:
-    """A value in the words of an error message."""
+    """Return a value in the words of an error message."""
     match value:
         case None:
             return "null"

@@ -1,6 +1,6 @@
-"""Element arithmetic that TVM must neither rearrange nor take for exact (``docs/exact.md``).
+"""Element arithmetic that TVM must not rearrange nor assume to be exact (``docs/exact.md``).
 
-Indices are TVM's expressions. Arithmetic on elements is in calls whenever TVM simplifies.
-Strategies read the calls as what they mean, and one expansion writes them after TVM's last
+Indices are TVM's expressions. Arithmetic on elements is in opaque calls whenever TVM simplifies.
+Strategies read the calls as the arithmetic, and one expansion replaces them after TVM's last
 simplification.
 """

@@ -1,11 +1,11 @@
-"""The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
+"""The scalar functions of formulas in TIR.
 
-The operands of a function have one dtype. Ints wrap around as in hardware, though TVM and LLVM take
-those of 32 and 64 bits not to overflow (``wrapping``). Integer division by zero gives 0 and traps
-nowhere. A minimum or maximum with NaN is NaN. What the functions of reals are, and how precise,
-says ``schedules.codegen.math_functions``; sums, products, quotients and square roots are within
-half a unit in the last place. Knows nothing of formulas beyond the names of their functions
-(``graph.formula``).
+Input: TIR operands of one dtype. Output: one TIR expression. Ints wrap around as in hardware,
+though TVM and LLVM assume that those of 32 and 64 bits do not overflow (``wrapping``). Integer
+division by zero returns 0 and never traps. A minimum or maximum with NaN is NaN. The functions of
+reals and their precision are described in ``schedules.codegen.math_functions``; sums, products,
+quotients and square roots are within half a unit in the last place. This module knows nothing of
+formulas beyond the names of their functions (``graph.formula``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NARROW_INTS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
-    """Conversion: real to int truncates, anything to bool compares with zero.
+    """Return a conversion: real to int truncates, anything to bool compares with zero.
 
-    A real that an int cannot hold becomes its extreme value, and NaN 0; ints wrap.
+    A real that an int cannot hold becomes its largest or smallest value, and NaN 0; ints wrap.
     """
     source = dtype_of(value)
     if source == dtype:
@@ -56,7 +56,10 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
-    """A real as an int; the conversion of the hardware is undefined outside of the limits."""
+    """Return a real as an int.
+
+    The conversion of the hardware is undefined outside of the limits.
+    """
     least, largest = tirx.min_value(dtype), tirx.max_value(dtype)
     low = tirx.const(float(least.value), dtype_of(value))
     # The largest int is not a floating-point number, its successor is.
@@ -82,7 +85,7 @@ def _is_within(value: PrimExpression, least: float, largest: float) -> bool:
 def select(
     condition: PrimExpression, consequent: PrimExpression, alternative: PrimExpression
 ) -> PrimExpression:
-    """One of two values; both may be evaluated, which vectorises."""
+    """Return one of two values; both may be evaluated, so that vectorization is possible."""
     if dtype_of(consequent) == "bool":
         otherwise = tirx.And(tirx.Not(condition), alternative)
         return tirx.Or(tirx.And(condition, consequent), otherwise)
@@ -92,7 +95,7 @@ def select(
 def guarded(
     conditions: Sequence[PrimExpression], value: PrimExpression, otherwise: PrimExpression
 ) -> PrimExpression:
-    """``value`` where all conditions hold, tested in order; it is not evaluated elsewhere."""
+    """Return ``value`` if all conditions hold, tested in order; it is not evaluated otherwise."""
     for condition in reversed(conditions):
         value = tirx.if_then_else(condition, value, otherwise)
     return value
@@ -117,10 +120,10 @@ def _negated(x: PrimExpression) -> PrimExpression:
 def unless_nan(
     x: PrimExpression, value: PrimExpression, otherwise: PrimExpression
 ) -> PrimExpression:
-    """One of two values as a real is a number or not.
+    """Return ``value`` if a real is not NaN, else ``otherwise``.
 
-    TVM does not vectorize its ``isnan``, and does it wrongly inside of a reduction over pairs; and
-    it takes ``x == x`` for true.
+    TVM does not vectorize its ``isnan``, and evaluates it wrongly inside of a reduction over pairs;
+    and it takes ``x == x`` for true.
     """
     return tirx.Select(x <= tirx.const(math.inf, dtype_of(x)), value, otherwise)
 
@@ -136,9 +139,9 @@ def _absolute(x: PrimExpression) -> PrimExpression:
 
 
 def _with_hidden_zeros(x: PrimExpression) -> PrimExpression:
-    """A real that may be a constant zero, which TVM must not see.
+    """Return a real that may be a constant zero, hidden from TVM.
 
-    It takes ``0 * x`` and ``0 / x`` for 0, also where x is infinite, NaN or zero. A choice with a
+    TVM simplifies ``0 * x`` and ``0 / x`` to 0, even if x is infinite, NaN or zero. A choice with a
     constant zero may be decided later.
     """
     match x:
@@ -167,7 +170,7 @@ def _product(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A quotient of reals; TVM refuses to divide by a constant zero."""
+    """Return a quotient of reals; TVM rejects a division by a constant zero."""
     if isinstance(y, tirx.FloatImm) and y.value == 0:
         dtype = dtype_of(x)
         zero, above = tirx.const(0, dtype), tirx.const(math.copysign(math.inf, y.value), dtype)

@@ -1,7 +1,7 @@
-"""Integer arithmetic of formulas as TIR: wrapping products, divisions that never trap, powers.
+"""Integer arithmetic of formulas in TIR: wrapping products, divisions that never trap, powers.
 
-TIR operands of one dtype in, one TIR expression out. Nothing here is about reals but
-:func:`opaque` and :func:`hidden_real`, which hide a constant from TVM's own arithmetic.
+Input: TIR operands of one dtype. Output: one TIR expression. Only :func:`opaque` and
+:func:`hidden_real` apply to reals: they hide a constant from TVM's own arithmetic.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 
 def opaque(value: PrimExpression) -> PrimExpression:
-    """A very large int, or the negative zero, hidden from TVM; any other value as it is.
+    """Return a very large int, or the negative zero, hidden from TVM; any other value as it is.
 
-    TVM joins the constants of nested sums, products and quotients without wrapping them, and
-    refuses what their type cannot hold. Of 0.0 and -0.0 it chooses any.
+    TVM merges the constants of nested sums, products and quotients without wrapping them, and
+    rejects results that their type cannot hold. It does not distinguish 0.0 and -0.0.
     """
     dtype = dtype_of(value)
     bits = {"int32": 32, "float32": 32, "int64": 64, "float64": 64}.get(dtype, 0)
@@ -44,13 +44,13 @@ def opaque(value: PrimExpression) -> PrimExpression:
 
 
 def _hidden(pattern: int, dtype: str) -> PrimExpression:
-    """A constant by its bits, which TVM leaves alone."""
+    """Return a constant by its bits, which TVM does not fold."""
     bits = int(dtype.lstrip("intfloa"))
     return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern % 2**bits, f"uint{bits}"))
 
 
 def hidden_real(value: tirx.FloatImm) -> PrimExpression:
-    """A constant of float32 or float64, hidden from TVM."""
+    """Return a constant of float32 or float64, hidden from TVM."""
     if value.value == 0 and math.copysign(1, value.value) > 0:
         # TVM does not generate code for reinterpreted zeros.
         return tirx.abs(opaque(tirx.const(-0.0, dtype_of(value))))
@@ -60,7 +60,10 @@ def hidden_real(value: tirx.FloatImm) -> PrimExpression:
 
 
 def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A product; a constant joins the one that is there, wrapping around (see ``opaque``)."""
+    """Return a product.
+
+    A constant is merged with the one in ``x``, wrapping around (see ``opaque``).
+    """
     if isinstance(y, tirx.IntImm) and isinstance(x, tirx.Mul) and isinstance(x.b, tirx.IntImm):
         return x.a * opaque(x.b * y)
     first, second = _kept_apart(operator.mul, x, y)
@@ -68,13 +71,13 @@ def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def added(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A sum, whose terms TVM cannot join into more than their type holds (see ``opaque``)."""
+    """Return a sum whose terms TVM cannot merge beyond the range of their type (see ``opaque``)."""
     first, second = _kept_apart(operator.add, x, y)
     return first + second
 
 
 def subtracted(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A difference, as :func:`added` makes a sum."""
+    """Return a difference, in the same way as :func:`added`."""
     first, second = _kept_apart(operator.add, x, y)
     return first - second
 
@@ -82,7 +85,7 @@ def subtracted(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 def _kept_apart(
     join: Callable[[int, int], int], x: PrimExpression, y: PrimExpression
 ) -> tuple[PrimExpression, PrimExpression]:
-    """Two ints, sealed where TVM could join their constants beyond what their type holds."""
+    """Return two ints, sealed if TVM could merge their constants beyond the range of their type."""
     bits = {"int32": 32, "int64": 64}.get(dtype_of(x))
     if bits is None or join(_gathered(x), _gathered(y)) < 2 ** (bits - 1):
         return x, y
@@ -92,7 +95,9 @@ def _kept_apart(
 
 
 def _gathered(x: PrimExpression) -> int:
-    """The largest factor, or constant, that TVM can make of the sums and products of an int."""
+    """Return the largest factor, or constant, that TVM can form of the sums and products of an
+    int.
+    """
     match x:
         case tirx.IntImm():
             return abs(int(x.value))
@@ -106,7 +111,7 @@ def _gathered(x: PrimExpression) -> int:
 
 
 def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A quotient rounded down; of a quotient perhaps by a product of both divisors.
+    """Return a quotient rounded down, which is -1 or 0 if the dividend is a small quotient.
 
     TVM would divide once by the product of the divisors (see ``opaque``).
     """
@@ -117,14 +122,14 @@ def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _remainder_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The remainder of :func:`_quotient_again`."""
+    """Return the remainder of :func:`_quotient_again`."""
     if not _is_small_quotient(x, y):
         return floor_remainder(x, y)
     return tirx.Select(x < tirx.const(0, dtype_of(x)), x + y, x)
 
 
 def _is_small_quotient(x: PrimExpression, y: PrimExpression) -> bool:
-    """Whether a quotient by a constant is never beyond the constant that divides it again."""
+    """Whether a quotient by a constant never exceeds the constant by which it is divided again."""
     if not (isinstance(x, tirx.FloorDiv) and isinstance(x.b, tirx.IntImm)):
         return False
     bits = {"int32": 32, "int64": 64}.get(dtype_of(x), 0)
@@ -138,9 +143,9 @@ def _negated(x: PrimExpression) -> PrimExpression:
 
 
 def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter:
-    """An integer division that no divisor can trap; by zero it gives 0.
+    """Return a function of integer division that never traps; a quotient by zero is 0.
 
-    Besides zero the hardware traps on the least integer divided by -1.
+    Besides zero the hardware traps on the smallest integer divided by -1.
     """
 
     def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -157,19 +162,19 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
 
 
 def sealed(x: PrimExpression) -> PrimExpression:
-    """The same int, of which the analysis of TVM knows nothing.
+    """Return the same int, hidden from the analysis of TVM.
 
-    It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
-    evaluates both of its values and what was guarded may move before the loop.
+    TVM drops a guard that is implied by an enclosing loop, condition or Select, though a Select
+    evaluates both of its values and the guarded value may move before the loop.
     """
     return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
 
 
 def with_sealed_divisors(x: PrimExpression) -> PrimExpression:
-    """The same int with divisors :func:`sealed` that are not constants.
+    """Return the same int with divisors :func:`sealed` that are not constants.
 
-    A dimension is never divided by 0, but the conditions around it may exclude one another. TVM
-    simplifies what is between them all the same, and its analysis fails where a divisor is 0.
+    A dimension is never divided by 0, but conditions around it may exclude one another. TVM
+    simplifies the unreachable code all the same, and its analysis fails if a divisor is 0.
     """
     return traversal.mapped(x, (QUOTIENTS, _with_sealed_divisor))
 
@@ -181,9 +186,10 @@ def _with_sealed_divisor(quotient: Any) -> PrimExpression:
 
 
 def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
-    """The low bits of an int.
+    """Return the low bits of an int.
 
-    TVM would convert each factor in it, which the type may not hold, and constants that it finds.
+    TVM would convert each factor in it, which the type may not hold, and constants that it
+    finds.
     """
     if isinstance(x, tirx.IntImm):
         return literal(int(x.value), dtype)
@@ -192,7 +198,7 @@ def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
 
 
 def unfolded(x: PrimExpression) -> PrimExpression:
-    """The same int, which TVM never takes for a constant."""
+    """Return the same int, which TVM never takes for a constant."""
     return tirx.bitwise_not(tirx.bitwise_not(x))
 
 
@@ -203,7 +209,7 @@ def _is_element(x: PrimExpression) -> bool:
 
 
 def wrapped(x: PrimExpression, *, fits: bool = False) -> PrimExpression:
-    """The same int, wrapped around where TVM and LLVM would take a sum or product for exact.
+    """Return the same int, wrapped around if TVM and LLVM would assume that it is exact.
 
     If it ``fits`` into its dtype, it is only hidden from TVM.
     """
@@ -256,17 +262,17 @@ def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A power that wraps around, truncated toward zero where the exponent is negative."""
+    """Return a power that wraps around, truncated toward zero if the exponent is negative."""
     dtype = dtype_of(x)
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
-    known = int(y.value) if isinstance(y, tirx.IntImm) else None
-    if known is not None and 0 <= known <= _LARGEST_UNROLLED_POWER:
-        return _product([x] * known, dtype)
+    exponent = int(y.value) if isinstance(y, tirx.IntImm) else None
+    if exponent is not None and 0 <= exponent <= _LARGEST_UNROLLED_POWER:
+        return _product([x] * exponent, dtype)
     # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
-    odd = _has_bit(y, 0) if known is None else tirx.const(known % 2, "bool")
+    odd = _has_bit(y, 0) if exponent is None else tirx.const(exponent % 2, "bool")
     of_minus_one = tirx.Select(odd, -one, one)
     inverse = tirx.Select(x == one, one, tirx.Select(x == -one, of_minus_one, zero))
-    if known is not None and known < 0:
+    if exponent is not None and exponent < 0:
         return inverse
     bits = 6 if dtype == "int64" else 5
     squares = [x]

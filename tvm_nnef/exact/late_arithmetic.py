@@ -1,12 +1,12 @@
-"""Arithmetic that TVM must leave alone, as calls until after its last simplification.
+"""Arithmetic that TVM must not change, as calls until after its last simplification.
 
 Input: TIR operands of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the
 PrimFunc without such calls.
 
-A division that never traps has its operands several times, and so does TVM when it lowers it: of
-divisions nested in divisors nothing ends. Nor does TVM's simplifier end for nested choices: it
-simplifies each arm once more for each condition around it. A call names each operand once. A
-``Let`` would not do before: copies of a loop give its variable several values.
+A division that never traps repeats its operands, and TVM repeats them again when it lowers it: for
+divisions nested in divisors this grows without limit. TVM's simplifier also takes too long for
+nested choices: it simplifies each arm once more for each condition around it. A call contains each
+operand once. A ``Let`` would not do: copies of a loop give its variable several values.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 _SHORT = 32
-"""The most nodes of an operand that is written several times."""
+"""Upper limit of the nodes of an operand that is repeated."""
 
 _FEW_CHOICES = 10
-"""The most choices in both arms of one that TVM simplifies in reasonable time (measured)."""
+"""Upper limit of the choices in both arms of one that TVM simplifies in acceptable time
+(measured).
+"""
 
 _CHOICE = "choice"
 
@@ -38,13 +40,13 @@ _OF_NODES: Mapping[type[tirx.BinaryOpExpr], str] = {**ARITHMETIC, **COMPARISONS}
 
 
 def opaque(operation: Any) -> PrimExpression:
-    """A sum, difference, product or comparison as a call."""
+    """Return a sum, difference, product or comparison as a call."""
     name = f"tirx.nnef_{_OF_NODES[type(operation)]}"
     return tirx.call_intrin(operation.ty, name, operation.a, operation.b)
 
 
 def with_plain_arithmetic(function: PrimFunction) -> PrimFunction:
-    """The function without the calls of :func:`opaque`, as strategies read it."""
+    """Return the function without the calls of :func:`opaque`, as strategies read it."""
 
     def plain(call: Call) -> PrimExpression:
         return _arithmetic(call) if _name(call) in _NODES else call
@@ -55,9 +57,9 @@ def with_plain_arithmetic(function: PrimFunction) -> PrimFunction:
 def division(
     function: str, x: PrimExpression, y: PrimExpression, *, is_index: bool = False
 ) -> PrimExpression:
-    """A division by its name in ``graph.formula``, as a call if an operand is long.
+    """Return a division by its name in ``graph.formula``, as a call if an operand is long.
 
-    Strategies see through an index, unless its divisor is long.
+    Strategies analyze an index, unless its divisor is long.
     """
     if not (_is_long(y) or (_is_long(x) and not is_index)):
         return DIVISIONS[function](x, y)
@@ -67,7 +69,9 @@ def division(
 def choice(
     condition: PrimExpression, consequent: PrimExpression, alternative: PrimExpression
 ) -> PrimExpression:
-    """One of two values, of which both may be evaluated; ints that choose often, as a call."""
+    """Return one of two values, both of which may be evaluated; ints with many choices as a
+    call.
+    """
     dtype = dtype_of(consequent)
     others: list[Any] = []
     if dtype in ("int32", "int64"):
@@ -79,24 +83,24 @@ def choice(
 
 
 def _is_long(x: PrimExpression) -> bool:
-    """Whether an operand has many nodes, or divides, as TVM will write that several times."""
-    found: list[Any] = []
-    traversal.walk(x, (tirx.Expr, found.append))
-    return len(found) > _SHORT or any(
-        isinstance(node, QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in found
+    """Whether an operand has many nodes, or divisions, which TVM would repeat."""
+    all_nodes: list[Any] = []
+    traversal.walk(x, (tirx.Expr, all_nodes.append))
+    return len(all_nodes) > _SHORT or any(
+        isinstance(node, QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in all_nodes
     )
 
 
 def with_late_arithmetic(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic instead of calls; a ``Let`` names each operand."""
+    """Return the function with arithmetic instead of calls; a ``Let`` names each operand."""
     return with_mapped_body(function, (Call, _arithmetic))
 
 
 def has_late_divisions(function: PrimFunction) -> bool:
     """Whether a function has calls of divisions and choices, whose operands get names."""
-    found: list[Any] = []
-    traversal.walk(function.body, (Call, lambda call: found.append(_name(call) in _FUNCTIONS)))
-    return any(found)
+    late: list[Any] = []
+    traversal.walk(function.body, (Call, lambda call: late.append(_name(call) in _FUNCTIONS)))
+    return any(late)
 
 
 def _name(call: Call) -> str:
@@ -130,7 +134,7 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
 
 
 def _registered(function: str) -> str:
-    """The name of the operator of TIR for a function, which has no side effects."""
+    """Return the name of the operator of TIR for a function, which has no side effects."""
     name = f"tirx.nnef_{function}"
     tvm.get_global_func("ir.RegisterOp")(name, "A function that never traps.")
     tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")

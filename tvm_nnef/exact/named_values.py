@@ -1,8 +1,8 @@
-"""Values that an expression computes once, in their own small buffers.
+"""Values that an expression computes once, in small buffers.
 
 Input: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Output: the same with
-statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the
-value of a ``Let`` with all values in it written out, which for nested functions takes minutes.
+statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the value
+of a ``Let`` with all values in it inlined, which for nested functions takes minutes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _Held: TypeAlias = "dict[Buffer, PrimExpression | None]"
-"""Small buffers, and the values in them; None for one that depends on a condition."""
+"""Small buffers and their values; None for one that depends on a condition."""
 
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
-    """The function with its values computed step by step, before the statements that need them."""
+    """Return the function with its values computed step by step, before the statements that need
+    them.
+    """
     if not nodes(function.body, tirx.Let):
         return function
 
@@ -59,16 +61,23 @@ def with_named_values(function: PrimFunction) -> PrimFunction:
 def _all_steps(
     expressions: Sequence[PrimExpression],
 ) -> tuple[list[tirx.Stmt], list[PrimExpression]]:
-    """Statements that compute the named values of some expressions, and what is left of these."""
+    """Return statements that compute the named values of some expressions, and the remaining
+    expressions.
+    """
     held: _Held = {}
-    found = [_steps(each, held) if nodes(each, tirx.Let) else ([], each) for each in expressions]
-    return [step for steps, _ in found for step in steps], [rest for _, rest in found]
+    steps_and_rests = [
+        _steps(each, held) if nodes(each, tirx.Let) else ([], each) for each in expressions
+    ]
+    return [step for steps, _ in steps_and_rests for step in steps], [
+        rest for _, rest in steps_and_rests
+    ]
 
 
 def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], PrimExpression]:
-    """Statements that compute the named values of an expression, and what is left of it.
+    """Return statements that compute the named values of an expression, and the remaining
+    expression.
 
-    ``held`` are the buffers that such statements fill, and what with; it gets more.
+    ``held`` are the buffers that such statements fill, with their values; new ones are added.
     """
     steps: list[tirx.Stmt] = []
 
@@ -78,7 +87,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         return rest
 
     def allocated(value: PrimExpression, name: str) -> Buffer:
-        """A small buffer for a value."""
+        """Allocate a small buffer for a value."""
         shape = (lanes_of(value.ty),)
         buffer: Buffer = tirx.decl_buffer(shape, scalar_type_of(value), name, scope="local")
         steps.append(tirx.AllocBuffer(buffer))
@@ -98,7 +107,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         return taken(substituted(let.body, {let.var: buffer[(index,)]}))
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
-        """The value of one of two arms, whose steps are computed under the condition."""
+        """Return the value of one of two arms, whose steps are computed under the condition."""
         buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
         branches = []
         for arm in arms:
@@ -108,7 +117,7 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
         return buffer[(index,)]
 
     def guarded(call: Call) -> PrimExpression:
-        """A condition may guard loads, so that these stay after it."""
+        """Return a conditional call whose steps stay under its condition if they load."""
         if not is_conditional(call):
             return call
         condition, *arms = call.args
@@ -127,6 +136,6 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[tirx.Stmt], Pr
 
 
 def _whole(value: PrimExpression) -> PrimExpression:
-    """The index of all elements of a small buffer for a value."""
+    """Return the index of all elements of a small buffer for a value."""
     zero, one, lanes = tirx.const(0, "int32"), tirx.const(1, "int32"), lanes_of(value.ty)
     return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)

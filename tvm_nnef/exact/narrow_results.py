@@ -1,8 +1,8 @@
-"""Results in a dtype that does not hold every number that they are computed from.
+"""Results in a dtype that does not hold every number from which they are computed.
 
 Input: a stage in its compute type, and the dtype of the result. Output: a number that TVM does not
-take for a constant. Where it does, as in ``x >> 300`` of a uint8, it rejects a conversion to a
-dtype that does not hold it; a conversion at run time wraps around, or gives infinity.
+take for a constant. TVM rejects the conversion of a constant to a dtype that does not hold it, as
+of ``x >> 300`` of a uint8; a conversion at run time wraps around, or returns infinity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NARROW = NARROW_INTS | {"float16"}
 
 
 def holds_constants(stage: TeTensor, dtype: str) -> bool:
-    """Whether a stage reads inputs, and has no int as a constant that a dtype does not hold."""
+    """Whether a stage reads inputs, and all its integer constants fit into a dtype."""
     if dtype not in _NARROW:
         return True
     least, largest = (int(each(dtype).value) for each in (tirx.min_value, tirx.max_value))
@@ -56,7 +56,7 @@ def holds_constants(stage: TeTensor, dtype: str) -> bool:
 
 
 def not_constant(value: PrimExpression, dtype: str) -> PrimExpression:
-    """The same number in a form that TVM does not take for a constant outside of a dtype."""
+    """Return the same number in a form that TVM does not take for a constant outside of a dtype."""
     if dtype != "float16":
         return unfolded(value)
     # From half a unit after the largest number on, the nearest one is infinite.

@@ -1,7 +1,8 @@
-"""Ints of 64 bits without a sign, in formulas that compute in int64 (``graph.machine_types``).
+"""Unsigned 64-bit arithmetic in formulas that compute in int64 (``graph.machine_types``).
 
-TIR operands in, TIR expressions out. What wraps around alike (sums, products, powers) is computed
-with a sign, as TVM promises LLVM that numbers without one never wrap; the rest is computed without.
+Input and output: TIR expressions. Operations that wrap around alike (sums, products, powers) are
+computed with a sign, as TVM promises LLVM that unsigned numbers never wrap; the others are computed
+unsigned.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WRAPPING = frozenset({"add", "sub", "mul", "pow"})
 
 
 def unsigned(x: PrimExpression) -> PrimExpression:
-    """The same bits without a sign."""
+    """Return the same bits as an unsigned int."""
     if isinstance(x, tirx.IntImm):
         return tirx.const(int(x.value) % 2**64, UNSIGNED)
     # TVM would take the cast for exact, and rejects one of a negative constant.
@@ -28,27 +29,27 @@ def unsigned(x: PrimExpression) -> PrimExpression:
 
 
 def signed(x: PrimExpression) -> PrimExpression:
-    """The same bits with a sign; anything else as it is."""
+    """Return the same bits as a signed int; anything else as it is."""
     if isinstance(x, tirx.IntImm) and dtype_of(x) == UNSIGNED:
         return tirx.const((int(x.value) + 2**63) % 2**64 - 2**63, _SIGNED)
     return sealed(tirx.Cast(_SIGNED, unfolded(x))) if dtype_of(x) == UNSIGNED else x
 
 
 def index(x: PrimExpression) -> PrimExpression:
-    """A position in a tensor with a sign; what is beyond all positions stays so."""
+    """Return a position in a tensor as a signed int; one beyond all positions stays so."""
     if dtype_of(x) != UNSIGNED:
         return x
     return signed(tirx.min(x, tirx.const(2**63 - 1, UNSIGNED)))
 
 
 def alike(x: PrimExpression, y: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-    """Two operands in one type: without a sign where one of them has none."""
+    """Return two operands in one type: unsigned if one of them is."""
     has_none = UNSIGNED in (dtype_of(x), dtype_of(y))
     return (unsigned(x), unsigned(y)) if has_none else (x, y)
 
 
 def unary(function: str, x: PrimExpression) -> PrimExpression:
-    """A function of ``graph.formula`` of one operand, with or without a sign."""
+    """Return a function of ``graph.formula`` of one operand, signed or unsigned."""
     if dtype_of(x) != UNSIGNED:
         return UNARY[function](x)
     match function:
@@ -62,7 +63,7 @@ def unary(function: str, x: PrimExpression) -> PrimExpression:
 
 
 def binary(function: str, x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A function of ``graph.formula`` of two operands, with or without signs."""
+    """Return a function of ``graph.formula`` of two operands, signed or unsigned."""
     if UNSIGNED not in (dtype_of(x), dtype_of(y)):
         return BINARY[function](x, y)
     if function == "pow":
@@ -73,7 +74,7 @@ def binary(function: str, x: PrimExpression, y: PrimExpression) -> PrimExpressio
 
 
 def _exponent(y: PrimExpression) -> PrimExpression:
-    """An exponent with a sign that gives the same power as one without.
+    """Return a signed exponent that gives the same power as an unsigned one.
 
     The 2^62th power is 1 of odd numbers, and 0 of even ones.
     """
@@ -86,7 +87,7 @@ def _exponent(y: PrimExpression) -> PrimExpression:
 
 
 def _divided(divide: Callable[..., PrimExpression], upward: bool) -> Callable[..., PrimExpression]:
-    """A division that gives 0 by zero."""
+    """Return a division in which a quotient by zero is 0."""
 
     def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
         zero, one = tirx.const(0, UNSIGNED), tirx.const(1, UNSIGNED)

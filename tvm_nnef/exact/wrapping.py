@@ -1,11 +1,11 @@
-"""Arithmetic on elements: in calls while TVM simplifies, and then so that ints wrap around.
+"""Arithmetic on elements: in opaque calls while TVM simplifies, then in a form in which ints wrap.
 
 Input: an expression, or a PrimFunc before the first or after the last pass of TVM. Output: the same
-with each operation on elements as a call, which TVM leaves alone; or with those on elements of 32
-or 64 bits in a dtype in which they do not overflow, which costs nothing. TVM promises LLVM that no
-int of 32 or 64 bits overflows, and LLVM then takes ``x + 2**31`` for ``x | 2**31``, and any
-comparison of what did overflow for what it likes. So does a compiler of CUDA with ints that have a
-sign.
+with each operation on elements as a call, which TVM does not change; or with those on elements of
+32 or 64 bits in a dtype in which they do not overflow, which costs nothing. TVM promises LLVM that
+no int of 32 or 64 bits overflows; LLVM then simplifies ``x + 2**31`` to ``x | 2**31``, and assumes
+any result for a comparison of an overflowed value. A compiler of CUDA does the same with signed
+ints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tvm_nnef.tir.expressions import (
     loads,
     mentions,
     nodes,
-    substituted,
     variables,
 )
 from tvm_nnef.tvm_support import traversal
@@ -40,37 +39,41 @@ from tvm_nnef.tvm_support.lowering import is_host_function
 
 _CHANGED = (*ARITHMETIC, tirx.EQ, tirx.And, tirx.Or, tirx.Not)
 _Change: TypeAlias = "Callable[[Any], PrimExpression | None]"
-"""What an operation becomes; None if it stays."""
+"""A function that returns the replacement of an operation; None if it stays."""
 
 _Conversions: TypeAlias = Mapping[str, tuple[str, ...]]
-"""The dtypes that an operand is converted to, one after the other, by its own dtype."""
+"""The dtypes to which an operand is converted, one after the other, by its own dtype."""
 
 _WIDER: _Conversions = {
     # An unsigned one has the bits of a signed one, whose products fit.
     "int32": ("int32", "int64"), "uint32": ("int32", "int64"),
     "int64": ("int64", "int128"), "uint64": ("int64", "int128"),
 }  # fmt: skip
-"""For LLVM: twice as many bits, of which it computes only those that are kept."""
+"""The conversions for LLVM: to twice as many bits, of which it computes only those that are
+used.
+"""
 
 _UNSIGNED: _Conversions = {"int32": ("uint32",), "int64": ("uint64",)}
-"""For CUDA, where ints without a sign wrap around."""
+"""The conversions for CUDA, in which unsigned ints wrap around."""
 
 
 def with_opaque_elements(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic on elements in calls that TVM leaves alone."""
+    """Return the function with arithmetic on elements in calls that TVM leaves alone."""
     return _with_elements(function, _called)
 
 
 def opaque_elements(value: PrimExpression) -> PrimExpression:
-    """A value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves alone."""
+    """Return a value of TIR or of ``te`` with arithmetic on elements in calls that TVM leaves
+    alone.
+    """
     return _changed(value, set(), _called)
 
 
 def _called(operation: Any) -> PrimExpression | None:
-    """An operation as TVM leaves it alone; None if it does so anyway.
+    """Return the call for an operation; None if TVM does not change it anyway.
 
-    Sums of ints wrap around. Of reals TVM takes ``x - x`` for 0, ``x + y - y`` for x, ``x == x``
-    and ``x < y or x >= y`` for true, and ``not x < y`` for ``x >= y``: it ignores that sums are
+    Sums of ints wrap around. For reals TVM simplifies ``x - x`` to 0, ``x + y - y`` to x, ``x ==
+    x`` and ``x < y or x >= y`` to true, and ``not x < y`` to ``x >= y``: it ignores that sums are
     rounded, that infinities do not cancel, and NaN.
     """
     match operation:
@@ -95,7 +98,7 @@ def _compares_reals(test: Any) -> bool:
 
 
 def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic on integer elements that wraps around; not that on indices."""
+    """Return the function with integer arithmetic on elements that wraps around; indices stay."""
     conversions = _WIDER if is_host_function(function) else _UNSIGNED
 
     def wrapping(operation: Any) -> PrimExpression | None:
@@ -111,7 +114,7 @@ def with_wrapping_elements(function: PrimFunction) -> PrimFunction:
 
 
 def _with_elements(function: PrimFunction, change: _Change) -> PrimFunction:
-    """The function with changed arithmetic on elements."""
+    """Return the function with changed arithmetic on elements."""
     elements: set[tirx.Var] = set()
     keeps_sums = is_host_function(function)
 
@@ -144,7 +147,7 @@ def _with_elements(function: PrimFunction, change: _Change) -> PrimFunction:
 
 
 def _accumulates(store: tirx.BufferStore) -> bool:
-    """Whether something is added to the element that is stored."""
+    """Whether a store adds something to the element that it overwrites."""
     value = store.value
     if not isinstance(value, tirx.Add) or not isinstance(value.a, TensorLoad):
         return False
@@ -152,9 +155,9 @@ def _accumulates(store: tirx.BufferStore) -> bool:
 
 
 def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) -> PrimExpression:
-    """A sum as it is, and the products in it, with changed operands.
+    """Return a sum with changed operands, unchanged itself, as are the products in it.
 
-    LLVM knows no range of these two, so that it concludes nothing, and strategies count its
+    LLVM knows no range of the operands, so it assumes nothing, and strategies count its
     instructions.
     """
 
@@ -174,14 +177,14 @@ def _sum(value: tirx.Add, change: Callable[[PrimExpression], PrimExpression]) ->
 
 
 def _is_products(value: PrimExpression) -> bool:
-    """Whether a value is a sum of products without constant factors, which TVM could join."""
+    """Whether a value is a sum of products without constant factors, which TVM could merge."""
     if isinstance(value, tirx.Add):
         return _is_products(value.a) and _is_products(value.b)
     return isinstance(value, tirx.Mul) and tirx.IntImm not in (type(value.a), type(value.b))
 
 
 def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
-    """The value with changed arithmetic on elements; indices in it stay as they are."""
+    """Return the value with changed arithmetic on elements; indices in it stay as they are."""
     if not _computes(value, change):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
@@ -207,11 +210,17 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
     known.update(let.var for let in nodes(apart, tirx.Let))
     numbers = not known.issuperset(variables(apart))
     made = traversal.mapped(apart, (_CHANGED, changed))
-    return value if made.same_as(apart) else substituted(made, loaded)
+    if made.same_as(apart):
+        return value
+    # Variables of ``Let`` stay, since indices of the loads have them.
+    return traversal.mapped(made, (tirx.Var, lambda var: loaded.get(var, var)))
 
 
 def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
-    """The low bits of an int in a dtype; TVM converts no negative constant to one without sign."""
+    """Return the low bits of an int in a dtype.
+
+    TVM converts no negative constant to an unsigned one.
+    """
     lanes = lanes_of(value.ty)
     number = value.value if isinstance(value, tirx.Broadcast) else value
     if not (isinstance(number, tirx.IntImm) and dtype.startswith("uint")):
@@ -222,14 +231,14 @@ def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
 
 def _computes(value: PrimExpression, change: _Change) -> bool:
     """Whether a value has arithmetic to be changed outside of indices."""
-    found: list[Any] = []
+    visited: list[Any] = []
 
     def look(node: PrimExpression) -> WalkResult:
-        found.append(node)
+        visited.append(node)
         return WalkResult.SKIP if _is_load(node) else WalkResult.ADVANCE
 
     traversal.walk(value, ((TensorLoad, Call, *_CHANGED), look), order="pre")
-    return any(change(each) is not None for each in found if isinstance(each, _CHANGED))
+    return any(change(each) is not None for each in visited if isinstance(each, _CHANGED))
 
 
 def _is_load(value: PrimExpression) -> bool:

@@ -1,1 +1,1 @@
-"""Which kinds of models there are, how a file says which it is, and how each becomes a model."""
+"""The formats of models: their detection, and the conversion of each into a model."""

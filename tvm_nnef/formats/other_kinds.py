@@ -1,6 +1,6 @@
-"""Files and objects that people take for models and that are not: what each is, and what to do.
+"""Recognition of files and objects that are often mistaken for models.
 
-A candidate in, a name and a next step out. The content decides where it can.
+Input: a candidate. Output: its kind and a next step. The content decides if it can.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TENSORFLOW = "convert it to ONNX first, for example with tf2onnx"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Something that is not a model: its name with an article, the next step, and how to see it."""
+    """A kind that is not a model: its name with an article, the next step, and its test."""
 
     name: str
     hint: str
@@ -35,13 +35,18 @@ class _Kind:
 
 
 def other_kind(candidate: Candidate) -> tuple[str, str] | None:
-    """What a candidate is instead of a model, and a next step; None if that is not known."""
-    found = next((each for each in _KINDS if each.matches(candidate)), None)
-    return None if found is None else (found.name, found.hint)
+    """Return the kind of a candidate that is not a model, and a next step.
+
+    It is None if it is unknown.
+    """
+    kind = next((each for each in _KINDS if each.matches(candidate)), None)
+    return None if kind is None else (kind.name, kind.hint)
 
 
 def missing_kind(path: str) -> tuple[str, str] | None:
-    """What a path is that names no file: an address, or standard input."""
+    """Return the kind of a path that names no file (an address, or standard input), and a next
+    step.
+    """
     if _ADDRESS.match(path):
         return "an address", "addresses are not read: download the file, and give its path"
     if path == "-":
@@ -68,7 +73,7 @@ def _path(candidate: Candidate) -> Path:
 
 
 def _is_safetensors(candidate: Candidate) -> bool:
-    """The length of a header, which is JSON."""
+    """Whether it begins with the length of a header, which is JSON."""
     head = candidate.head
     return head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < 1 << 32
 
@@ -86,7 +91,7 @@ def _is_graph_def(candidate: Candidate) -> bool:
 
 
 def _is_part(candidate: Candidate) -> bool:
-    """A file of a model folder that is not its main module."""
+    """Whether it is a file of a model folder that is not its main module."""
     path = _path(candidate)
     is_part = path.name == "model.json" or path.suffix == ".dat"
     return is_part and (path.parent / MAIN_FILE).is_file()

@@ -1,4 +1,4 @@
-"""From whatever a user calls a model to a :class:`~tvm_nnef.model.model.Model`: read, or converted.
+"""Reading of any source of a model as a :class:`~tvm_nnef.model.model.Model`, with conversion.
 
 Nothing is composed or executed.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 DIALECTS = ("auto", "draft", "tools")
 
 AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | object"
-"""Whatever is a model: see :func:`load_model`."""
+"""A source of a model: see :func:`load_model`."""
 
 _SKRIPTND_OPTIONS = ("dialect", "search_path")
 
@@ -120,23 +120,25 @@ def load_model(
 
 @raised_as(ModelError)
 def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, Composing]:
-    """The model that ``options`` of :func:`tvm_nnef.compose` are for, and how it is composed.
+    """Return the model for ``options`` of :func:`tvm_nnef.compose`, and the options of its
+    composition.
 
-    Those of :func:`load_model` are used up. Shapes of inputs are needed to convert a model of
-    another format, and used up with it. Raises NnefError also for options that do not exist.
+    Options of :func:`load_model` are consumed. Shapes of inputs are needed to convert a model of
+    another format, and are consumed with it. Raises NnefError also for options that do not
+    exist.
     """
     left = dict(options)
-    taken = {
+    load_options = {
         name: left.pop(name) for name in (*_SKRIPTND_OPTIONS, "variables", "format") if name in left
     }
     if isinstance(model, Model):
-        return load_model(model, **taken), _composing(left)
-    opened = open_source(model, taken.pop("format", None))
+        return load_model(model, **load_options), _composing(left)
+    opened = open_source(model, load_options.pop("format", None))
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
     if "dtypes" in converting:
         left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])
     given = {name: value for name, value in converting.items() if value is not None}
-    return load_model(opened, **taken, **given), _composing(left)
+    return load_model(opened, **load_options, **given), _composing(left)
 
 
 def _composing(options: Mapping[str, Any]) -> Composing:
@@ -152,7 +154,7 @@ def read_model(
     variables: Mapping[str, Any] | None,
     convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
-    """A model and everything found on the way; None if there are errors."""
+    """Return a model and all diagnostics; the model is None if there are errors."""
     try:
         if opened.format.is_foreign:
             refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
@@ -196,7 +198,7 @@ def _metadata(container: Container) -> Metadata:
 
 
 def _own(source: Source) -> Source:
-    """A text of a model, under a path that is not taken for one of the standard library."""
+    """Return a text of a model, under a path that differs from those of the standard library."""
     is_odd = source.path.startswith(STDLIB_PREFIX)
     return replace(source, path=f"./{source.path}") if is_odd else source
 
@@ -222,7 +224,7 @@ def _check_container(
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:
-    """The dialect of a model, as given or as detected from its text, and what is ambiguous."""
+    """Return the dialect of a model, given or detected from its text, and its ambiguities."""
     if dialect not in DIALECTS:
         hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
         raise error(f"unknown dialect '{dialect}'", hint=hint)

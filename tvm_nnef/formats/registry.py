@@ -1,9 +1,9 @@
-"""The formats of models, and the one place in which the source of a model is opened.
+"""The formats of models, and the only function that opens the source of a model.
 
-Whatever a user calls a model in, an :class:`OpenedSource` out, which knows its format. A format is
-an entry of ``FORMATS``: how its content is detected, and the modules that convert, write and
-execute its models. These are named here and imported when they are needed, so that reading SkriptND
-imports no foreign library.
+Input: any source of a model. Output: an :class:`OpenedSource`, which knows its format. A format is
+an entry of ``FORMATS``: its detection, and the modules that convert, write and execute its models.
+These are named here and imported when they are needed, so that reading SkriptND imports no foreign
+library.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from tvm_nnef.support.requirements import needed_for
 class Format:
     """A format of models.
 
-    ``name`` is what ``format=`` takes, ``title`` its name in messages, ``source`` says what such a
-    model is. ``package`` has the function ``convert(source, *, …) -> Model`` and is empty for
-    SkriptND itself; ``extra`` is the extra of tvm-nnef that installs what it needs.
+    ``name`` is the value of ``format=``, ``title`` its name in messages, ``source`` describes such
+    a model. ``package`` has the function ``convert(source, *, …) -> Model`` and is empty for
+    SkriptND itself; ``extra`` is the extra of tvm-nnef that installs its requirements.
 
-    ``suffixes`` decide only where the content does not, as of a damaged file. ``exporter`` is a
+    ``suffixes`` decide only if the content does not, as for a damaged file. ``exporter`` is a
     module with ``write_model(graph, variables, path, *, overwrite, source_names)``, for paths that
-    end in ``exports``; ``exports_folder`` says that it writes a folder, or an archive if a suffix
+    end in ``exports``; ``exports_folder`` means that it writes a folder, or an archive if a suffix
     of archives follows.
 
     ``route`` is the route of ``compare`` on which the format's own library executes the model;
     ``execution`` is the module with ``open_execution(source)`` that does it (:class:`.Execution`),
     ``session`` the one with ``installed()`` and ``open_session(path, threads)`` that measures it.
-    ``locations`` is the module with ``operation_locations(source)``, which gives by tensor name
-    the file and line of its operation, and the operation; and ``WHAT``, what it is called.
-    ``in_memory`` says that models are objects of a program, which the command line cannot name.
+    ``locations`` is the module with ``operation_locations(source)``, which returns by tensor name
+    the file and line of its operation, and the operation; and ``WHAT``, the word for it.
+    ``in_memory`` means that models are objects of a program, which the command line cannot name.
     """
 
     name: str
@@ -99,15 +99,24 @@ class Format:
         return frozenset(each.name for each in parameters if each.kind == each.KEYWORD_ONLY)
 
     def load(self, module: str, work: str = "reading") -> ModuleType:
-        """A module of the format; raises NnefError if a package that it needs is not installed."""
+        """Return a module of the format.
+
+        Raises NnefError if a package that it needs is not installed.
+        """
         with needed_for(f"{work} {self.title} models"):
             return importlib.import_module(module)
 
     def convert(self, source: Any, options: Mapping[str, Any]) -> Any:
-        """The converted model. Raises NnefError for options that the format does not have."""
-        known = self.options
-        for name in (each for each in options if each not in known):
-            hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
+        """Return the converted model.
+
+        Raises NnefError for options that the format does not have.
+        """
+        options_of_format = self.options
+        for name in (each for each in options if each not in options_of_format):
+            hint = (
+                did_you_mean(name, options_of_format)
+                or f"options are {', '.join(sorted(options_of_format))}"
+            )
             raise error(f"the conversion of {self.title} has no option '{name}'", hint=hint)
         for name in split_dtypes(options.get("dtypes"))[0]:
             hint = (
@@ -189,12 +198,12 @@ FORMATS = (
         suffixes=(".tile",),
     ),
 )
-"""Every format. One that is added needs no other change but its package."""
+"""Every format. A new one needs no other change but its package."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """What a user calls a model, and its format.
+    """A source of a model, and its format.
 
     ``path`` is its name in messages; ``container`` has the files of a folder or an archive.
     """
@@ -215,8 +224,9 @@ def open_source(
 ) -> OpenedSource:
     """Open a model and detect its format from the content.
 
-    ``format`` is the name of the format where the content is ambiguous. Raises NnefError for what
-    cannot be read, for an unknown kind of model, for one of several kinds, and for an unknown name.
+    ``format`` is the name of the format if the content is ambiguous. Raises NnefError for a source
+    that cannot be read, for an unknown kind of model, for one of several kinds, and for an unknown
+    name.
     """
     if isinstance(model, OpenedSource):
         return model
@@ -228,7 +238,7 @@ def open_source(
 
 
 def format_named(name: str, formats: Sequence[Format] = FORMATS) -> Format:
-    """The format of a name. Raises NnefError if there is none."""
+    """Return the format of a name. Raises NnefError if there is none."""
     for each in formats:
         if each.name == name:
             return each
@@ -238,13 +248,13 @@ def format_named(name: str, formats: Sequence[Format] = FORMATS) -> Format:
 
 
 def exported_format(path: str | os.PathLike[str]) -> Format | None:
-    """The format in which a destination of this name is written; None for SkriptND."""
+    """Return the format in which a destination of this name is written; None for SkriptND."""
     name = os.fspath(path)
     return next((each for each in FORMATS if each.exports and name.endswith(_endings(each))), None)
 
 
 def _endings(format: Format) -> tuple[str, ...]:
-    """How the names of destinations of a format end."""
+    """Return the suffixes of the names of destinations of a format."""
     if not format.exports_folder:
         return (format.exports,)
     return tuple(format.exports + end for end in ("", os.sep, *ARCHIVE_SUFFIXES))
@@ -271,7 +281,7 @@ def _candidate(model: Any) -> Candidate:
 
 
 def _head(path: Path) -> bytes:
-    """The beginning of a regular file, nothing of anything else: a pipe would block."""
+    """Return the beginning of a regular file; empty for anything else: a pipe would block."""
     try:
         if not path.is_file():
             return b""
@@ -297,7 +307,10 @@ def _detected(candidate: Candidate, formats: Sequence[Format]) -> Format:
 
 
 def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:
-    """The format of a model whose content is of no kind; its reader reports what is wrong."""
+    """Return the format by the suffix, if the content does not decide.
+
+    Its reader reports the errors.
+    """
     source = candidate.source
     is_path = isinstance(source, (str, os.PathLike)) and not _is_inline(source)
     suffix = Path(source).suffix if is_path else ""
@@ -312,7 +325,7 @@ def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:
 
 
 def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
-    """What is wrong with a folder or archive without a model in it, or with an empty file."""
+    """Return the error for a folder or archive without a model in it, or for an empty file."""
     container = candidate.container
     if container is None:
         return error("the file is empty", hint=_kinds(formats), file=_name(candidate))
@@ -331,7 +344,7 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
 
 
 def _is_library(candidate: Candidate) -> bool:
-    """Whether a source is a library that ``build`` wrote, or much like one."""
+    """Whether a source is a library that ``build`` wrote, or similar to one."""
     container = candidate.container
     if container is not None:
         return any(map(container.exists, (LIBRARY_FILE, LIBRARY_METADATA_FILE)))

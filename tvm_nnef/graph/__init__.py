@@ -1,1 +1,1 @@
-"""The vocabulary between composing and executing a model: tensors, operations, formulas."""
+"""The representation of a composed model: tensors, operations, formulas."""

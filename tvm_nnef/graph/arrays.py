@@ -1,4 +1,4 @@
-"""Arrays in the dtypes of tensors: reals are rounded, and no other number is changed."""
+"""Conversion of arrays to the dtypes of tensors: reals are rounded, and other numbers are exact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_nnef.graph.nodes import Tensor
 
 
 def converted(array: NDArray[Any], tensor: Tensor, dtype: str, title: str) -> NDArray[Any]:
-    """An array of the kind of a tensor in a dtype; ``title`` is what messages call it.
+    """Return an array of the kind of a tensor in a dtype; ``title`` is its name in messages.
 
     Raises NnefError for a number that the dtype cannot hold, or only as infinity.
     """
@@ -55,7 +55,7 @@ def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
 def shape_hint(
     found: tuple[int, ...], tensor: Tensor, attributes: Sequence[str | None] = ()
 ) -> str:
-    """How an array of a shape that does not fit a tensor becomes one that does.
+    """Return a hint how to make an array fit the shape of a tensor.
 
     ``attributes`` has for each dimension the graph attribute that is its size, or None.
     """
@@ -73,7 +73,7 @@ def shape_hint(
         for order in itertools.permutations(range(len(found))):
             if tensor.fits(tuple(found[axis] for axis in order)):
                 return f"order its dimensions otherwise: x.transpose{order}"
-    sizes = [extent for extent in wanted if isinstance(extent, int)]
+    sizes = [size for size in wanted if isinstance(size, int)]
     if len(sizes) == len(wanted) and math.prod(sizes) == math.prod(found):
         return f"it has as many elements: x.reshape{tuple(sizes)}"
     if tensor.role == "variable":
@@ -90,16 +90,18 @@ def shape_hint(
 def _attributes_to_change(
     found: tuple[int, ...], wanted: tuple[Any, ...], attributes: Sequence[str | None]
 ) -> dict[str, int]:
-    """The values of graph attributes with which a shape would be right; nothing if none are."""
+    """Return the values of graph attributes for which a shape would fit; empty if there are
+    none.
+    """
     if not len(found) == len(wanted) == len(attributes):
         return {}
     changed: dict[str, int] = {}
-    for size, extent, name in zip(found, wanted, attributes, strict=True):
-        fits = not isinstance(extent, int) or size == extent
+    for size, expected, name in zip(found, wanted, attributes, strict=True):
+        fits = not isinstance(expected, int) or size == expected
         if not fits and (name is None or changed.setdefault(name, size) != size):
             return {}
     return changed
 
 
 _MOST_ORDERED = 5
-"""The most dimensions whose orders are all tried."""
+"""Upper limit of the dimensions of which all orders are tried."""

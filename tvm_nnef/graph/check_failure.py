@@ -1,7 +1,7 @@
 """The text of the error that a failed check raises in a compiled model.
 
-All that an error of TVM can carry from a program without Python is text, so it has the failure as
-JSON.
+Input: a failure. Output: JSON, and the inverse. An error of TVM from a program without Python
+carries only text.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ MARK = "nnef check"
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """A check that failed: what is wrong, and the location in the model, empty if it has none."""
+    """A check that failed: the message, and the location in the model, empty if it has none."""
 
     message: str
     location: str = ""
 
     def to_json(self) -> str:
-        """The failure as the text of an error: a list of a mark, the location, and the message."""
+        """Return the failure as the text of an error: a list of a mark, the location, and the
+        message.
+        """
         return json.dumps([MARK, self.location, self.message])
 
     @classmethod
     def of(cls, problem: BaseException) -> CheckFailure | None:
-        """The failure that an error of TVM reports; None for another error.
+        """Return the failure that an error of TVM reports; None for another error.
 
-        The message may come in parts, and TVM writes its own text around the list.
+        The message may be in parts, and TVM adds text around the list.
         """
         text = str(problem)
         start = text.find(f'["{MARK}"')

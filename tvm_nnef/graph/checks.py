@@ -1,4 +1,4 @@
-"""Checks as data, which every route and every language reads: from a Check to JSON to a complaint.
+"""Run-time checks as data that every route and every language reads: Check to JSON to message.
 
 ``{"condition": tree, "message": [...], "place": "main.sknd:3:7", "hint": text}``; the parts of the
 message are texts and ``{"extent": tree}``; trees are those of
@@ -20,7 +20,7 @@ CheckData: TypeAlias = "Mapping[str, Any]"
 
 
 def to_json(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
+    """Return a check as plain data."""
     message = [
         part if isinstance(part, str) else {"extent": trees.tree(part)} for part in check.message
     ]
@@ -33,7 +33,7 @@ def to_json(check: Check) -> dict[str, Any]:
 
 
 def location(span: Span | None) -> str:
-    """File name, line and column, for those who have the model at hand; empty without a span."""
+    """Return file name, line and column, without the folder of the model; empty without a span."""
     if span is None:
         return ""
     line, column = span.source.position(span.start)
@@ -41,7 +41,7 @@ def location(span: Span | None) -> str:
 
 
 def symbols(check: Check) -> frozenset[str]:
-    """The names of the symbols of which a check speaks."""
+    """Return the names of the symbols in a check."""
     parts = [part for part in check.message if not isinstance(part, str)]
     return frozenset(
         name for each in (check.condition, *parts) for name in dimensions.symbols(each)
@@ -49,7 +49,10 @@ def symbols(check: Check) -> frozenset[str]:
 
 
 def bound_checks(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> list[Check]:
-    """That a data-dependent dimension is within its bound; nothing if it has none."""
+    """Return the check that a data-dependent dimension is within its bound.
+
+    It is None if it has no bound.
+    """
     if bound >= dimensions.UNLIMITED:
         return []
     name = trees.text(symbol)
@@ -58,16 +61,16 @@ def bound_checks(tensor: Tensor, symbol: Dimension, bound: int, span: Span | Non
     return [Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)]
 
 
-def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:
-    """That a dimension of a tensor is what was found when it was made."""
-    known = f"'{tensor.name}': dimension {trees.text(extent)} is "
-    message = (known, extent, ", not ", found)
+def extent_check(tensor: Tensor, size: Dimension, actual: Dimension, span: Span | None) -> Check:
+    """Return the check that a dimension of a tensor equals its actual size."""
+    text = f"'{tensor.name}': dimension {trees.text(size)} is "
+    message = (text, size, ", not ", actual)
     hint = "the inputs disagree: give them shapes for which both sizes are equal"
-    return Check(dimensions.compare("eq", extent, found), message, span, hint=hint)
+    return Check(dimensions.compare("eq", size, actual), message, span, hint=hint)
 
 
 def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
-    """What is wrong, given the values of the symbols; None if the check holds."""
+    """Return the message of a check for values of the symbols; None if the check holds."""
     if trees.evaluate(check["condition"], values):
         return None
     return "".join(
@@ -77,7 +80,7 @@ def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
 
 
 def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
-    """Makes the checks whose symbols have values, and takes them off the list.
+    """Evaluate the checks whose symbols have values, and remove them from the list.
 
     Raises NnefError for the first that does not hold.
     """
@@ -89,6 +92,6 @@ def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
 
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:
-    """The names of the symbols that are dimensions of tensors, which define them."""
-    found = (trees.tree(extent) for tensor in tensors for extent in tensor.shape)
-    return frozenset(tree for tree in found if isinstance(tree, str))
+    """Return the names of the symbols that are dimensions of tensors, which define them."""
+    trees_of_sizes = (trees.tree(size) for tensor in tensors for size in tensor.shape)
+    return frozenset(tree for tree in trees_of_sizes if isinstance(tree, str))

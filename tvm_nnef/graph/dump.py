@@ -1,4 +1,4 @@
-"""Graphs for people and other programs: text, JSON data and Graphviz, all of them deterministic.
+"""Graphs as text, JSON data and Graphviz, for people and other programs; all deterministic.
 
 Nothing is computed, and nothing here is read back.
 """
@@ -31,16 +31,16 @@ from tvm_nnef.symbolic.dimensions import Dimension
 
 
 def text(graph: Graph, *, bodies: bool = True) -> str:
-    """A graph as text, an operation a line, with its body indented below where ``bodies``.
+    """Return a graph as text, an operation a line, with its body indented below if ``bodies``.
 
-    Branches and loops look as in a model, with ``{...}`` for their graphs where not ``bodies``.
-    Types are dtypes where the graph has them.
+    Without ``bodies``, branches and loops have ``{...}`` for their graphs. Types are dtypes if the
+    graph has them.
     """
     return "\n".join(_graph(graph, graph.machine_types, bodies))
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
-    """A graph as plain data that ``json.dumps`` takes.
+    """Return a graph as plain data for ``json.dumps``.
 
     ``tensors`` maps each name to ``type``, ``shape`` (numbers; a symbolic dimension is a string),
     ``role``, ``dtype`` where dtypes are assigned, and ``value`` for a constant.
@@ -67,7 +67,9 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 
 def dot(graph: Graph) -> str:
-    """The outer level of a graph in the language of Graphviz, without variables and constants."""
+    """Return the outer level of a graph in the language of Graphviz, without variables and
+    constants.
+    """
     rows = [f"digraph {_quoted(graph.name)} {{", "  node [shape=box];"]
     source: dict[Tensor, str] = {}
     for port in graph.inputs:
@@ -106,7 +108,7 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
 
 
 def _node(node: Node, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator[str]:
-    """The right-hand side of a node, and the lines below it."""
+    """Return the right-hand side of a node, and the lines below it."""
     match node:
         case If():
             parts: list[str | Graph] = [f"if {node.condition.name} then", node.consequent]
@@ -122,7 +124,7 @@ def _node(node: Node, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator[st
 def _blocks(
     parts: Iterable[str | Graph], dtypes: Mapping[Tensor, str], bodies: bool
 ) -> Iterator[str]:
-    """Words and graphs, written on as in ``if c then { ... } else { ... }``."""
+    """Return words and graphs as in ``if c then { ... } else { ... }``."""
     line = ""
     for part in parts:
         if isinstance(part, Graph) and bodies:
@@ -187,7 +189,7 @@ def _port(port: Port, dtypes: Mapping[Tensor, str]) -> str:
 
 
 def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
-    """An operand by name; with its type, where dtypes are given."""
+    """Return an operand by name; with its type, if dtypes are given."""
     match operand:
         case None:
             return "null"
@@ -210,7 +212,7 @@ def _value(tensor: Tensor) -> str:
 
 
 _SHOWN = 16
-"""How many items of a constant a text shows."""
+"""Upper limit of the items of a constant that a text shows."""
 
 
 def _graph_data(graph: Graph) -> dict[str, Any]:
@@ -227,7 +229,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
 
 
 def _message(check: Check) -> str:
-    """The message of a check, with ``{...}`` around what stands for values."""
+    """Return the message of a check, with ``{...}`` around expressions for values."""
     return "".join(
         part if isinstance(part, str) else f"{{{trees.text(part)}}}" for part in check.message
     )
@@ -287,7 +289,7 @@ def _body_data(body: Formula | Graph | None) -> Any:
 def _tensor_data(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "type": tensor.type,
-        "shape": [_plain(extent) for extent in tensor.shape],
+        "shape": [_plain(size) for size in tensor.shape],
         "role": tensor.role,
     }
     if tensor in dtypes:

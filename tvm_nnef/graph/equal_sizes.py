@@ -1,4 +1,4 @@
-"""Dynamic dimensions that a model would broadcast, as equal ones.
+"""Equality of dynamic dimensions that a model could broadcast.
 
 Input: a Graph with checks that a size is 1 or equal to another one. Output: the symbols of the
 inputs that are equal to others if nothing is stretched, which is the usual case.
@@ -16,24 +16,24 @@ from tvm_nnef.symbolic.dimensions import Dimension
 
 
 def equal_sizes(graph: Graph) -> dict[str, Dimension]:
-    """What symbols of inputs are equal to if no dimension is stretched; empty if none is.
+    """Return the values of input symbols if no dimension is stretched; empty if there are none.
 
-    The values have none of these symbols in them.
+    The values contain none of these symbols.
     """
     inputs = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
     inner = (body for node in operations(graph) for body in bodies(node))
     checks = [check for each in (graph, *inner) for check in each.checks]
-    found: dict[str, Dimension] = {}
+    values: dict[str, Dimension] = {}
     for check in checks:
         if symbols(check) <= inputs:
             for left, right in _broadcasts(check):
                 for part in _parts(right):
-                    _unify(left, part, found, graph.bounds)
-    return found
+                    _unify(left, part, values, graph.bounds)
+    return values
 
 
 def _broadcasts(check: Check) -> Iterator[tuple[Dimension, Dimension]]:
-    """Pairs of which a check says: the first one is 1, or both are equal."""
+    """Yield the pairs of sizes for which a check demands: the first is 1, or both are equal."""
     equations = list(_equations(check.condition))
     ones = [left for left, right in equations if right == 1]
     for left, right in equations:
@@ -45,7 +45,7 @@ def _broadcasts(check: Check) -> Iterator[tuple[Dimension, Dimension]]:
 
 
 def _equations(condition: Any) -> Iterator[tuple[Dimension, Dimension]]:
-    """The equations of which one must hold, numbers on their right sides."""
+    """Yield the equations of which one must hold, numbers on their right sides."""
     kind = type(condition).__name__
     if kind == "Or":
         yield from _equations(condition.a)
@@ -56,7 +56,7 @@ def _equations(condition: Any) -> Iterator[tuple[Dimension, Dimension]]:
 
 
 def _parts(size: Any) -> Iterator[Dimension]:
-    """The dimensions of which a size is one."""
+    """Yield the dimensions from which a size is selected."""
     if type(size).__name__ == "Select":
         yield from _parts(size.true_value)
         yield from _parts(size.false_value)
@@ -67,7 +67,7 @@ def _parts(size: Any) -> Iterator[Dimension]:
 def _unify(
     left: Dimension, right: Dimension, found: dict[str, Dimension], bounds: Mapping[str, int]
 ) -> None:
-    """Notes which symbol is equal to what, if two sizes are equal and one of them is a symbol."""
+    """Record a symbol's value if two sizes are equal and one of them is a symbol."""
     left, right = (dimensions.substituted(each, found) for each in (left, right))
     if dimensions.decide(dimensions.compare("eq", left, right), bounds) is not None:
         return

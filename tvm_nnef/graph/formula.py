@@ -1,12 +1,12 @@
 """Formulas: the closed form of ``@lower`` (NNEF 2.0 draft, section 2.12), and their scalars.
 
 A formula is closed: ranks and packs are expanded, attributes and dimensions are values, and index
-symbols are plain integers that run from 0 to an exclusive bound. It says, for each result:
+symbols are plain integers that run from 0 to an exclusive bound. Its meaning, for each result:
 
-1. the tensor starts as the ``fill`` everywhere;
+1. the tensor is initialized with the ``fill``;
 2. each statement runs in turn: its loops are nested in the order given (first one outermost); in
    each step, if all guarded indices are in bounds and the condition (if any) holds, the stores
-   are made, all of them as one step (every value is read before the first is written).
+   are executed, all of them as one step (every value is read before the first is written).
 
 A reduction has loops that do not occur in the indices of its store. Nothing here computes.
 """
@@ -24,12 +24,15 @@ from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.symbolic.functions import COMPARISONS
 
 StoreOperator: TypeAlias = Literal["=", "+=", "*=", "&=", "|=", "min=", "max="]
-"""``:=`` of the language is ``=`` here: both write; what differs is who gave the first value."""
+"""The operators of stores; ``:=`` of the language is ``=`` here, as both assign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number, truth value or dimension. An infinite ``int`` is the type's extreme value."""
+    """A number, truth value or dimension.
+
+    An infinite ``int`` is the largest or smallest of the dtype.
+    """
 
     type: ScalarType
     value: int | float | bool | Dimension
@@ -84,7 +87,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """One of two scalars of one type; only the chosen one is evaluated."""
+    """A selection between two scalars of one type; only the selected one is evaluated."""
 
     condition: Scalar
     consequent: Scalar
@@ -121,11 +124,11 @@ class Lookup:
 class Subscript:
     """An index of a tensor access.
 
-    ``guarded``: outside of [0, size) the statement's step is skipped. With ``below`` and
-    ``above`` the index is remapped instead: ``below`` where it is negative, ``above`` where it is
-    at or beyond the dimension. What is then out of bounds, as an index without a guard that depends
-    on data, is an error of the model: the evaluator raises; compiled code reads the nearest
-    element, and writes nothing. ``span`` is where the index is written.
+    ``guarded``: outside of [0, size) the statement's step is skipped. With ``below`` and ``above``
+    the index is remapped instead: to ``below`` if it is negative, to ``above`` if it is at or
+    beyond the dimension. An index that is still out of bounds, such as a data-dependent one without
+    a guard, is an error of the model: the evaluator raises; compiled code reads the nearest
+    element, and writes nothing. ``span`` is the location of the index.
     """
 
     index: Scalar
@@ -198,7 +201,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How an operation computes its results; ``fills`` has one entry for each result tensor.
+    """The computation of an operation's results; ``fills`` has one entry for each result tensor.
 
     ``captures`` are the constants and variables, declared by the operator, that it reads besides
     the operation's operands.
@@ -210,7 +213,7 @@ class Formula:
 
 
 def children(scalar: Scalar) -> tuple[Scalar, ...]:
-    """The scalars directly inside a scalar, subscripts and their replacements included."""
+    """Return the scalars directly inside a scalar, subscripts and their replacements included."""
     match scalar:
         case Unary(_, operand) | Cast(_, operand):
             return (operand,)
@@ -227,22 +230,24 @@ def children(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def parts(subscript: Subscript) -> tuple[Scalar, ...]:
-    """The scalars of a subscript: the index, and the replacements where it is remapped."""
+    """Return the scalars of a subscript: the index, and the replacements if it is remapped."""
     candidates = (subscript.index, subscript.below, subscript.above)
     return tuple(part for part in candidates if part is not None)
 
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
-    """A scalar and everything inside it, outside first."""
+    """Yield a scalar and everything inside it, outside first."""
     waiting = [scalar]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(children(found))
+        current = waiting.pop()
+        yield current
+        waiting += reversed(children(current))
 
 
 def scalars(statement: Statement) -> Iterator[Scalar]:
-    """The outermost scalars of a statement: dimensions, locals, condition, indices and values."""
+    """Yield the outermost scalars of a statement: dimensions, locals, condition, indices and
+    values.
+    """
     for loop in statement.loops:
         yield loop.extent
     for local in statement.locals:
@@ -256,7 +261,7 @@ def scalars(statement: Statement) -> Iterator[Scalar]:
 
 
 def loads(statement: Statement) -> Iterator[Load]:
-    """Every load of a statement, at any depth."""
+    """Yield every load of a statement, at any depth."""
     for scalar in scalars(statement):
         for inner in walk(scalar):
             if isinstance(inner, Load):
@@ -264,10 +269,10 @@ def loads(statement: Statement) -> Iterator[Load]:
 
 
 def counter(statement: Statement) -> Tensor | None:
-    """The tensor in which a statement counts its steps, if it does so, and nothing else.
+    """Return the tensor that counts a statement's steps, if nothing in the statement depends on it.
 
-    A tensor of rank 0 that becomes itself plus one, and that decides neither how many steps there
-    are nor which of them are skipped.
+    It is a tensor of rank 0 to which one is added; neither the number of steps nor the condition
+    reads it.
     """
     for store in statement.stores:
         here = Load(store.tensor, ())
@@ -282,7 +287,7 @@ def counter(statement: Statement) -> Tensor | None:
 
 
 def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
-    """Every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
+    """Yield every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
     accesses: list[tuple[Tensor, tuple[Subscript, ...]]] = [
         (load.tensor, load.subscripts) for load in loads(statement)
     ]
@@ -294,7 +299,7 @@ def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
 
 
 def terms(scalar: Scalar, statement: Statement) -> Iterator[Scalar]:
-    """What the ints in an int are made of: indices, numbers, elements, rounded reals."""
+    """Yield the terms of an int: indices, numbers, elements, rounded reals."""
     entered: set[str] = set()
 
     def leaves(scalar: Scalar) -> Iterator[Scalar]:
@@ -320,7 +325,7 @@ def terms(scalar: Scalar, statement: Statement) -> Iterator[Scalar]:
 
 
 def has_index(scalar: Scalar, statement: Statement) -> bool:
-    """Whether an int is made of indices, not of elements and numbers alone."""
+    """Whether an int depends on indices, not on elements and numbers alone."""
     return any(isinstance(term, Index) for term in terms(scalar, statement))
 
 

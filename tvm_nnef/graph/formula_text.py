@@ -36,11 +36,11 @@ _INFIX: Mapping[str, tuple[str, int]] = {
     **{"add": ("+", 4), "sub": ("-", 4)},
     **{"mul": ("*", 5), "div": ("/", 5), "floordiv": ("//", 5), "floormod": ("%", 5)},
 }
-"""Functions written between their operands, with how tightly they bind; others are called."""
+"""Functions that are written between their operands, with their precedence; others are called."""
 
 
 def lines(formula: Formula) -> Iterator[str]:
-    """The lines of a formula, indented by two blanks inside a loop nest."""
+    """Yield the lines of a formula, indented by two blanks inside a loop nest."""
     for fill in formula.fills:
         yield f"{fill.tensor.name}[..] = {scalar(fill.value)}"
     for statement in formula.statements:
@@ -64,7 +64,7 @@ def _statement(statement: Statement) -> Iterator[str]:
 
 
 def scalar(value: Scalar, binding: int = 0) -> str:
-    """A scalar in one line; in parentheses where it binds less tightly than ``binding``."""
+    """Return a scalar in one line; in parentheses if its precedence is less than ``binding``."""
     match value:
         case Constant(_, number):
             return atom(number)
@@ -94,7 +94,7 @@ def scalar(value: Scalar, binding: int = 0) -> str:
 
 
 def atom(value: bool | float | str | Dimension | None) -> str:
-    """An atom as the language writes it; a symbolic dimension as TVM does."""
+    """Return an atom as the language writes it; a symbolic dimension as TVM does."""
     match value:
         case None:
             return "null"

@@ -1,7 +1,7 @@
-"""Which ints an input can take, where the graph shows it.
+"""The values that integer inputs can take, if the graph shows them.
 
-Input: a Graph. Output: values for inputs of ints: what they are compared with, or the indices of
-the dimension that they index. Random inputs are drawn from these.
+Input: a Graph. Output: values for integer inputs: the numbers with which they are compared, or the
+indices of the dimension that they index. Random inputs are drawn from these.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ _MOVING = frozenset(
     f"layout.{name}"
     for name in ("cast", "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "tile")
 ) | {"math.iden"}
-"""Operators whose result has the numbers of their first operand."""
+"""Operators whose result has the same numbers as their first operand."""
 
 _COMPARING = frozenset(f"math.{name}" for name in ("eq", "ne"))
 _CONVERTED = frozenset(("extra.expand", "extra.stretch"))
 _INDEXING = frozenset(("layout.gather", "extra.gather", "extra.gather_elements"))
-"""The operators of converters are known by name: a guess suffices for random numbers."""
+"""Operators that index; those of converters are recognized by name, which suffices for random
+numbers.
+"""
 
 
 def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequence[int]]:
-    """Values that fit what is done with an input of ints, for those where that is known.
+    """Return suitable values for the integer inputs whose use shows them.
 
     ``sizes`` are those of the symbols.
     """
     inputs = flatten(tuple(port.operand for port in graph.inputs))
     origin = {tensor: tensor for tensor in inputs if tensor.type == "int"}
-    found: dict[Tensor, list[Sequence[int]]] = {}
+    candidates: dict[Tensor, list[Sequence[int]]] = {}
     for node in _operations(graph.operations):
         operands = flatten(node.operands)
         used = [each for each in operands if each in origin]
@@ -43,12 +45,15 @@ def input_ranges(graph: Graph, sizes: Mapping[str, int]) -> dict[Tensor, Sequenc
         for tensor in used:
             values = _values(node, tensor, operands, sizes)
             if values:
-                found.setdefault(origin[tensor], []).append(values)
-    return {tensor: _together(each) for tensor, each in found.items()}
+                candidates.setdefault(origin[tensor], []).append(values)
+    return {tensor: _together(each) for tensor, each in candidates.items()}
 
 
 def _operations(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Operations in the order in which they run, those of composites instead of these."""
+    """Yield operations in the order in which they run.
+
+    Composites are replaced by their operations.
+    """
     for node in nodes:
         match node:
             case Operation() if isinstance(node.body, Graph) and not node.standard:
@@ -62,7 +67,7 @@ def _operations(nodes: Iterable[Node]) -> Iterator[Node]:
 def _values(
     node: Operation, tensor: Tensor, operands: Sequence[Tensor], sizes: Mapping[str, int]
 ) -> Sequence[int]:
-    """The values that an operation shows to be meant for an operand; nothing if it shows none."""
+    """Yield the values that an operation expects from an operand; none if it does not show them."""
     if node.standard_operator in _COMPARING and len(operands) == 2:
         other = operands[1] if operands[0] is tensor else operands[0]
         value = other.value
@@ -79,7 +84,7 @@ def _values(
 
 
 def _together(found: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The values that satisfy all uses, if there are some; else those of the first."""
+    """Return the values that satisfy all uses, if there are some; else those of the first."""
     first, *rest = sorted(found, key=len)
     both = [each for each in first if all(each in other for other in rest)]
     return both or first

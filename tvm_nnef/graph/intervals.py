@@ -1,7 +1,8 @@
-"""Bounds of index expressions: a scalar and the ranges of its indices in, an interval out.
+"""Interval arithmetic on index expressions.
 
-Both ends of an interval are inclusive, maybe symbolic; None: unknown. What holds of the values in
-an interval says nothing of a loop that never runs, as nothing inside it is evaluated.
+Input: a scalar and the ranges of its indices. Output: an interval. Both ends of an interval are
+inclusive, and may be symbolic; None means unknown. Intervals do not apply to loops that never run,
+as nothing inside them is evaluated.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from tvm_nnef.symbolic.dimensions import Dimension
 
 Interval: TypeAlias = "tuple[Dimension, Dimension]"
 Ranges: TypeAlias = "Mapping[str, Interval]"
-"""The interval of each index and of each local value that has one."""
+"""The interval of each index, and of each local value with a known one."""
 
 
 def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
-    """The interval of all values that an integer scalar can take, None if it is not known.
+    """Return the interval of all values that an integer scalar can take; None if it is not known.
 
-    What may be beyond 64 bits is not known: there the arithmetic wraps around.
+    Values beyond 64 bits are not known: there the arithmetic wraps around.
     """
-    found = _interval(scalar, ranges)
-    return found if found and all(map(_is_machine_int, found)) else None
+    known_interval = _interval(scalar, ranges)
+    return known_interval if known_interval and all(map(_is_machine_int, known_interval)) else None
 
 
 def _is_machine_int(end: Dimension) -> bool:
@@ -52,7 +53,7 @@ def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
 
 
 def ranges_of(statement: Statement) -> dict[str, Interval]:
-    """The intervals of a statement's indices and locals, if known.
+    """Return the intervals of a statement's indices and locals, if known.
 
     A loop whose extent varies has the interval of its largest extent.
     """
@@ -78,9 +79,9 @@ def fits(scalar: Scalar, ranges: Ranges, bounds: Mapping[str, int], bits: int = 
     return least >= -limit and most < limit
 
 
-def within(known: Interval | None, extent: Dimension) -> bool:
+def within(known: Interval | None, size: Dimension) -> bool:
     """Whether all values of an interval are certainly positions of a dimension."""
-    return known is not None and above(known[0]) and below(known[1], extent)
+    return known is not None and above(known[0]) and below(known[1], size)
 
 
 def above(value: Dimension) -> bool:
@@ -88,9 +89,9 @@ def above(value: Dimension) -> bool:
     return dimensions.compare("ge", value, 0) is True
 
 
-def below(value: Dimension, extent: Dimension) -> bool:
+def below(value: Dimension, size: Dimension) -> bool:
     """Whether a value is certainly less than a dimension."""
-    return dimensions.compare("lt", value, extent) is True
+    return dimensions.compare("lt", value, size) is True
 
 
 def _sums(left: Interval, right: Interval) -> Interval:
@@ -127,7 +128,9 @@ def _quotients(left: Interval, right: Interval) -> Interval | None:
 
 
 def _any_quotients(left: Interval, right: Interval) -> Interval | None:
-    """Quotients rounded in any way, none of which is further from 0 than the dividend."""
+    """Return the interval of quotients with any rounding, which are not further from 0 than the
+    dividend.
+    """
     if above(left[0]):
         return (0 if above(right[0]) else dimensions.sub(0, left[1])), left[1]
     if dimensions.is_static(left[0]) and dimensions.is_static(left[1]):
@@ -137,7 +140,7 @@ def _any_quotients(left: Interval, right: Interval) -> Interval | None:
 
 
 def _remainders(left: Interval, right: Interval) -> Interval | None:
-    """Remainders with the sign of the divisor; 0 where it is 0."""
+    """Return the interval of remainders with the sign of the divisor; 0 if the divisor is 0."""
     if _is_divisor(right):
         return 0, dimensions.sub(right[0], 1)
     least = 0 if above(right[0]) else dimensions.minimum(dimensions.add(right[0], 1), 0)
@@ -145,7 +148,7 @@ def _remainders(left: Interval, right: Interval) -> Interval | None:
 
 
 def _truncated_remainders(left: Interval, right: Interval) -> Interval:
-    """Remainders with the sign of the dividend; 0 where the divisor is 0."""
+    """Return the interval of remainders with the sign of the dividend; 0 if the divisor is 0."""
     return dimensions.minimum(left[0], 0), dimensions.maximum(left[1], 0)
 
 

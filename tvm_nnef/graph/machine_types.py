@@ -1,7 +1,8 @@
-"""Dtypes: from a Graph to the dtype of every tensor of it, in one pass.
+"""Inference of dtypes: the dtype of every tensor of a Graph, in one pass.
 
-A model says real, int and bool; here each Tensor gets the name of a dtype (design law 11). Nothing
-is converted here, and nothing depends on the values of tensors.
+Input: a Graph. Output: dtypes by tensor. A model has the types real, int and bool; here each Tensor
+gets the name of a dtype (design law 11). Nothing is converted here, and nothing depends on the
+values of tensors.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ DTYPES: Mapping[str, ScalarType] = {
     "bool": "bool",
     **{name: found.type for name, found in FORMATS.items()},
 }
-"""Every dtype that a tensor may have, and what a model calls it."""
+"""Every dtype that a tensor may have, and the corresponding type of a model."""
 
 _KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
 
 _FOREIGN = frozenset({"bfloat16", *FORMATS})
-"""The dtypes that NumPy knows from ``ml_dtypes``."""
+"""The dtypes that NumPy gets from ``ml_dtypes``."""
 
 _NARROW = frozenset(
     {"float16", "bfloat16", *(name for name in FORMATS if FORMATS[name].type == "real")}
@@ -51,13 +52,13 @@ DEFAULTS: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
+    """Return the type of a model for a NumPy dtype: real, int or bool; else an empty string."""
     # NumPy takes bfloat16 and dtypes of few bits, which are of another package, for no numbers.
     return _KINDS[dtype.kind] if dtype.kind in _KINDS else DTYPES.get(dtype.name, "")
 
 
 def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
-    """The names of ``dtypes``. Raises NnefError for what a tensor cannot have."""
+    """Return the names of ``dtypes``. Raises NnefError for a dtype that a tensor cannot have."""
     return {name: _dtype_given(name, each) for name, each in (dtypes or {}).items()}
 
 
@@ -82,23 +83,23 @@ def assign(
     defaults: Mapping[str, str] = DEFAULTS,
     named: Mapping[str, str] | None = None,
 ) -> dict[Tensor, str]:
-    """The dtype of every tensor of a graph, those inside bodies included.
+    """Return the dtype of every tensor of a graph, those inside bodies included.
 
-    ``defaults`` maps real, int or bool to a dtype; what it leaves out stays as in ``DEFAULTS``.
-    ``named`` maps the full name of a tensor, or the name of an input of the graph, to a dtype.
-    A result that is not named has the dtype of the first operand that is declared with the same
-    type or generic type; so has a constant that is not named. A result of a branch has the dtype
-    that the consequent gives, else the alternative. A carried tensor of a loop has that of its
-    initial one, and a final one that of the carried one; a scan output has what the body gives.
-    All others get the default. What a composed operator computes on its way to its results, and
-    is not named, is at least float32: a square of 300 is too much for a float16. That is not so
-    of a public operator, which is a part of the graph around it, as the tensors in it are.
+    ``defaults`` maps real, int or bool to a dtype; missing ones stay as in ``DEFAULTS``. ``named``
+    maps the full name of a tensor, or the name of an input of the graph, to a dtype. A result that
+    is not named has the dtype of the first operand that is declared with the same type or generic
+    type; so has a constant that is not named. A result of a branch has the dtype of the consequent,
+    else of the alternative. A carried tensor of a loop has that of its initial one, and a final one
+    that of the carried one; a scan output has that of the body's result. All others get the
+    default. Inner tensors of a composed operator that are not named are at least float32: a square
+    of 300 is too large for a float16. This does not apply to a public operator, which is a part of
+    the graph around it, as the tensors in it are.
 
-    Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name
-    that no tensor has.
+    Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name that
+    no tensor has.
     """
     named = named or {}
-    known = _by_name(graph)
+    tensors_by_name = _by_name(graph)
     problems = [*_wrong_defaults(defaults), *(problem for _, problem in wrong_names(graph, named))]
     if problems:
         raise NnefError(problems)
@@ -106,14 +107,14 @@ def assign(
         from tvm_nnef.arrays.coded_arrays import numpy_dtype  # Imports NumPy.
 
         numpy_dtype(name)
-    types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}
+    types = {tensor: dtype for name, dtype in named.items() for tensor in tensors_by_name[name]}
     standard = {**DEFAULTS, **defaults}
     for port in graph.inputs:
         _default(types, standard, tensors(port.operand))
     _default(types, standard, graph.variables)
     _infer(graph, types, standard)
     _default(types, standard, every_tensor(graph))
-    named_tensors = {tensor for name in named for tensor in known[name]}
+    named_tensors = {tensor for name in named for tensor in tensors_by_name[name]}
     for tensor in _intermediates(graph):
         if types[tensor] in _NARROW and tensor not in named_tensors:
             types[tensor] = "float32"
@@ -121,13 +122,12 @@ def assign(
 
 
 def compute_types(operation: Operation, types: Mapping[Tensor, str]) -> dict[ScalarType, str]:
-    """The dtypes in which the formula of an operation computes (design law 11).
+    """Return the dtypes in which the formula of an operation computes (design law 11).
 
-    int is int64 where a tensor that the formula reads or writes, or a number that it names, needs
-    more than int32 holds (uint32 included), and real is float64 where one of the tensors is; else
-    int32 and float32. Arithmetic on indices and dimensions has 64 bits in any case. What is made
-    of elements of uint64 has no sign there, and neither has what it is compared with, divided by or
-    chosen from.
+    int is int64 if a tensor that the formula accesses, or a constant in it, needs more than int32
+    holds (uint32 included), and real is float64 if one of the tensors is; else int32 and float32.
+    Arithmetic on indices and dimensions has 64 bits in any case. Expressions of elements of uint64
+    are unsigned, and so are the operands of their comparisons, divisions and selections.
     """
     formula = operation.body if isinstance(operation.body, Formula) else None
     touched = flatten((*operation.operands, *operation.results))
@@ -167,9 +167,11 @@ def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
 
 
 def wrong_names(graph: Graph, named: Mapping[str, str]) -> list[tuple[str, Diagnostic]]:
-    """The names that no tensor has, and those whose dtype does not fit; at most MAX_REPORTED."""
-    known = _by_name(graph)
-    return list(islice(_wrong_names(named, known), MAX_REPORTED))
+    """Return the names that no tensor has, and those whose dtype does not fit; at most
+    MAX_REPORTED.
+    """
+    tensors_by_name = _by_name(graph)
+    return list(islice(_wrong_names(named, tensors_by_name), MAX_REPORTED))
 
 
 def _wrong_names(
@@ -187,7 +189,7 @@ def _wrong_names(
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first names, in words."""
+    """Return the first names, in words."""
     first = list(islice(names, _LISTED + 1))
     more = ", …" if len(first) > _LISTED else ""
     return f"tensors are {', '.join(first[:_LISTED])}{more}"
@@ -205,7 +207,7 @@ def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
 
 
 def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:
-    """What operators that are not public compute and use besides their operands and results.
+    """Yield the tensors that operators that are not public use besides their operands and results.
 
     ``results`` are those of the outermost such operator to whose body the graph belongs.
     """
@@ -223,7 +225,9 @@ def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> It
 def _results_inside(
     node: Node, body: Graph, results: frozenset[Tensor] | None
 ) -> frozenset[Tensor] | None:
-    """Which outputs of a body are results of the outermost operator, as those of its node are."""
+    """Return the outputs of a body that are results of the outermost operator, like those of its
+    node.
+    """
     outputs = _outputs(body)
     if results is None:
         return frozenset(outputs) if isinstance(node, Operation) and not node.public else None
@@ -246,9 +250,9 @@ def _graphs_of(node: Node) -> tuple[Graph, ...]:
 
 
 def _infer(graph: Graph, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
-    """Gives types to all that a graph computes; its inputs and variables have theirs already.
+    """Infer the types of all results of a graph; its inputs and variables have theirs already.
 
-    Constants, and what a loop carries from them, may be left without.
+    Constants, and tensors that a loop carries from them, may stay without a type.
     """
     for node in graph.operations:
         match node:
@@ -291,7 +295,10 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
 
 
 def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
-    """A state that starts as a constant without a type gets its type in the body."""
+    """Infer the types of a loop.
+
+    A state whose initial value has no type gets its type in the body.
+    """
     _follow(types, node.carried, node.initial)
     for scan in node.scans:
         _follow(types, [scan.item] * len(scan.items), scan.items)
@@ -317,7 +324,7 @@ def _outputs(graph: Graph) -> tuple[Tensor, ...]:
 def _groups(
     declared: tuple[str, ...], operands: tuple[Operand, ...]
 ) -> list[tuple[str, list[Tensor]]]:
-    """The tensors that are declared with one type or generic type, for each of these."""
+    """Yield for each declared type or generic type the tensors that have it."""
     groups: dict[str, list[Tensor]] = {}
     for name, operand in zip(declared, operands, strict=True):
         groups.setdefault(name, []).extend(tensors(operand))
@@ -325,14 +332,14 @@ def _groups(
 
 
 def _leading(members: Iterable[Tensor], types: Mapping[Tensor, str]) -> str | None:
-    """The type that the others of a group follow; a constant without one decides nothing."""
+    """Return the type that the others of a group follow; a constant without a type is ignored."""
     return next((types[tensor] for tensor in members if tensor in types), None)
 
 
 def _follow(
     types: dict[Tensor, str], followers: Sequence[Tensor], leaders: Sequence[Tensor]
 ) -> None:
-    """Gives each follower the type of its leader, unless it has one or the leader has none."""
+    """Assign to each follower the type of its leader, unless it has one or the leader has none."""
     for follower, leader in zip(followers, leaders, strict=True):
         if leader in types:
             types.setdefault(follower, types[leader])

@@ -1,8 +1,8 @@
-"""Sizes that dimensions broadcast to, each as a separate symbol.
+"""New symbols for sizes that result from broadcasting.
 
-Input: a Graph. Output: the same, with a symbol wherever a dimension is one of several, as in
-``n == 1 ? m : n`` of the inputs' symbols. Its kernels are those of other graphs then, in which
-nothing is broadcast.
+Input: a Graph. Output: the same, with a symbol for each dimension that is a choice, as in ``n == 1
+? m : n`` of the inputs' symbols. Its kernels can then be the same as those of graphs without
+broadcasting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_nnef.symbolic.dimensions import Dimension
 
 
 def with_named_sizes(graph: Graph) -> tuple[Graph, list[tuple[Dimension, Dimension]]]:
-    """The graph with symbols for sizes, and each symbol with its size.
+    """Return the graph with symbols for such sizes, and the size of each symbol.
 
     ``machine_types`` are for the new tensors.
     """
@@ -28,13 +28,13 @@ def with_named_sizes(graph: Graph) -> tuple[Graph, list[tuple[Dimension, Dimensi
     for check in graph.checks:
         named.note_equation(check.condition)
     types = {named.changed(tensor): dtype for tensor, dtype in graph.machine_types.items()}
-    made = replace(named.changed(replace(graph, machine_types={})), machine_types=types)
-    return replace(made, bounds=named.bounds), named.symbols
+    renamed = replace(named.changed(replace(graph, machine_types={})), machine_types=types)
+    return replace(renamed, bounds=named.bounds), named.symbols
 
 
 @dataclass(slots=True)
 class _Named:
-    """The symbols made so far, the bounds of all, and what has been changed."""
+    """The new symbols, the bounds of all symbols, and a cache of the changed objects."""
 
     inputs: frozenset[str]
     bounds: dict[str, int]
@@ -43,7 +43,7 @@ class _Named:
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     def note_equation(self, condition: Any) -> None:
-        """Notes what a size is in every call that the checks let through."""
+        """Record the value of a size in all calls that pass the checks."""
         if type(condition).__name__ != "EQ":
             return
         for size, other in ((condition.a, condition.b), (condition.b, condition.a)):
@@ -53,7 +53,7 @@ class _Named:
                 return
 
     def changed(self, value: Any) -> Any:
-        """A part of the graph with symbols for sizes; each object becomes one other."""
+        """Return a part of the graph with symbols for sizes; each object is changed once."""
         if isinstance(value, Span | Note | str | int | float) or value is None:
             return value
         if dimensions.is_symbolic(value):
@@ -80,7 +80,9 @@ class _Named:
         return type(size).__name__ == "Select" and {*dimensions.symbols(size)} <= self.inputs
 
     def _symbol(self, size: Any) -> Dimension:
-        """The symbol of a choice; itself if it is not one of dimensions of inputs alone."""
+        """Return the symbol of a choice; the choice itself if not all its dimensions are of
+        inputs.
+        """
         if not self._is_choice(size):
             return size
         for known, symbol in self.known:
@@ -97,13 +99,13 @@ class _Named:
 
 
 def _choices(size: Any) -> bool:
-    """Whether a size is one of several."""
-    found: list[object] = []
+    """Whether a size is a choice between several."""
+    choices: list[object] = []
 
     def note(choice: Any) -> Any:
-        found.append(choice)
+        choices.append(choice)
         return choice
 
     if dimensions.is_symbolic(size):
         dimensions.with_mapped_choices(size, note)
-    return bool(found)
+    return bool(choices)

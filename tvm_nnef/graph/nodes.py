@@ -1,8 +1,8 @@
-"""The Graph: what a composed model is, and the one thing that all routes lower or evaluate.
+"""The Graph: the representation of a composed model that all routes lower or evaluate.
 
-Tensors are compared by identity. An operation's body works on the same tensors as the operation:
-a Formula stores into its result tensors; a body Graph has the operand tensors as inputs, and its
-outputs stand for the results, in order (an output may be an input: nothing to compute).
+Tensors are compared by identity. An operation's body works on the same tensors as the operation: a
+Formula stores into its result tensors; a body Graph has the operand tensors as inputs, and its
+outputs correspond to the results, in order (an output may be an input: nothing to compute).
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class Port:
     ``stacked``: it is a pack of dynamic length, whose items are stacked along the first dimension
     of one tensor. ``attributes`` has, for each dimension of an input, the name of the graph
     attribute that is its size, or None; it is empty if there is no such attribute. ``source`` is
-    its name in the model that this one was converted from, if that is another one. ``has_default``:
-    a call may leave the input out, and the value is then the one of the input's full name among
-    the variables of the model.
+    its name in the model from which this one was converted, if it differs. ``has_default``: a call
+    may omit the input; its value is then that of the variable with the input's full name.
     """
 
     name: str
@@ -48,16 +47,16 @@ class Port:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operation:
-    """An invocation of an operator, everything about it resolved.
+    """A resolved invocation of an operator.
 
-    ``operands`` and ``results`` are in the order of the operator's declaration, null if
-    omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
-    a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
-    spans of the invocations that led here, outermost first, this one's own ``span`` last.
-    ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
-    the operator is the one of the standard library, not one of the same name in the model.
-    ``using``: the values of its ``@using`` block that are attributes. ``definition``: where the
-    operator is defined.
+    ``operands`` and ``results`` are in the order of the operator's declaration, null if omitted;
+    ``operand_types`` and ``result_types`` are the declared type names, a concrete type or a
+    generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the spans
+    of the chain of invocations, outermost first, this one's ``span`` last. ``public``: its author
+    declares the operator as a part of the graph that invokes it. ``standard``: the operator is the
+    one of the standard library, not one of the same name in the model. ``using``: the values of its
+    ``@using`` block that are attributes. ``definition``: the location of the operator's
+    definition.
     """
 
     operator: str
@@ -88,14 +87,14 @@ class Operation:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class If:
-    """One of two graphs, chosen by data (section 2.10.1, branching).
+    """A selection of one of two graphs by data (section 2.10.1, branching).
 
-    ``condition`` is a bool tensor of one element. Each branch has what it captures from outside
-    as its inputs, and its outputs stand for the results, in order, of the same types and ranks. A
-    dimension of a result is that of both branches, or that of one if the other is equal to it
-    whenever it is taken, or a symbol that the If defines. Variables and constants need not be
-    captured: a branch may list them as its own. Results are new tensors, none that a branch
-    computes; where their dtypes differ, they are converted.
+    ``condition`` is a bool tensor of one element. Each branch has the tensors that it captures from
+    outside as its inputs, and its outputs correspond to the results, in order, with the same types
+    and ranks. A dimension of a result is that of both branches, or that of one if the other is
+    equal to it whenever it is taken, or a symbol that the If defines. Variables and constants need
+    not be captured: a branch may list them itself. Results are new tensors, which no branch
+    computes; if their dtypes differ, they are converted.
     """
 
     condition: Tensor
@@ -112,14 +111,14 @@ class If:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The condition and what the branches capture, each tensor once."""
+        """The condition and the tensors that the branches capture, each once."""
         captured = _port_tensors(self.consequent, self.alternative)
         return tuple(dict.fromkeys((self.condition, *captured)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scan:
-    """A pack that a loop goes through: the body reads ``item``, one of ``items`` in each step."""
+    """A pack over which a loop iterates: the body reads ``item``, one of ``items`` in each step."""
 
     item: Tensor
     items: tuple[Tensor, ...]
@@ -127,24 +126,25 @@ class Scan:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loop:
-    """A graph that is run again and again, as often as data say (section 2.10.1, looping).
+    """A graph that is run repeatedly, with a data-dependent number of steps (section 2.10.1,
+    looping).
 
-    ``carried`` are the body's names for what goes from step to step (tensors of role ``input``),
-    ``initial`` what they start as, of the same types and shapes. ``index`` is the body's tensor of
-    the step's number (int, rank 0), from 0. The loop ends after ``count`` steps (a number, an int
-    tensor of one element, where less than 0 is 0; None for no limit), after the last item of its
-    scans, and where ``condition`` gives false: a graph with one bool output of one element,
-    which is run before each step, or after it where ``post_test``. Either way it reads item and
-    index of that step; the count is looked at before each step, and first. ``body`` gives the new
-    carried tensors, then the scan outputs. Body and condition have ``carried``, scan items,
-    ``index`` and what they capture from outside as inputs, if they read them; as in an If,
-    variables and constants need not be captured.
+    ``carried`` are the body's names for the state (tensors of role ``input``), ``initial`` their
+    initial values, of the same types and shapes. ``index`` is the body's tensor of the step's
+    number (int, rank 0), from 0. The loop ends after ``count`` steps (a number, an int tensor of
+    one element, with less than 0 as 0; None for no limit), after the last item of its scans, or if
+    ``condition`` is false: a graph with one bool output of one element, which is run before each
+    step, or after it if ``post_test``. In both cases it reads item and index of that step; the
+    count is tested before each step, and first. ``body`` computes the new carried tensors, then the
+    scan outputs. Body and condition have ``carried``, scan items, ``index`` and the tensors that
+    they capture from outside as inputs, if they read them; as in an If, variables and constants
+    need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for
-    each step. Where the number of steps is data-dependent, it is one tensor instead: the items
-    stacked along a first dimension, whose extent is a symbol that the loop defines, with a bound
-    (the most steps there can be). Results are new tensors, none that the body computes. Dtypes are
-    those of ``carried``, item and results: what starts, comes around or leaves with another is
+    each step. If the number of steps is data-dependent, it is one tensor instead: the items stacked
+    along a first dimension, whose size is a symbol that the loop defines, with a bound (the upper
+    limit of steps). Results are new tensors, which the body does not compute. Dtypes are those of
+    ``carried``, item and results: initial values, updates and results of another dtype are
     converted. ``most`` is an upper bound of the number of steps, if there is one.
     """
 
@@ -168,13 +168,13 @@ class Loop:
 
     @property
     def local(self) -> tuple[Tensor, ...]:
-        """The tensors that exist inside only: carried ones, scan items, the index."""
+        """The tensors that exist only inside: carried ones, scan items, the index."""
         index = () if self.index is None else (self.index,)
         return (*self.carried, *(scan.item for scan in self.scans), *index)
 
     @property
     def steps(self) -> int | None:
-        """How many steps there are, where this is known: as many items as a scan output has."""
+        """The number of steps if it is known: the number of items of a scan output."""
         limits = [len(scan.items) for scan in self.scans]
         limits += [self.count] if isinstance(self.count, int) else []
         known = self.condition is None and not isinstance(self.count, Tensor)
@@ -182,7 +182,7 @@ class Loop:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What the loop reads from outside, each tensor once."""
+        """The tensors that the loop reads from outside, each once."""
         graphs = (self.body,) if self.condition is None else (self.condition, self.body)
         local = self.local
         captured = [each for each in _port_tensors(*graphs) if each not in local]
@@ -192,15 +192,15 @@ class Loop:
 
 
 Node: TypeAlias = "Operation | If | Loop"
-"""An item of a graph; they are in an order in which they can run."""
+"""An item of a graph; items are in an order in which they can run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
     """A check at run time: a condition on dimensions that must hold (sections 2.4, 2.6, 2.9).
 
-    ``message`` says what is wrong where it does not, in parts: texts, and dimensions whose values
-    belong there.
+    ``message`` describes the violation, in parts: texts, and dimensions that are replaced by their
+    values.
     """
 
     condition: Condition
@@ -214,16 +214,15 @@ class Check:
 class Graph:
     """Operations in an order in which they can run.
 
-    ``constants`` are those that its operations read directly; ``variables`` those of the graph
-    and of everything inside it. ``updates`` pairs a variable with the tensor of this graph that
-    becomes its value when the whole model has run (section 2.11). ``machine_types`` has the dtype
-    of every tensor, inner ones included, once they are assigned
-    (:mod:`tvm_nnef.graph.machine_types`).
+    ``constants`` are those that its operations read directly; ``variables`` those of the graph and
+    of everything inside it. ``updates`` pairs a variable with the tensor of this graph that becomes
+    its value when the whole model has run (section 2.11). ``machine_types`` has the dtype of every
+    tensor, inner ones included, once they are assigned (:mod:`tvm_nnef.graph.machine_types`).
 
-    A symbol in a shape is defined by the first input or operation that has it as a dimension of its
-    own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
-    name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
-    its symbols are known: those of composites are in the graph, branch or loop body around them.
+    A symbol in a shape is defined by the first input or operation that has it as a whole dimension,
+    not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by name,
+    those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as its
+    symbols are known: those of composites are in the graph, branch or loop body around them.
     ``fixed_inputs`` are the names of inputs of the source that its conversion made constants.
     """
 
@@ -274,7 +273,7 @@ class Graph:
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:
-    """The tensors of an operand: one, those of a pack, or none."""
+    """Return the tensors of an operand: one, those of a pack, or none."""
     match operand:
         case None:
             return ()
@@ -285,7 +284,7 @@ def tensors(operand: Operand) -> tuple[Tensor, ...]:
 
 
 def mapped(operand: Operand, change: Callable[[Tensor], Tensor]) -> Operand:
-    """An operand with other tensors."""
+    """Return an operand with its tensors changed."""
     match operand:
         case None:
             return None
@@ -296,12 +295,15 @@ def mapped(operand: Operand, change: Callable[[Tensor], Tensor]) -> Operand:
 
 
 def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
-    """The tensors of several operands, in order."""
+    """Return the tensors of several operands, in order."""
     return tuple(tensor for operand in operands for tensor in tensors(operand))
 
 
 def operator_name(node: Node) -> str:
-    """The operator's name; those of branches and loops are keywords, so no operator has them."""
+    """Return the operator's name.
+
+    Those of branches and loops are keywords, which no operator has.
+    """
     match node:
         case If():
             return "if"
@@ -312,7 +314,9 @@ def operator_name(node: Node) -> str:
 
 
 def bodies(node: Node) -> tuple[Graph, ...]:
-    """The graphs inside a node: a composite's body, both branches, condition and loop body."""
+    """Return the graphs inside a node: a composite's body, both branches, condition and loop
+    body.
+    """
     match node:
         case If():
             return (node.consequent, node.alternative)
@@ -325,7 +329,7 @@ def bodies(node: Node) -> tuple[Graph, ...]:
 
 
 def operations(graph: Graph) -> Iterator[Node]:
-    """Every node of a graph, those inside bodies after the one that holds them."""
+    """Yield every node of a graph; nodes inside bodies follow the node with the body."""
     for node in graph.operations:
         yield node
         for body in bodies(node):
@@ -333,7 +337,7 @@ def operations(graph: Graph) -> Iterator[Node]:
 
 
 def part_of_graph(node: Node, whole: Collection[str] = ()) -> Graph | None:
-    """The body of a composite that its author takes for a part of the graph around it.
+    """Return the body of a composite that its author declares as a part of the graph around it.
 
     That is a public operator (section 2.10), unless it is one of ``whole`` or updates variables.
     """
@@ -344,7 +348,7 @@ def part_of_graph(node: Node, whole: Collection[str] = ()) -> Graph | None:
 
 
 def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
-    """The nodes of a graph, and instead of parts of it (:func:`part_of_graph`) theirs."""
+    """Yield the nodes of a graph, with composites that are parts of it replaced by their nodes."""
     for node in graph.operations:
         body = part_of_graph(node, whole)
         if body is None:
@@ -354,10 +358,10 @@ def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
 
 
 def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:
-    """The variables that graphs update, or graphs inside of them, each once."""
+    """Return the variables that graphs update, or graphs inside of them, each once."""
     inner = (body for graph in graphs for node in operations(graph) for body in bodies(node))
-    found = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
-    return tuple(dict.fromkeys(found))
+    variables = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
+    return tuple(dict.fromkeys(variables))
 
 
 def _port_tensors(*graphs: Graph) -> tuple[Tensor, ...]:
@@ -365,7 +369,7 @@ def _port_tensors(*graphs: Graph) -> tuple[Tensor, ...]:
 
 
 def every_tensor(graph: Graph) -> Iterator[Tensor]:
-    """Every tensor of a graph and of the bodies in it, each once, in a fixed order."""
+    """Yield every tensor of a graph and of the bodies in it, each once, in a fixed order."""
     seen: dict[Tensor, None] = {}
     _collect(graph, seen)
     yield from seen

@@ -25,14 +25,14 @@ from tvm_nnef.symbolic.dimensions import Condition, Dimension
 from tvm_nnef.symbolic.functions import COMPARISONS, DIVISIONS
 
 Value: TypeAlias = "Dimension | Condition | None"
-"""What an int or bool is; None if it depends on data."""
+"""The value of an int or bool; None if it depends on data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of scalars where indices have the values in ``names``.
+    """The values of scalars for given values of indices, ``names``.
 
-    ``named`` are what a statement names, ``bounds`` the largest values of symbols.
+    ``named`` are the local values of a statement, ``bounds`` the largest values of symbols.
     """
 
     names: Mapping[str, Dimension]
@@ -41,7 +41,7 @@ class Values:
     _known: dict[str, Value] = field(default_factory=dict)
 
     def of(self, scalar: Scalar) -> Value:
-        """What an int or bool certainly is."""
+        """Return the value of an int or bool; None if it is not certain."""
         match scalar:
             case Constant("int" | "bool", value) if not isinstance(value, float):
                 return value
@@ -97,7 +97,7 @@ class Values:
         return self._arithmetic(function, first, second)
 
     def _arithmetic(self, function: str, first: Value, second: Value) -> Value:
-        """An int, wrapped around at 64 bits; a quotient by zero is 0."""
+        """Return an int, wrapped around at 64 bits; a quotient by zero is 0."""
         if first is None or second is None:
             return None
         if function in DIVISIONS and not dimensions.is_static(second):
@@ -105,11 +105,11 @@ class Values:
         if function in DIVISIONS and second == 0:
             return 0
         try:
-            found = dimensions.FUNCTIONS[function](first, second)
+            value = dimensions.FUNCTIONS[function](first, second)
         except (ValueError, ZeroDivisionError):
             return None
-        return (found + 2**63) % 2**64 - 2**63 if dimensions.is_static(found) else found
+        return (value + 2**63) % 2**64 - 2**63 if dimensions.is_static(value) else value
 
     def decided(self, condition: Condition) -> bool | None:
-        """Whether a condition certainly holds, or certainly does not; else None."""
+        """Return whether a condition holds; None if that is not certain."""
         return dimensions.decide(condition, self.bounds)

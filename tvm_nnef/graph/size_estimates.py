@@ -1,6 +1,6 @@
-"""Size estimates: what dynamic dimensions are taken to be where no size is given.
+"""Size estimates: assumed sizes of dynamic dimensions.
 
-Input: a Graph. Output: a size for each symbol: its bound, or what its name and position suggest.
+Input: a Graph. Output: a size for each symbol: its bound, or a guess from its name and position.
 Random inputs have these sizes, and the work of kernels is counted for them.
 """
 
@@ -15,10 +15,10 @@ from tvm_nnef.symbolic import trees
 
 BATCH = 1
 OTHER = 32
-"""The size of a dimension whose name says nothing."""
+"""The size of a dimension whose name suggests none."""
 
 TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
-"""Sizes that are tried, one after the other, if the model rejects those that names suggest."""
+"""Alternative sizes, tried in order if the model rejects those that names suggest."""
 
 _BY_WORD = {
     **dict.fromkeys(("batch", "batches", "batchsize", "b", "n", "bs"), BATCH),
@@ -29,30 +29,31 @@ _BY_WORD = {
 
 
 def size_estimates(graph: Graph) -> dict[str, int]:
-    """A size for each symbol of a graph, by name."""
-    found = {name: estimate(name) for name in graph.bounds}
+    """Return a size for each symbol of a graph, by name."""
+    estimates = {name: estimate(name) for name in graph.bounds}
     for tensor in flatten(tuple(port.operand for port in graph.inputs)):
         for axis, each in enumerate(map(trees.tree, tensor.shape)):
             if isinstance(each, str):
-                found.setdefault(each, estimate(each))
+                estimates.setdefault(each, estimate(each))
                 if axis == 0 and len(tensor.shape) > 1 and word_of(each) is None:
-                    found[each] = BATCH
-    return {**found, **graph.limits}
+                    estimates[each] = BATCH
+    return {**estimates, **graph.limits}
 
 
 def fitting_sizes(graph: Graph) -> dict[str, int]:
-    """The size estimates of a graph, or other sizes within the bounds that fail fewer checks.
+    """Return the size estimates of a graph, or other sizes within the bounds that fail fewer
+    checks.
 
     The size of a batch is not changed.
     """
     first = size_estimates(graph)
-    given = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
+    own = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
     inner = (body for node in operations(graph) for body in bodies(node))
     checks = [
         to_json(check)["condition"]
         for each in (graph, *inner)
         for check in each.checks
-        if symbols(check) <= given
+        if symbols(check) <= own
     ]
     others = [
         {
@@ -69,11 +70,13 @@ def fitting_sizes(graph: Graph) -> dict[str, int]:
 
 
 def estimate(name: str) -> int:
-    """The size that a name suggests."""
+    """Return the size that a name suggests."""
     return OTHER if (word := word_of(name)) is None else _BY_WORD[word]
 
 
 def word_of(name: str) -> str | None:
-    """The first word of a dimension's name that suggests a size: ``Batch`` of ``x.BatchSize``."""
+    """Return the first word of a dimension's name that suggests a size: ``Batch`` of
+    ``x.BatchSize``.
+    """
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
     return next((word.lower() for word in words if word.lower() in _BY_WORD), None)

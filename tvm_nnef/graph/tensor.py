@@ -1,4 +1,4 @@
-"""Tensors, which formulas load from and store to, and which operations take and give."""
+"""Tensors: the arrays that formulas load and store, and that operations read and write."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Tensor:
         return self.name.rpartition(".")[2]
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether a shape is that of the tensor, whose dynamic dimensions may have any size."""
+        """Whether a shape fits the tensor, whose dynamic dimensions may have any size."""
         return len(shape) == self.rank and all(
             size == own or not isinstance(own, int)
             for size, own in zip(shape, self.shape, strict=True)
         )
 
     def described(self, dtype: str | None = None) -> str:
-        """The type with the shape, as ``float32[1, 8]``: the dtype if it is known."""
+        """Return the type with the shape, as ``float32[1, 8]``: the dtype if it is known."""
         return f"{dtype or self.type}[{', '.join(map(trees.text, self.shape))}]"

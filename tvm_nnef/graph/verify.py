@@ -1,7 +1,7 @@
-"""The verifier of a Graph: raises where it breaks a rule that all routes rely on.
+"""The verifier of a Graph: it raises if a rule is broken on which all routes rely.
 
-A user cannot cause what is found here; it is a bug of the package that made the graph. What a user
-can cause was reported before, as an NnefError.
+A violation is a bug of the package that created the graph, not an error of a user, which is
+reported before as an NnefError.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class GraphInvariantError(ValueError):
 
 
 def verify(graph: Graph) -> None:
-    """Checks a graph and all bodies in it; raises GraphInvariantError at the first violation.
+    """Check a graph and all bodies in it; raise GraphInvariantError at the first violation.
 
-    Names of tensors are unique; a tensor is computed in one place, and before it is used, and
-    nothing outside uses what a body computes; the outputs of a composite's body are like its
-    results; all operands and results have declared types; a constant has as many values
-    as items; a variable is updated once, by a tensor of its type and shape; branches and loops
-    keep their rules (:mod:`tvm_nnef.graph.verify_control_flow`); every formula is closed and typed
+    Names of tensors are unique; a tensor is computed once, and before it is used, and results of a
+    body are not used outside of it; the outputs of a composite's body are like its results; all
+    operands and results have declared types; a constant has as many values as items; a variable is
+    updated once, by a tensor of its type and shape; branches and loops obey their rules
+    (:mod:`tvm_nnef.graph.verify_control_flow`); every formula is closed and typed
     (:mod:`tvm_nnef.graph.verify_formula`); and symbols are defined and have bounds
     (:mod:`tvm_nnef.graph.verify_symbols`).
     """
@@ -68,7 +68,7 @@ def verify(graph: Graph) -> None:
 
 
 def _graph(graph: Graph, defined: set[Tensor]) -> None:
-    """Checks the operations of a graph whose inputs are defined."""
+    """Check the operations of a graph whose inputs are defined."""
     defined = defined | set(graph.variables) | set(graph.constants)
     for node in graph.operations:
         where = _title(node)
@@ -106,7 +106,7 @@ def _control_flow(node: If | Loop, where: str) -> None:
 
 
 def _computed(graph: Graph) -> Iterator[Tensor]:
-    """Every tensor as often as it is defined: as a result, or as a local tensor of a loop."""
+    """Yield every tensor as often as it is defined: as a result, or as a local tensor of a loop."""
     for node in operations(graph):
         passed: tuple[Tensor, ...] = ()
         match node:

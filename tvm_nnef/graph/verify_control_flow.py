@@ -1,7 +1,7 @@
-"""The rules of a single If or Loop: what it says itself, not the contents of its graphs.
+"""The rules of a single If or Loop, without the contents of its graphs.
 
-Input: a node. Output: what is wrong with it. Which tensors its graphs may read, and what they
-compute, is checked with them (:mod:`tvm_nnef.graph.verify`).
+Input: a node. Output: the violations. The tensors that its graphs read and compute are checked with
+the graphs (:mod:`tvm_nnef.graph.verify`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_nnef.symbolic import dimensions
 
 
 def problems(node: If | Loop) -> Iterator[str]:
-    """What breaks the rules of a node (see there), most basic first."""
+    """Yield the violations of a node's rules (see its class), most basic first."""
     match node:
         case If():
             yield from _branches(node)
@@ -49,10 +49,10 @@ def _branches(node: If) -> Iterator[str]:
 
 
 def _completed(output: Tensor, other: Tensor, result: Tensor) -> Tensor:
-    """An output of a branch in the dimensions of the result that need not be its own.
+    """Return an output of a branch with the dimensions of the result that may differ from its own.
 
-    These are symbols that the result defines, and dimensions of the other branch, to which those
-    of this one are equal if it is taken.
+    These are symbols that the result defines, and dimensions of the other branch, which are equal
+    to those of this one if it is taken.
     """
     if not output.rank == other.rank == result.rank:
         return output
@@ -117,7 +117,7 @@ def _results(node: Loop) -> Iterator[str]:
 
 
 def _stacked(output: Tensor, result: Operand) -> Iterator[str]:
-    """The scan output of a loop whose number of steps is known only at run time."""
+    """Return the scan output of a loop whose number of steps is known only at run time."""
     if not isinstance(result, Tensor) or not result.rank:
         yield f"the result of '{output.name}' is not a stacked tensor"
     elif not own_symbols((replace(result, shape=result.shape[:1]),)):

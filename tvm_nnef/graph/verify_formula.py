@@ -1,6 +1,6 @@
-"""The rules of a Formula: it is closed, its scalars are typed, and it touches only what is its own.
+"""The rules of a Formula: it is closed, its scalars are typed, and it accesses only its tensors.
 
-From a formula and the tensors of its operation to the first rule that it breaks, in words.
+Input: a formula and the tensors of its operation. Output: the first violation, as text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STORES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the scalars at a position may name."""
+    """The names that scalars at a position may use."""
 
     tensors: frozenset[Tensor]
     indices: frozenset[str]
@@ -49,11 +49,11 @@ class _Scope:
 def problem(
     formula: Formula, operands: tuple[Tensor, ...], results: tuple[Tensor, ...]
 ) -> str | None:
-    """The first rule that the formula of an operation breaks, or None.
+    """Return the first rule that the formula of an operation violates, or None.
 
-    Each result has one fill, of its type. Stores go to results, loads come from operands,
-    results and captures, with a subscript for each dimension. An index belongs to a loop further
-    out, a local is named before. Functions get the types that they are for.
+    Each result has one fill, of its type. Stores go to results; loads are of operands, results and
+    captures, with a subscript for each dimension. An index belongs to an enclosing loop, a local is
+    defined before its use. Functions get the types that they are for.
     """
     return next(_problems(formula, operands, results), None)
 

@@ -1,6 +1,6 @@
 """The rules of symbols: each is defined before it is used, and has a bound.
 
-From a graph to the rules that it breaks, in words. What defines a symbol is in
+Input: a graph. Output: the violations, as text. Definitions of symbols are described in
 :class:`tvm_nnef.graph.nodes.Graph`.
 """
 
@@ -25,7 +25,7 @@ from tvm_nnef.symbolic import dimensions
 
 
 def problems(graph: Graph) -> Iterator[str]:
-    """What breaks the rules in a graph and all bodies in it."""
+    """Yield the violations in a graph and all bodies in it."""
     for tensor in every_tensor(graph):
         if tensor.role in ("variable", "constant") and _symbols(tensor.shape):
             yield f"the shape of {tensor.role} '{tensor.name}' is not static"
@@ -33,12 +33,12 @@ def problems(graph: Graph) -> Iterator[str]:
             yield f"symbol '{name}' of '{tensor.name}' has no bound"
     inputs = flatten(tuple(port.operand for port in graph.inputs))
     known = set(own_symbols(inputs))
-    yield from _undefined(graph.name, (extent for each in inputs for extent in each.shape), known)
+    yield from _undefined(graph.name, (size for each in inputs for size in each.shape), known)
     yield from _graph(graph, known)
 
 
 def _graph(graph: Graph, known: set[str]) -> Iterator[str]:
-    """Checks what a graph computes; ``known`` grows by the symbols that it defines."""
+    """Check the results of a graph; ``known`` grows by the symbols that it defines."""
     for node in graph.operations:
         where = f"'{operator_name(node)}' in {graph.name}"
         yield from _undefined(where, _read(node), known)
@@ -54,10 +54,10 @@ def _graph(graph: Graph, known: set[str]) -> Iterator[str]:
 
 
 def _read(node: Node) -> Iterator[object]:
-    """The dimensions that a node uses before it gives its results."""
+    """Yield the dimensions that a node uses before it defines its results."""
     match node:
         case Loop():
-            yield from (extent for tensor in node.local for extent in tensor.shape)
+            yield from (size for tensor in node.local for size in tensor.shape)
         case Operation():
             for value in node.attributes.values():
                 yield from value if isinstance(value, tuple) else (value,)

@@ -1,1 +1,1 @@
-"""How fast things are: kernels and whole models timed on this machine, and put in tables."""
+"""Measurement of the speed of kernels and whole models on this machine, and its tables."""

@@ -1,7 +1,8 @@
-"""How fast the CPU multiplies and adds, measured: what kernels are held against.
+"""The measured peak speed of multiply-adds of the CPU, the reference for kernels.
 
-A loop over totals that stay in registers, with nothing to load, compiled for a target by the same
-compiler as all kernels. Run on the machine itself, so the target has to be one that it understands.
+Input: a target. Output: operations in a second. A loop over accumulators that stay in registers,
+without loads, is compiled for a target by the same compiler as all kernels. It runs on the machine
+itself, so the target has to be one that this machine executes.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _SECONDS = 0.2
 
 
 def fma_peak(target: Target, threads: int = 1) -> float:
-    """Floating-point operations in a second, in float32, with so many threads at once.
+    """Return the floating-point operations in a second, in float32, with ``threads`` threads at
+    once.
 
-    The best of the runs of a fifth of a second. TVM's pool needs to have as many threads.
+    It is the best of the runs of a fifth of a second. TVM's pool needs to have as many threads.
     """
     machine = cpu_model(target)
     library = tvm.compile(
@@ -50,12 +52,16 @@ def fma_peak(target: Target, threads: int = 1) -> float:
 
 
 def _totals(machine: CpuModel) -> int:
-    """How many vectors of totals: enough to hide latency, beside the two factors."""
+    """Return the number of vectors of accumulators: enough to hide latency, besides the two
+    factors.
+    """
     return machine.registers - 4
 
 
 def _function(machine: CpuModel, threads: int) -> PrimFunction:
-    """``totals = totals * x[0] + x[1]`` over and over, for each thread, stored at the end."""
+    """Return a function that repeats ``totals = totals * x[0] + x[1]`` and stores the totals, by
+    thread.
+    """
     lanes, count = machine.lanes(32), _totals(machine)
     width = lanes * count
     factors = tirx.decl_buffer((2,), "float32", "factors")

@@ -1,6 +1,6 @@
-"""Calls timed in turns, so that what else the machine does meets all of them alike.
+"""Timing of calls in turns, so that other load of the machine affects all of them alike.
 
-Input: functions that run something. Output: seconds. Knows nothing of what is run.
+Input: functions. Output: seconds.
 """
 
 from __future__ import annotations
@@ -12,48 +12,51 @@ from dataclasses import dataclass
 import numpy as np
 
 _PAUSE = 0.1
-"""Threads of a library spin for a while after a run, and would take cores from the next one."""
+"""Seconds of pause: threads of a library spin after a run, and would take cores from the next
+one.
+"""
 
 _BLOCK = 5
 _BLOCK_SECONDS = 0.02
-"""What follows a pause: so many runs, and so much time. The first of them find cold caches and
-threads that sleep, or wake on the core of another one, from where the system moves them later."""
+"""The number of runs and the seconds between pauses. The first runs find cold caches and threads
+that sleep, or that wake on the core of another one and are moved by the system later.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long each of several runs took, in seconds."""
+    """The times of several runs, in seconds."""
 
     seconds: tuple[float, ...]
 
     @property
     def minimum(self) -> float:
-        """The shortest run: what the machine can do when nothing disturbs."""
+        """The shortest run: the speed of an undisturbed machine."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """The middle one of the runs: what is to be expected."""
+        """The median of the runs: the usual time."""
         return float(np.median(self.seconds))
 
 
 def timed_in_turns(
     calls: Sequence[Callable[[], object]], seconds: float, *, alone: bool
 ) -> list[Times]:
-    """The times of each call, run in turns for so many seconds altogether, once at least.
+    """Return the times of each call, run in turns for ``seconds`` altogether, at least once.
 
-    ``alone`` says that all run on one thread, this one: then the processor time of the process
-    counts, and no pauses are needed.
+    ``alone`` means that all run on this thread only: then the processor time of the process is
+    measured, and no pauses are needed.
     """
     clock = time.process_time if alone else time.perf_counter
-    found: list[list[float]] = [[] for _ in calls]
+    times_of_calls: list[list[float]] = [[] for _ in calls]
     deadline = time.perf_counter() + seconds
-    while not all(found) or time.perf_counter() < deadline:
-        for call, times in zip(calls, found, strict=True):
+    while not all(times_of_calls) or time.perf_counter() < deadline:
+        for call, times in zip(calls, times_of_calls, strict=True):
             time.sleep(0 if alone else _PAUSE)
             runs, end = len(times), time.perf_counter() + (0 if alone else _BLOCK_SECONDS)
             while len(times) < runs + (1 if alone else _BLOCK) or time.perf_counter() < end:
                 start = clock()
                 call()
                 times.append(clock() - start)
-    return [Times(tuple(times)) for times in found]
+    return [Times(tuple(times)) for times in times_of_calls]

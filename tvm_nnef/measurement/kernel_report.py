@@ -21,11 +21,11 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel: the strategy that scheduled it, its calls, its work, its time, its plan.
+    """A kernel: its strategy, its calls, its work, its time, its plan.
 
     ``operations`` are the names of the operations of the model that it computes. ``work`` and
-    ``seconds`` are those of one call, None if extents are data-dependent; ``calls`` counts
-    the calls in the text of the model, so that one in a loop counts once.
+    ``seconds`` are those of one call, None if dimensions are data-dependent; ``calls`` counts the
+    calls in the text of the model, so that one in a loop counts once.
     """
 
     name: str
@@ -43,12 +43,12 @@ class KernelRow:
 
     @property
     def gflops(self) -> float | None:
-        """Operations in a nanosecond; None if there are none, or no time."""
+        """The number of operations in a nanosecond; None if there are none, or no time."""
         return self._rate(self.work.flop if self.work else 0)
 
     @property
     def gigabytes(self) -> float | None:
-        """Bytes in a nanosecond, alike."""
+        """The number of bytes in a nanosecond; None if there are none, or no time."""
         return self._rate(self.work.bytes if self.work else 0)
 
     def _rate(self, amount: int) -> float | None:
@@ -68,11 +68,11 @@ class KernelReport:
         return sum(row.total or 0.0 for row in self.rows)
 
     def share(self, row: KernelRow) -> float | None:
-        """A kernel's part of the time of all."""
+        """Return a kernel's share of the time of all."""
         return None if row.total is None or not self.total else row.total / self.total
 
     def summary(self) -> str:
-        """How many kernels each strategy took, and the time of all together."""
+        """Return the number of kernels of each strategy, and the time of all together."""
         strategies: dict[str, int] = {}
         for row in self.rows:
             strategies[row.strategy] = strategies.get(row.strategy, 0) + 1
@@ -89,7 +89,7 @@ class KernelReport:
         return f"{kernels} One after the other {_milliseconds(self.total)} ms on {threads}{speed}."
 
     def to_json(self) -> dict[str, Any]:
-        """The same as what JSON can hold, times in seconds."""
+        """Return the report as data for JSON, times in seconds."""
         rows = [
             {
                 "name": row.name,
@@ -107,12 +107,14 @@ class KernelReport:
         return {"threads": self.threads, "seconds": self.total, "kernels": rows}
 
     def lines(self) -> list[str]:
-        """The same as text, a line for each kernel under a line of headings, aligned."""
+        """Return the report as text, a line for each kernel below a line of headings, aligned."""
         aligned = text_table([_COLUMNS, *(self._cells(row) for row in self.rows)], _TEXTS)
         return [*aligned, "", *self._plans(), self.summary()]
 
     def _plans(self) -> list[str]:
-        """For each kernel its plan, and why the plan was taken; its operations; an empty line."""
+        """Yield for each kernel its plan with the reason for it, its operations, and an empty
+        line.
+        """
         lines = []
         for row in self.rows:
             lines += [f"{row.name}: {row.plan}"] if row.plan else []
@@ -120,7 +122,7 @@ class KernelReport:
         return [*lines, ""] if lines else []
 
     def print(self) -> None:
-        """Prints a table where standard output is a terminal, else lines."""
+        """Print a table if standard output is a terminal, else lines."""
         console = Console(highlight=False)
         if not console.is_terminal:
             print("\n".join(self.lines()))

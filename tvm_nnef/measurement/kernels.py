@@ -1,7 +1,8 @@
-"""The kernels of a module that was built, each timed alone: modules and a library in, a report out.
+"""Timing of the kernels of a built module, each alone.
 
-A kernel runs by itself on random data, over and over: what it reads is as near as the caches allow,
-and the sum over all kernels leaves out what the virtual machine needs between them.
+Input: modules and a library. Output: a report. A kernel runs by itself on random data, repeatedly:
+its operands are in the nearest cache that holds them, and the sum over all kernels excludes the
+overhead of the virtual machine.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 from tvm_nnef.tvm_support.threads import use_threads
 
 SECONDS = 8.0
-"""How long the timing of all kernels of a model may take."""
+"""The time limit for all kernels of a model, in seconds."""
 
 _PATIENCE = 0.2
-"""How long one kernel is timed, if there are few."""
+"""The time limit for one kernel, if there are few, in seconds."""
 
 _PATTERN = 1 << 16
-"""How many random numbers are made; larger buffers repeat them."""
+"""The number of random numbers that are generated; larger buffers repeat them."""
 
 _LARGEST_INT = 7
-"""The largest of random ints: no shift by it is longer than an int."""
+"""The largest of random ints: a shift by it is always valid."""
 
 
 def kernel_report(
     fused: Module, scheduled: Module, library: Any, *, here: bool, threads: int
 ) -> KernelReport:
-    """The report of a module, from before scheduling, after it, and compiled.
+    """Return the report of a module, from before scheduling, after it, and compiled.
 
-    Kernels are timed where the library runs ``here``, on so many threads.
+    Kernels are timed if the library runs ``here``, on ``threads`` threads.
     """
     # Loops that scheduling made hold kernels without own code then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
@@ -73,30 +74,30 @@ def kernel_report(
 
 
 def operations_of(metadata: Mapping[str, Any]) -> dict[str, dict[str, None]]:
-    """The operations of the model in each kernel, by its name, as the metadata have them."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the operations of the model in each kernel, by its name, from the metadata."""
+    operations: dict[str, dict[str, None]] = {}
     for calls in metadata.get("calls", {}).values():
         for kernel, shares in calls:
             names = (metadata["operations"][number]["name"] for number, _ in shares)
-            found.setdefault(kernel, {}).update(dict.fromkeys(names))
-    return found
+            operations.setdefault(kernel, {}).update(dict.fromkeys(names))
+    return operations
 
 
 def calls_of(mod: Module) -> Counter[str]:
-    """The number of calls of each PrimFunc in the Relax functions, by its name."""
-    found: Counter[str] = Counter()
+    """Return the number of calls of each PrimFunc in the Relax functions, by its name."""
+    counts: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
         if isinstance(expression, Call) and expression.args:
             first = expression.args[0]
             operator = str(getattr(expression.op, "name", ""))
             if operator.startswith("relax.call_tir") and hasattr(first, "name_hint"):
-                found[str(first.name_hint)] += 1
+                counts[str(first.name_hint)] += 1
 
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
-    return found
+    return counts
 
 
 def _timed(
@@ -116,7 +117,7 @@ def _timed(
 
 
 def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience: float) -> float:
-    """The shortest of the runs of a kernel in so many seconds; of two at least."""
+    """Return the shortest run of a kernel within a time limit; of at least two runs."""
     times: list[float] = []
     deadline = time.perf_counter() + patience
     while len(times) < 2 or time.perf_counter() < deadline:
@@ -127,10 +128,10 @@ def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience:
 
 
 def random_arguments(function: PrimFunction, sizes: Mapping[str, int]) -> list[Any] | None:
-    """What a PrimFunc may be called with; None if a dimension is unknown or negative.
+    """Return random arguments for a PrimFunc; None if a dimension is unknown or negative.
 
-    Ints are small, from 0 on, or from 1 where they are divided by. Where they say how far a loop
-    goes or what element is meant, they are 0 or 1, as elements are always there that low.
+    Ints are small, from 0 on, or from 1 if they are divisors. If they are bounds of loops or
+    indices of elements, they are 0 or 1, as such elements always exist.
     """
     least = int(_divides(function))
     most = least if _are_places(function) else _LARGEST_INT
@@ -183,7 +184,10 @@ def _are_places(function: PrimFunction) -> bool:
 
 
 def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:
-    """An array of the shape, its ints between two; None for a dtype that NumPy does not have."""
+    """Return an array of a shape, with ints between limits.
+
+    It is None for a dtype that NumPy does not have.
+    """
     generator = np.random.default_rng(0)
     if dtype.startswith(("int", "uint")):
         return np.resize(generator.integers(least, most + 1, _PATTERN).astype(dtype), shape)

@@ -1,1 +1,1 @@
-"""Which operation of a model takes how long: followed through the passes, and timed in a run."""
+"""Profiling: the run time of each operation of a model, which passes and kernels keep track of."""

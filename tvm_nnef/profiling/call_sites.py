@@ -1,4 +1,4 @@
-"""Which operations of the user's model each call of a kernel computes, followed through the passes.
+"""Tracking of the user's operations through the passes, up to the calls of kernels.
 
 Input: a module whose calls have the path of an operation in their span (``provenance.py``).
 Output: for each call of a kernel in the bytecode the operations in it, with the share of each.
@@ -30,7 +30,7 @@ from tvm_nnef.tvm_support.compat import Module
 from tvm_nnef.tvm_support.function_attributes import METADATA
 
 Weights: TypeAlias = "dict[int, float]"
-"""How much work of each operation, by its number, a site does."""
+"""The amount of work of a site for each operation, by the operation's number."""
 
 _VARIABLES = (relax.Var, relax.DataflowVar)
 
@@ -43,8 +43,8 @@ _NUMBERED = re.compile(r"op(\d+)_")
 class CallSites:
     """The sites of one module, from pass to pass.
 
-    ``paths`` are the operations, by their numbers, ``sites`` what each site computes, and ``reads``
-    the numbers of the sites that it reads, or that are in functions that it calls.
+    ``paths`` are the operations, by their numbers, ``sites`` the operations of each site, and
+    ``reads`` the numbers of the sites that it reads, or that are in functions that it calls.
     """
 
     paths: dict[OperationPath, int] = field(default_factory=dict)
@@ -52,25 +52,27 @@ class CallSites:
     reads: dict[int, set[int]] = field(default_factory=dict)
 
     def number(self, mod: Module) -> Module:
-        """The module whose variables are each named after their site."""
+        """Return the module whose variables are each named after their site."""
         functions, estimate = _functions(mod), WorkEstimate(mod)
         variables = [each.var for f in functions.values() for each in _bindings(f)]
-        kept = {number for each in variables if (number := self._number(each)) is not None}
-        found = {n: self._found(function, kept, estimate) for n, function in functions.items()}
-        _add_callers(functions, found)
-        return self._renamed(mod, found)
+        numbers = {number for each in variables if (number := self._number(each)) is not None}
+        weights = {n: self._found(function, numbers, estimate) for n, function in functions.items()}
+        _add_callers(functions, weights)
+        return self._renamed(mod, weights)
 
     def shared(self, share: Callable[[Module], Module]) -> Callable[[Module], Module]:
-        """A pass that computes common subexpressions once, at their first variables."""
+        """Return a pass that computes common subexpressions once, at their first variables."""
 
         def run(mod: Module) -> Module:
             mod = self.number(mod)
             groups = [each for f in _functions(mod).values() for each in _equal_variables(f)]
-            made = share(mod)
-            kept = {str(b.var.name) for f in _functions(made).values() for b in _bindings(f)}
+            shared_mod = share(mod)
+            remaining = {
+                str(b.var.name) for f in _functions(shared_mod).values() for b in _bindings(f)
+            }
             sites = {}
             for first, *others in groups:
-                gone = [each for each in others if str(each.name) not in kept]
+                gone = [each for each in others if str(each.name) not in remaining]
                 every = [self._weights(each) for each in (first, *gone)]
                 sites[str(first.name)] = _scaled(_sum(every), 1 / len(every))
             found = {
@@ -78,28 +80,28 @@ class CallSites:
                     binding.var: sites.get(str(binding.var.name), self._weights(binding.var))
                     for binding in _bindings(function)
                 }
-                for name, function in _functions(made).items()
+                for name, function in _functions(shared_mod).items()
             }
-            return self._renamed(made, found)
+            return self._renamed(shared_mod, found)
 
         return run
 
     def grouped(self, group: Callable[[Module], Module]) -> Callable[[Module], Module]:
-        """A pass that puts calls of kernels into functions, which others call in their place."""
+        """Return a pass that moves calls of kernels into functions, which are called instead."""
 
         def run(mod: Module) -> Module:
-            made, functions, estimate = group(mod), _functions(mod), WorkEstimate(mod)
-            found = {
-                name: self._matched(functions[name], function, _functions(made), estimate)
-                for name, function in _functions(made).items()
+            grouped_mod, functions, estimate = group(mod), _functions(mod), WorkEstimate(mod)
+            weights = {
+                name: self._matched(functions[name], function, _functions(grouped_mod), estimate)
+                for name, function in _functions(grouped_mod).items()
                 if name in functions
             }
-            return self._renamed(made, found)
+            return self._renamed(grouped_mod, weights)
 
         return run
 
     def described(self, mod: Module) -> dict[str, Any]:
-        """The operations and the calls of kernels, as the metadata of a library have them.
+        """Return the operations and the calls of kernels, as the metadata of a library have them.
 
         ``operations`` are in the order of the graph, ``parent`` is the number of the composite
         around one. ``calls`` has for each function the calls of kernels in order: the name of the
@@ -122,24 +124,24 @@ class CallSites:
         return {key: value for key, value in row.items() if value not in (None, "")}
 
     def _operation(self, path: OperationPath) -> int:
-        """The number of an operation; those around it have lower ones."""
+        """Return the number of an operation; those around it have lower ones."""
         for length in range(1, len(path) + 1):
             self.paths.setdefault(path[:length], len(self.paths))
         return self.paths[path]
 
     def _number(self, variable: Any) -> int | None:
-        """The number of a variable's site, which is in its name; None if it has none."""
-        found = _NUMBERED.match(str(variable.name))
-        number = int(found[1]) if found else len(self.sites)
+        """Return the number of a variable's site, which is in its name; None if it has none."""
+        match = _NUMBERED.match(str(variable.name))
+        number = int(match[1]) if match else len(self.sites)
         return number if number < len(self.sites) else None
 
     def _weights(self, variable: Any) -> Weights:
-        """What a variable's site computes; nothing if it has none."""
+        """Return the operations of a variable's site; empty if it has none."""
         number = self._number(variable)
         return {} if number is None else self.sites[number]
 
     def _with_gone(self, number: int, kept: set[int]) -> Iterator[Weights]:
-        """What a site computes, and those that it read and that are gone."""
+        """Yield the operations of a site, and of the removed sites that it read."""
         waiting, seen = [number], {number}
         while waiting:
             each = waiting.pop()
@@ -151,28 +153,28 @@ class CallSites:
     def _found(
         self, function: relax.Function, kept: set[int], estimate: WorkEstimate
     ) -> dict[Any, Weights]:
-        """What the variables of a function compute."""
+        """Return the operations of each variable of a function."""
         bindings = list(_bindings(function))
         read = [_variables(binding.value) for binding in bindings]
-        found: dict[Any, Weights] = {}
+        weights: dict[Any, Weights] = {}
         for binding in bindings:
             number, path = self._number(binding.var), read_path(span_text(binding.value))
             if number is not None:
-                found[binding.var] = _sum(self._with_gone(number, kept))
+                weights[binding.var] = _sum(self._with_gone(number, kept))
             else:
-                found[binding.var] = (
+                weights[binding.var] = (
                     {self._operation(path): estimate(binding.value)} if path else {}
                 )
         readers: dict[Any, Weights] = {}
         for binding, variables in zip(reversed(bindings), reversed(read), strict=True):
-            found[binding.var] = found[binding.var] or readers.get(binding.var, {})
+            weights[binding.var] = weights[binding.var] or readers.get(binding.var, {})
             for variable in variables:
-                readers[variable] = found[binding.var] or readers.get(variable, {})
+                readers[variable] = weights[binding.var] or readers.get(variable, {})
         for binding, variables in zip(bindings, read, strict=True):
-            if not found[binding.var]:
-                sources = (found.get(variable) for variable in variables)
-                found[binding.var] = next((each for each in sources if each), {})
-        return found
+            if not weights[binding.var]:
+                sources = (weights.get(variable) for variable in variables)
+                weights[binding.var] = next((each for each in sources if each), {})
+        return weights
 
     def _matched(
         self,
@@ -181,13 +183,18 @@ class CallSites:
         functions: Mapping[str, relax.Function],
         estimate: WorkEstimate,
     ) -> dict[Any, Weights]:
-        """What variables compute after calls were put into functions of the module."""
-        known: dict[Any, list[Any]] = {}
+        """Return the operations of variables after calls were moved into functions of the
+        module.
+        """
+        variables_by_key: dict[Any, list[Any]] = {}
         for binding in _bindings(before):
-            known.setdefault(_key(binding.value, {}), []).append(binding.var)
+            variables_by_key.setdefault(_key(binding.value, {}), []).append(binding.var)
 
         def match(binding: Any, same: dict[Any, Any]) -> Weights:
-            """What a binding computes; ``same`` has the variables before that equal those after."""
+            """Return the operations of a binding.
+
+            ``same`` maps variables to the equal ones before the pass.
+            """
             value = binding.value
             if isinstance(value, relax.Tuple):
                 same[binding.var] = tuple(same.get(each, each) for each in value.fields)
@@ -196,7 +203,7 @@ class CallSites:
                 if isinstance(items, tuple):
                     same[binding.var] = items[int(value.index)]
                     return {}
-            candidates = known.get(_key(value, same), [])
+            candidates = variables_by_key.get(_key(value, same), [])
             if not candidates:
                 return {}
             variable = candidates.pop(0) if len(candidates) > 1 else candidates[0]
@@ -217,7 +224,7 @@ class CallSites:
         return found
 
     def _renamed(self, mod: Module, found: Mapping[str, Mapping[Any, Weights]]) -> Module:
-        """The module in which each variable has its own site."""
+        """Return the module in which each variable has its own site."""
         functions, variables = _functions(mod), dict[str, dict[Any, Any]]()
         for name, weights in found.items():
             variables[name] = {}
@@ -245,7 +252,7 @@ class CallSites:
 
 
 def _functions(mod: Module) -> dict[str, relax.Function]:
-    """The Relax functions of a module that compute, by name."""
+    """Return the Relax functions of a module that have code, by name."""
     return {
         str(variable.name_hint): function
         for variable, function in mod.functions.items()
@@ -254,7 +261,7 @@ def _functions(mod: Module) -> dict[str, relax.Function]:
 
 
 def _bindings(function: relax.Function) -> Iterator[Any]:
-    """The bindings of a function in order, with those of branches."""
+    """Yield the bindings of a function in order, with those of branches."""
     return _inner_bindings(function.body)
 
 
@@ -268,21 +275,21 @@ def _inner_bindings(sequence: Any) -> Iterator[Any]:
 
 
 def _called(value: Any, functions: Mapping[str, relax.Function]) -> relax.Function | None:
-    """The function of the module that an expression calls."""
+    """Return the function of the module that an expression calls."""
     operator = getattr(value, "op", None)
     return functions.get(str(operator.name_hint)) if isinstance(operator, relax.GlobalVar) else None
 
 
 def _is_group(function: relax.Function) -> bool:
-    """Whether TVM made a function of calls that become one kernel."""
+    """Whether a function was made by TVM from calls that become one kernel."""
     return "Primitive" in (function.attrs or {})
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The variables, constants and functions that an expression reads, without symbols."""
-    found: list[Any] = []
-    traversal.walk(value, ((*_VARIABLES, relax.GlobalVar, tvm.ir.GenericConst), found.append))
-    return [each for each in found if not compat.is_scalar(each)]
+    """Return the variables, constants and functions that an expression reads, without symbols."""
+    read: list[Any] = []
+    traversal.walk(value, ((*_VARIABLES, relax.GlobalVar, tvm.ir.GenericConst), read.append))
+    return [each for each in read if not compat.is_scalar(each)]
 
 
 def _variables(value: Any) -> list[Any]:
@@ -290,13 +297,15 @@ def _variables(value: Any) -> list[Any]:
 
 
 def _with_variables(function: relax.Function, variables: Mapping[Any, Any]) -> relax.Function:
-    """A function in which some variables are replaced."""
-    made: relax.Function = traversal.mapped(function, (_VARIABLES, lambda v: variables.get(v, v)))
-    return made
+    """Return a function in which some variables are replaced."""
+    renamed: relax.Function = traversal.mapped(
+        function, (_VARIABLES, lambda v: variables.get(v, v))
+    )
+    return renamed
 
 
 def _key(value: Any, same: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """What an expression calls and reads; ``same`` are what its variables stand for."""
+    """Return a key of the calls and operands of an expression; ``same`` replaces its variables."""
     operator = str(getattr(getattr(value, "op", None), "name", ""))
     leaves = (
         str(each.name_hint) if isinstance(each, relax.GlobalVar) else same.get(each, each)
@@ -308,7 +317,7 @@ def _key(value: Any, same: Mapping[Any, Any]) -> tuple[Any, ...]:
 def _add_callers(
     functions: Mapping[str, relax.Function], found: Mapping[str, dict[Any, Weights]]
 ) -> None:
-    """Lets variables of unknown origin belong to the call of the function that they are in."""
+    """Assign variables of unknown origin to the call of the function that contains them."""
     calls = [
         (found[name], binding.var, found[str(binding.value.op.name_hint)])
         for name, function in functions.items()
@@ -326,7 +335,7 @@ def _add_callers(
 
 
 def _equal_variables(function: relax.Function) -> Iterable[list[Any]]:
-    """The variables of a function that are bound to the same value, with each other."""
+    """Return the groups of variables of a function that are bound to the same value."""
     groups: dict[Any, list[Any]] = {}
     same: dict[Any, Any] = {}
     for binding in _bindings(function):
@@ -351,12 +360,12 @@ def _sum(every: Iterator[Weights] | list[Weights]) -> Weights:
 
 
 def _shares(weights: Weights) -> Weights:
-    """Weights that add up to one."""
+    """Return weights that add up to one."""
     whole = sum(weights.values())
     return _scaled(weights, 1 / whole) if weights else {}
 
 
 def _rounded(shares: Weights) -> list[tuple[int, float]]:
-    """Shares to four digits, without those of expressions that need no kernel."""
-    found = [(each, float(f"{share:.4g}")) for each, share in sorted(shares.items())]
-    return [(each, share) for each, share in found if share > _LEAST_SHARE]
+    """Return shares to four digits, without those of expressions that need no kernel."""
+    rounded = [(each, float(f"{share:.4g}")) for each, share in sorted(shares.items())]
+    return [(each, share) for each, share in rounded if share > _LEAST_SHARE]

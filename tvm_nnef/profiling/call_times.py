@@ -1,7 +1,7 @@
-"""The times of the calls of kernels in a run, and from them a profile by operations.
+"""Measurement of the calls of kernels in a run, and the profile by operations.
 
-Input: a virtual machine, what runs a model on it, and the metadata of its library. Output: a
-:class:`~tvm_nnef.profiling.profile.Profile`. Imports no compiler.
+Input: a virtual machine, a function that runs a model on it, and the metadata of its library.
+Output: a :class:`~tvm_nnef.profiling.profile.Profile`. Imports no compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_nnef.profiling.profile import KernelTime, OperationTime, Profile
 from tvm_nnef.profiling.timing import timed
 
 _Call = tuple[str, int]
-"""A call of a kernel: the function that contains it, and its number among the calls there."""
+"""A call of a kernel: the function that contains it, and its index among the calls there."""
 
 
 def profiled(
@@ -30,7 +30,7 @@ def profiled(
     repeat: int,
     warmup: int,
 ) -> Profile:
-    """The profile of what ``run`` runs on a virtual machine, by its function ``entry``.
+    """Return the profile of ``run``, which runs the function ``entry`` on a virtual machine.
 
     Raises UnsupportedError for a device on which a call returns before its kernels have run, and
     NnefError for a library that does not describe its operations.
@@ -49,7 +49,7 @@ def profiled(
 
 
 def check_profile(metadata: Mapping[str, Any]) -> None:
-    """Raises NnefError if a library with some metadata cannot be profiled."""
+    """Raise NnefError if a library with some metadata cannot be profiled."""
     device = str(metadata["target"]["device"])
     if device != "cpu":
         hint = "profile the model on the CPU, or use the profiler of the GPU"
@@ -62,10 +62,10 @@ def check_profile(metadata: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class _Recorder:
-    """Notes the time of each call of a kernel, in runs of the ``entry`` function.
+    """A recorder of the time of each call of a kernel, in runs of the ``entry`` function.
 
     ``calls`` are the kernels that each function calls, in order. ``cost`` is the shortest time of
-    anything that was called: what the notes themselves take.
+    any call: the overhead of the recorder.
     """
 
     calls: Mapping[str, Sequence[Any]]
@@ -84,14 +84,14 @@ class _Recorder:
                 positions[kernel].append(number)
 
     def begin(self) -> None:
-        """Begins with another run."""
+        """Begin another run."""
         self.runs.append({})
         self.counts.clear()
         self._starts.clear()
         self._frames[:] = [(self.entry, Counter())]
 
     def note(self, _: object, name: str, before: bool, *__: object) -> int:
-        """What the virtual machine calls before and after each call."""
+        """Record a call; the virtual machine calls this before and after each."""
         now = time.perf_counter()
         if before:
             if name in self._positions:
@@ -113,7 +113,9 @@ class _Recorder:
         return 0
 
     def medians(self) -> Iterator[tuple[_Call, float, int]]:
-        """The median seconds of each call in a run, and how often it is called, in order."""
+        """Return the median seconds of each call in a run, and the number of its calls, in
+        order.
+        """
         for call, count in self.counts.items():
             seconds = float(np.median([run.get(call, 0.0) for run in self.runs]))
             yield call, max(0.0, seconds - count * self.cost), count
@@ -158,7 +160,7 @@ def _profile(metadata: Mapping[str, Any], recorder: _Recorder, plain: float, run
 
 
 def _with_parents(operation: int, described: Sequence[Mapping[str, Any]]) -> Iterator[int]:
-    """An operation and the composites around it."""
+    """Return an operation and the composites around it."""
     number: int | None = operation
     while number is not None:
         yield number

@@ -1,12 +1,12 @@
-"""How much a kernel has to do, counted in its loops: a PrimFunc before scheduling in, numbers out.
+"""The work of a kernel: operations and bytes, counted in its loops.
 
-Counts what the formula asks for, not what a schedule makes of it: a convolution by another
-algorithm, or one computed twice at the edge of tiles, has the same work. What an expression says
-twice is computed once. Runs nothing.
+Input: a PrimFunc before scheduling. Output: numbers. It is the work that the formula asks for, not
+that of a schedule: a convolution by another algorithm, or one computed twice at the edge of tiles,
+has the same work. Common subexpressions count once. Nothing is run.
 
-Sorting has no operations but the comparisons of a selection, though its definition compares each
-element with each: one for each of the elements, with a bound, and log2 k, rounded up, for each of
-the k that are wanted.
+Sorting counts only the comparisons of a selection, though its definition compares each element with
+each: one for each element, with a bound, and log2 k, rounded up, for each of the k selected
+elements.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FREE_CALLS = ("if_then_else", "reinterpret", "likely")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """``flop`` is the number of operations on elements, ``bytes`` what has to be moved for them.
+    """The work of a kernel: ``flop`` operations on elements, and ``bytes`` moved for them.
 
     An element that is read often counts once, if an element of the result needs it.
     """
@@ -49,7 +49,7 @@ class Work:
 
 @dataclass(slots=True)
 class _Count:
-    """What was seen so far: operations, and by buffer how often it is accessed."""
+    """The counts so far: operations, and the number of accesses by buffer."""
 
     flop: int = 0
     accesses: dict[Any, int] = field(default_factory=dict)
@@ -59,18 +59,18 @@ class _Count:
 
 
 def size_estimates(mod: Module) -> Mapping[str, int]:
-    """What the symbols of a module are taken to be, if its functions say so."""
-    found: dict[str, int] = {}
+    """Return the size estimates of a module's symbols, if its functions have them."""
+    estimates: dict[str, int] = {}
     for function in mod.functions.values():
         sizes = (function.attrs or {}).get(SIZE_ESTIMATES, {})
-        found.update({str(name): int(value) for name, value in dict(sizes).items()})
-    return found
+        estimates.update({str(name): int(value) for name, value in dict(sizes).items()})
+    return estimates
 
 
 def work_of(function: PrimFunction, sizes: Mapping[str, int]) -> Work | None:
-    """The work of one call; symbols have the values in ``sizes``, by name.
+    """Return the work of one call; symbols have the values in ``sizes``, by name.
 
-    None if it depends on data, or on a symbol that has no value.
+    None if it is data-dependent, or depends on a symbol without a value.
     """
     try:
         if read_sort(function.attrs) is not None:
@@ -88,16 +88,16 @@ def work_of(function: PrimFunction, sizes: Mapping[str, int]) -> Work | None:
 
 
 def _sorting(function: PrimFunction, sizes: Mapping[str, int]) -> Work:
-    """The work of sorting ``(data, indices)``."""
+    """Return the work of sorting ``(data, indices)``."""
     data, indices = function.params
     *rows, length = (_number(size, sizes) for size in data.shape)
-    kept = min(length, _number(indices.shape[-1], sizes))
-    comparisons = math.prod(rows) * (length + kept * max(0, kept - 1).bit_length())
+    wanted = min(length, _number(indices.shape[-1], sizes))
+    comparisons = math.prod(rows) * (length + wanted * max(0, wanted - 1).bit_length())
     return Work(comparisons, sum(_bytes(buffer, sizes) for buffer in (data, indices)))
 
 
 def extent_value(extent: Any, sizes: Mapping[str, int]) -> int | None:
-    """The number that an extent is, at the sizes of its symbols; None if one has none."""
+    """Return the value of a dimension for sizes of its symbols; None if one has none."""
     try:
         return _number(extent, sizes)
     except _Unknown:
@@ -105,7 +105,7 @@ def extent_value(extent: Any, sizes: Mapping[str, int]) -> int | None:
 
 
 class _Unknown(Exception):
-    """A dimension known only at run time."""
+    """The dimension is known only at run time."""
 
 
 def _number(extent: Any, sizes: Mapping[str, int]) -> int:
@@ -173,10 +173,10 @@ def _statement(statement: Any, times: int, count: _Count, sizes: Mapping[str, in
 def _expression(
     expression: PrimExpression, times: int, count: _Count, seen: dict[Any, bool]
 ) -> bool:
-    """Counts an expression; gives whether it has an element of a tensor in it.
+    """Count an expression; return whether it contains an element of a tensor.
 
-    Arithmetic without one is about indices, and costs nothing that counts. ``seen`` has what was
-    given for the expressions that are counted already.
+    Arithmetic without one is on indices, and does not count. ``seen`` is a cache of the results for
+    expressions.
     """
     key = tvm_ffi.StructuralKey(expression)
     if key not in seen:
@@ -202,7 +202,7 @@ def _new_expression(
 
 
 def _tests_for_nan(condition: PrimExpression) -> bool:
-    """Whether a condition distinguishes a number from NaN, which belongs to the operation in it."""
+    """Whether a condition tests for NaN, which belongs to the operation in it."""
     number = getattr(condition, "b", None)
     return (
         isinstance(condition, tirx.LE)
@@ -212,7 +212,7 @@ def _tests_for_nan(condition: PrimExpression) -> bool:
 
 
 def _parts(expression: PrimExpression) -> list[Any]:
-    """The expressions that an expression is made of."""
+    """Return the operands of an expression."""
     names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
     parts: list[Any]
     if isinstance(expression, Call):

@@ -1,7 +1,7 @@
-"""The operations of a Graph as a lowered module and a compiled library name them.
+"""The names of a Graph's operations in a lowered module and a compiled library.
 
 Lowering writes the path of an operation, from the outermost composite to itself, into the spans of
-the Relax calls that it becomes; a build and a profile read it. Knows neither Graph nor TVM.
+its Relax calls; a build and a profile read it. Depends on neither Graph nor TVM.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TypeAlias
 class OperationName:
     """An operation by the full name of its first result, its operator, and its location.
 
-    ``place`` is file, line and column of the invocation, ``source`` the operation of the model that
-    this one was converted from; both are empty if unknown.
+    ``place`` is file, line and column of the invocation, ``source`` the operation of the model from
+    which this one was converted; both are empty if unknown.
     """
 
     name: str
@@ -31,14 +31,14 @@ OperationPath: TypeAlias = "tuple[OperationName, ...]"
 
 
 def path_text(path: Sequence[OperationName]) -> str:
-    """A path as text."""
+    """Return a path as text."""
     return json.dumps([[each.name, each.operator, each.place, each.source] for each in path])
 
 
 def read_path(text: str) -> OperationPath:
-    """The path in a text; none if the text is something else."""
+    """Return the path in a text; empty if the text is something else."""
     try:
-        found = json.loads(text)
-        return tuple(OperationName(*map(str, each)) for each in found)
+        items = json.loads(text)
+        return tuple(OperationName(*map(str, each)) for each in items)
     except (ValueError, TypeError):
         return ()

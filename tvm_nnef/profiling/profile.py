@@ -1,4 +1,5 @@
-"""The time of each operation of a model: what :meth:`Executable.profile` returns. Measures nothing.
+"""The time of each operation of a model, as :meth:`Executable.profile` returns it. Measures
+nothing.
 
 The time of a kernel that several operations were fused into is measured as a whole; that of each
 operation in it is an estimate, by its share of the multiply-adds or elements.
@@ -55,7 +56,7 @@ class OperationTime:
 class KernelTime:
     """The time of the calls of a kernel for the same operations, in a run.
 
-    ``calls`` is how often it is called, ``operations`` are the names of what it computes.
+    ``calls`` is the number of calls, ``operations`` are the names of the operations in it.
     """
 
     name: str
@@ -128,7 +129,9 @@ class Profile:
         return html_table(repr(self)[1:-1], _HEADS, list(self._rows()), numbers=(2, 3))
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
-        """Operations by time, those inside of one after it, then the overhead and the total."""
+        """Yield operations by time, each followed by its inner ones, then the overhead and the
+        total.
+        """
         prefix = _common_prefix([each.name for each in self.operations])
         inner: dict[str | None, list[OperationTime]] = {}
         for each in self.operations:
@@ -159,7 +162,7 @@ class Profile:
         return f"{seconds / self.total:.1%}" if self.total else ""
 
     def _notes(self) -> list[str]:
-        """What the table does not show: shared kernels, and operations without a time."""
+        """Return notes below the table: shared kernels, and operations without a time."""
         prefix = _common_prefix([each.name for each in self.operations])
         shared = [kernel for kernel in self.kernels if len(kernel.operations) > 1]
         notes = ["", "~ estimated share of a kernel with other operations:"] if shared else []
@@ -176,7 +179,7 @@ class Profile:
 
 _HEADS = ("operation", "operator", "ms", "share")
 _TEXTS = 2
-"""How many columns hold text."""
+"""The number of columns of text."""
 
 
 def _operation_json(each: OperationTime) -> dict[str, Any]:
@@ -193,7 +196,7 @@ def _operation_json(each: OperationTime) -> dict[str, Any]:
 
 
 def _common_prefix(names: Sequence[str]) -> str:
-    """The scopes that all names begin with, with the dot after them."""
+    """Return the common scopes of all names, with the dot after them."""
     scopes = [name.split(".")[:-1] for name in names]
     shared = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*scopes, strict=False))
     return "".join(f"{parts[0]}." for parts in shared)

@@ -1,4 +1,4 @@
-"""Which operation of a Graph each Relax call comes from: kept in the span of the call."""
+"""The provenance of Relax calls: the operation of a Graph, kept in the span of the call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Provenance:
 
     @contextmanager
     def inside(self, node: Node) -> Iterator[None]:
-        """While it lasts, calls come from a node."""
+        """Yield; calls inside of the block belong to a node."""
         results = flatten(node.results)
         name = results[0].name if results else node.label
         place = _place(node.span)
@@ -39,7 +39,10 @@ class Provenance:
     def emitted(
         self, builder: BlockBuilder, expression: RelaxExpression, name: str = ""
     ) -> RelaxExpression:
-        """The variable of an expression; if that is a call, its span has the operation's path."""
+        """Emit an expression; return its variable.
+
+        If it is a call, its span gets the operation's path.
+        """
         # To normalize a call with calls in it makes a new one, without a span.
         normal = builder.normalize(expression)
         marked = with_span(normal, path_text(self.path)) if self.path else normal

@@ -1,4 +1,4 @@
-"""Texts in the spans of Relax calls, which say where a call comes from."""
+"""Texts in the spans of Relax calls, which identify the origin of a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_nnef.tvm_support.compat import RelaxExpression
 
 
 def with_span(expression: RelaxExpression, text: str) -> RelaxExpression:
-    """A call with a text in its span; any other expression itself."""
+    """Return a call with a text in its span; any other expression itself."""
     if not isinstance(expression, Call):
         return expression
     span = tvm.ir.Span(tvm.ir.SourceName(text), 0, 0, 0, 0)
@@ -18,6 +18,6 @@ def with_span(expression: RelaxExpression, text: str) -> RelaxExpression:
 
 
 def span_text(expression: RelaxExpression) -> str:
-    """The text in the span of an expression; empty if it has none."""
+    """Return the text in the span of an expression; empty if it has none."""
     span = getattr(expression, "span", None)
     return "" if span is None else str(span.source_name.name)

@@ -1,4 +1,7 @@
-"""How long an action takes, run again and again: a function in, the times of its runs out."""
+"""Timing of repeated runs of an action.
+
+Input: a function. Output: the times of its runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tvm_nnef.diagnostics import InputError, error
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long runs took, in seconds."""
+    """The times of runs, in seconds."""
 
     median: float
     minimum: float
@@ -22,7 +25,7 @@ class Timing:
 
 
 def timed(action: Callable[[], object], repeat: int, warmup: int) -> Timing:
-    """The times of ``repeat`` runs, after ``warmup`` others. Raises InputError for none."""
+    """Return the times of ``repeat`` runs, after ``warmup`` others. Raises InputError for none."""
     if repeat < 1:
         raise error(f"cannot measure {repeat} runs", hint="repeat is 1 or more", kind=InputError)
     for _ in range(warmup):

@@ -1,7 +1,8 @@
-"""How much a call has to do, relative to others: a Relax expression in, a number out.
+"""Estimate of the work of a call, relative to others.
 
-The number is that of the iterations of its loops: multiply-adds, or elements. It takes less time to
-find than the number of operations (``profiling/flop_counts.py``), and is there to divide a time by.
+Input: a Relax expression. Output: the number of iterations of its loops: multiply-adds, or
+elements. It is faster to compute than the number of operations (``profiling/flop_counts.py``), and
+suffices to divide a time among operations.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class WorkEstimate:
         self._sizes = size_estimates(mod)
 
     def __call__(self, value: Any) -> float:
-        """The work of a call of a kernel or an operator; next to nothing for anything else."""
+        """Return the work of a call of a kernel or an operator; almost nothing for anything
+        else.
+        """
         name = kernel_of(value)
         if name and name not in self._known:
             self._known[name] = self._of_kernel(self._functions.get(name))
@@ -57,13 +60,13 @@ class WorkEstimate:
 
 
 def kernel_of(value: Any) -> str:
-    """The name of the PrimFunc that an expression calls; empty if it calls none."""
+    """Return the name of the PrimFunc that an expression calls; empty if it calls none."""
     name = str(getattr(getattr(value, "op", None), "name", ""))
     return str(value.args[0].name_hint) if name.startswith("relax.call_tir") else ""
 
 
 def _filter(call: Call) -> list[Any]:
-    """The dimensions of the filters of a convolution without that of the results."""
+    """Return the dimensions of the filters of a convolution without that of the results."""
     weights = call.args[1]
     return list(weights.ty.shape)[1:] if compat.is_tensor(weights) else []
 

@@ -65,7 +65,7 @@ def with_codes(model: Model, scope: str, blocks: Mapping[str, Blocks]) -> Model:
 
 
 def pack_of(name: str) -> str:
-    """The name of the variable, or of the pack of variables, that has an item of a name."""
+    """Return the name of the pack that a variable is an item of, or else of the variable."""
     return name.partition(":")[0]
 
 

@@ -1,6 +1,7 @@
-"""The NumPy evaluator: from a Graph and arrays to arrays; small, and right rather than fast.
+"""The NumPy evaluator of Graphs; small, and correct rather than fast.
 
-The evaluator is imported when it is first used; programs that run a library only check inputs.
+Input: a Graph and arrays. Output: arrays. The evaluator is imported when it is first used; programs
+that run a library only check inputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The functions of formulas on NumPy arrays, in tables: scalars of the graph to array functions.
+"""The functions of formulas on NumPy arrays, in tables.
 
-Operands of a function are arrays of one dtype that broadcast; so is the result, save for
-comparisons. int wraps around and is never trapped: dividing by zero gives 0. The caller silences
+Operands of a function are arrays of one dtype that broadcast; so is the result, except for
+comparisons. int wraps around and never traps: dividing by zero returns 0. The caller silences
 NumPy's floating-point warnings. No tensors are read or written here.
 """
 
@@ -23,7 +23,10 @@ Array: TypeAlias = NDArray[Any]
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:
-    """A number as an array of rank 0; ints wrap, an infinite int is the extreme of the dtype."""
+    """Return a number as an array of rank 0.
+
+    Ints wrap, an infinite int is the largest or smallest.
+    """
     if kind_of(dtype) != "int":
         return rounded(np.array(value), dtype.name)
     if isinstance(value, float) and math.isinf(value):
@@ -32,7 +35,7 @@ def constant(value: float, dtype: np.dtype[Any]) -> Array:
 
 
 def constant_array(value: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
-    """The array of a constant tensor: of one number, or of a tuple of all elements."""
+    """Return the array of a constant tensor: of one number, or of a tuple of all elements."""
     if isinstance(value, tuple):
         return np.array([constant(item, dtype) for item in value], dtype).reshape(shape)
     assert isinstance(value, bool | int | float)
@@ -40,16 +43,16 @@ def constant_array(value: object, dtype: np.dtype[Any], shape: Sequence[int]) ->
 
 
 def alike(left: Array, right: Array) -> tuple[Array, Array]:
-    """Two operands in one dtype: of ints of 64 bits without a sign where one of them has none."""
+    """Return two operands in one dtype: an unsigned one of 64 bits if one of them has it."""
     if left.dtype == right.dtype or np.uint64 not in (left.dtype, right.dtype):
         return left, right
     return left.astype(np.uint64), right.astype(np.uint64)
 
 
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Conversion between the types of a model: reals truncate (and saturate) to int.
+    """Return a conversion between the types of a model: reals truncate (and saturate) to int.
 
-    What is not a number becomes 0.
+    NaN becomes 0.
     """
     if dtype.kind == "b":
         return np.asarray(array != 0)
@@ -63,7 +66,7 @@ def cast(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _divide(left: Array, right: Array, upward: Array | bool) -> Array:
-    """An int quotient rounded down, or up where ``upward``; 0 where the divisor is 0."""
+    """Return an int quotient rounded down, or up if ``upward``; 0 if the divisor is 0."""
     quotient = np.floor_divide(left, right)
     raised = (left - quotient * right != 0) & upward
     quotient = quotient + raised.astype(quotient.dtype)
@@ -71,7 +74,9 @@ def _divide(left: Array, right: Array, upward: Array | bool) -> Array:
 
 
 def _power(left: Array, right: Array) -> Array:
-    """A power; of ints exact (modulo wrapping), truncated toward zero for negative exponents."""
+    """Return a power; of ints exact (modulo wrapping), truncated toward zero for negative
+    exponents.
+    """
     if left.dtype.kind == "f":
         # To one exponent for all NumPy takes a square root, which is another power of -inf.
         exponents = np.array(np.broadcast_to(right, np.broadcast_shapes(left.shape, right.shape)))
@@ -139,10 +144,10 @@ CONTRACTIONS: Mapping[StoreOperator, np.ufunc] = {
     "min=": np.minimum,
     "max=": np.maximum,
 }
-"""What each store operator but ``=`` does with the old and the new value."""
+"""The combination of the old and the new value by each store operator but ``=``."""
 
 
 def null(operator: StoreOperator, dtype: np.dtype[Any]) -> Array:
-    """The value that leaves any other as it is under a contraction."""
+    """Return the neutral value of a contraction."""
     values = {"+=": 0, "*=": 1, "&=": 1, "|=": 0, "min=": math.inf, "max=": -math.inf}
     return constant(values[operator], dtype)

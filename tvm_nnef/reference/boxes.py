@@ -1,4 +1,7 @@
-"""Non-maximum suppression in NumPy: boxes and scores in, the chosen boxes out."""
+"""Non-maximum suppression in NumPy.
+
+Input: boxes and scores. Output: the chosen boxes.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from tvm_nnef.reference.arithmetic import Array
 
 
 def nonmax_suppress(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-    """``algo.nonmax_suppress``: rows of batch, class and box, int64[~,3] (section 4.7).
+    """Return rows of batch, class and box of ``algo.nonmax_suppress``, int64[~,3] (section 4.7).
 
-    Of each class, by score, the boxes whose intersection over union with those chosen before does
-    not exceed the threshold, and whose own score does.
+    For each class, in the order of scores, these are the boxes whose intersection over union with
+    those chosen before does not exceed the threshold, and whose score does.
     """
     boxes, scores = (each.astype(np.result_type(each, np.float32)) for each in operands)
     attributes = operation.attributes
@@ -40,7 +43,7 @@ def nonmax_suppress(operation: Operation, operands: Sequence[Array]) -> Sequence
 
 
 def _corners(boxes: Array, center: bool) -> Array:
-    """The least and the largest corner of each box: [..., 2, 2]."""
+    """Return the smallest and the largest corner of each box: [..., 2, 2]."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if center:
         half = second * boxes.dtype.type(0.5)

@@ -1,8 +1,9 @@
-"""A Formula on arrays: from the arrays that it reads to those of its results.
+"""Evaluation of a Formula on arrays.
 
-A statement runs over blocks of its iteration space, of bounded size, in the order of its loops;
-the steps of a block are computed together. Where a statement reads or twice writes what it writes,
-the loops that keep such steps in order have blocks of one step. Knows nothing of operators.
+Input: the arrays that it reads. Output: those of its results. A statement runs over blocks of its
+iteration space, of bounded size, in the order of its loops; the steps of a block are computed
+together. If a statement reads or repeatedly writes elements that it writes, the loops that
+determine their order have blocks of one step. Operators are unknown here.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ BLOCK = 2**22
 def run(
     formula: Formula, context: Block, stored: Mapping[Tensor, np.dtype[Any]] | None = None
 ) -> dict[Tensor, Array]:
-    """The results of a formula, in the dtypes in which it computes.
+    """Return the results of a formula, in the dtypes in which it computes.
 
-    ``context`` has the arrays of all tensors that the formula reads besides its results; what is
-    said of single statements in it is ignored. ``stored`` are the dtypes that the results will
-    have, where others: an infinite int is the extreme of that type. Raises OutOfBounds.
+    ``context`` has the arrays of all tensors that the formula reads besides its results; its fields
+    for single statements are ignored. ``stored`` are the dtypes of the results if they differ: an
+    infinite int is the largest or smallest of that type. Raises OutOfBounds.
     """
     repeated = _repeated(formula, context)
     if repeated is not None:
@@ -56,7 +57,7 @@ def run(
     with np.errstate(all="ignore"):
         results = {
             fill.tensor: np.full(
-                [int(number(extent, context)) for extent in fill.tensor.shape],
+                [int(number(size, context)) for size in fill.tensor.shape],
                 _first_value(fill, context, (stored or {}).get(fill.tensor)),
             )
             for fill in formula.fills
@@ -68,7 +69,7 @@ def run(
 
 
 def _repeated(formula: Formula, context: Block) -> Array | None:
-    """A tensor whose dimensions of 1 a formula repeats, and does nothing else; None for others."""
+    """Return a tensor if a formula only repeats its dimensions of 1; None for others."""
     match formula.fills, formula.statements:
         case (
             (fill,),
@@ -83,7 +84,7 @@ def _repeated(formula: Formula, context: Block) -> Array | None:
             loops = [loop.index for loop in statement.loops]
         case _:
             return None
-    shape = tuple(int(number(extent, context)) for extent in fill.tensor.shape)
+    shape = tuple(int(number(size, context)) for size in fill.tensor.shape)
     array, outer = context.arrays[load.tensor], len(loops) - len(load.subscripts)
     if list(map(_plain, store.subscripts)) != loops or outer < 0:
         return None
@@ -105,7 +106,7 @@ def _repeated(formula: Formula, context: Block) -> Array | None:
 
 
 def _plain(subscript: Subscript) -> Scalar | None:
-    """The index of a subscript that does nothing but index."""
+    """Return the index of a subscript without guards; None for others."""
     remapped = subscript.guarded or subscript.below is not None or subscript.above is not None
     return None if remapped else subscript.index
 
@@ -120,7 +121,9 @@ def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Ar
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What the steps of a block do to one tensor: values for positions of the flattened result."""
+    """The stores of the steps of a block to one tensor: values for positions of the flattened
+    result.
+    """
 
     target: Array
     operator: StoreOperator
@@ -160,7 +163,7 @@ def _run_statement(statement: Statement, results: Mapping[Tensor, Array], contex
 
 
 def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
-    """The extent of each loop; the largest that occurs where it depends on loops further out."""
+    """Return the extent of each loop; the largest one if it depends on outer loops."""
     found: tuple[int, ...] = ()
     for loop in loops:
         outer = found + (0,) * (len(loops) - len(found))
@@ -171,11 +174,11 @@ def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
 
 
 def _free(statement: Statement, count: Tensor | None) -> tuple[bool, ...]:
-    """For each loop, whether its steps may be taken together, whatever they ``count``.
+    """Return for each loop whether its steps may be computed together, whatever they ``count``.
 
-    All may where no tensor is both read and written, or written by two stores. Else only those
-    may that index the written tensors directly, in the same dimension at every access: the steps
-    of such a loop touch different elements.
+    All may if no tensor is both read and written, or written by two stores. Otherwise only those
+    may that index the written tensors directly, in the same dimension at every access: the steps of
+    such a loop access different elements.
     """
     written = [store.tensor for store in statement.stores if store.tensor is not count]
     read = [load for load in loads(statement) if load.tensor in written]
@@ -202,7 +205,9 @@ def _apart(index: Index, accesses: list[tuple[Subscript, ...]]) -> bool:
 def _boxes(
     extents: tuple[int, ...], free: tuple[bool, ...]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Starts and stops of blocks that cover the iteration space, in the order of its steps."""
+    """Yield starts and stops of blocks that cover the iteration space, in the order of its
+    steps.
+    """
     sizes: list[int] = []
     room = BLOCK
     for extent, together in zip(reversed(extents), reversed(free), strict=True):
@@ -228,7 +233,7 @@ def _grid(
 def _active(
     statement: Statement, guarded: tuple[tuple[Tensor, int, Subscript], ...], block: Block
 ) -> Array:
-    """Which steps of a block are taken; broadcasts against it."""
+    """Return which steps of a block are executed, in a shape that broadcasts against it."""
     # Apart, because locals that are evaluated for the guards are not checked yet.
     unchecked = replace(block, values={})
     bounds = [
@@ -255,7 +260,7 @@ def _active(
 def _prepare(
     store: Store, target: Array, block: Block, active: Array, shape: tuple[int, ...]
 ) -> _Write:
-    """A store of the active steps of a block, of which at least one there is."""
+    """Return a store of the active steps of a block, of which there is at least one."""
     where = positions(store.tensor, store.subscripts, target.shape, block, active)
     strides = [prod(target.shape[axis + 1 :]) for axis in range(target.ndim)]
     position = sum(

@@ -1,8 +1,9 @@
-"""A Graph on arrays: from inputs and variables to outputs, one operation after the other.
+"""Evaluation of a Graph on arrays, one operation after the other.
 
-An operation is evaluated by its body, never by its name, save for intrinsics, which have none.
-An array is dropped after the last operation that reads it; what a loop keeps from one step to the
-next is its carried tensors, and its scan outputs.
+Input: arrays of inputs and variables. Output: arrays of outputs. An operation is evaluated by its
+body, never by its name, except for intrinsics, which have none. An array is released after the last
+operation that reads it; a loop keeps its carried tensors from one step to the next, and its scan
+outputs.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ Output: TypeAlias = "Array | list[Array] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What all graphs of one evaluation share.
+    """The common state of all graphs of one evaluation.
 
-    ``updated`` gathers the new values of variables, which nothing reads before the run ends.
+    ``updated`` collects the new values of variables, which are not read before the run ends.
     ``bounds`` has the largest value of each symbol. ``symbols`` has the values of those that are
     known, and ``pending`` the checks that wait for others; a branch, and each step of a loop, has
-    its own of both.
+    separate copies of both.
     """
 
     types: Mapping[Tensor, str]
@@ -71,18 +72,18 @@ def evaluate(
     observe: Callable[[Tensor, Array], None] | None = None,
     new_state: dict[str, Array] | None = None,
 ) -> tuple[Output, ...]:
-    """The outputs of a graph, in its order; a pack is a list of arrays, null is None.
+    """Return the outputs of a graph, in its order; a pack is a list of arrays, null is None.
 
     ``inputs`` are in the order of the graph's inputs: an array, a list of arrays for a pack, None
     for null. ``variables`` maps full names to arrays. ``machine_types`` gives each tensor its
     dtype, by default the graph's own, or those of :func:`machine_types.assign`. ``observe`` is
-    called with every tensor that an operation gives, inner ones included, and its array, which it
-    must not change; in a loop, at every step. ``new_state`` is filled with the new values, by full
-    name, of the variables that the graph updates (section 2.11); during the run all have the old.
+    called with every tensor that an operation computes, inner ones included, and its array, which
+    it must not change; in a loop, at every step. ``new_state`` is filled with the new values, by
+    full name, of the variables that the graph updates (section 2.11); during the run all have the
+    old ones.
 
-    Raises NnefError for inputs and variables that do not fit, where a check fails, and where a
-    formula reads or writes outside of a tensor. A loop that never ends runs until it is
-    interrupted.
+    Raises NnefError for inputs and variables that do not fit, if a check fails, and if a formula
+    reads or writes outside of a tensor. A loop that never ends runs until it is interrupted.
     """
     types = machine_types or graph.machine_types or assign(graph)
     arrays, sizes = bind_inputs(graph, inputs, types, default_values(graph, variables))
@@ -115,11 +116,11 @@ def _output(operand: Operand, values: Mapping[Tensor, Array]) -> Output:
 
 
 def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
-    """The arrays of the output tensors of a graph, from those of its input tensors."""
+    """Return the arrays of the output tensors of a graph, from those of its input tensors."""
     context.pending.extend(graph.checks)
     check_known(context.pending, context.symbols)
     outputs = _outputs(graph)
-    kept = {*outputs, *(tensor for _, tensor in graph.updates)}
+    kept_tensors = {*outputs, *(tensor for _, tensor in graph.updates)}
     last = {
         tensor: position
         for position, node in enumerate(graph.operations)
@@ -130,7 +131,7 @@ def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict
         results = _run_node(node, operands, context)
         values.update(results)
         for tensor in (*operands, *results):
-            if last.get(tensor, -1) <= position and tensor not in kept:
+            if last.get(tensor, -1) <= position and tensor not in kept_tensors:
                 values.pop(tensor, None)
     for variable, tensor in graph.updates:
         context.updated[variable] = _as(variable, _read(tensor, values, context), context)
@@ -138,13 +139,17 @@ def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict
 
 
 def _run_body(body: Graph, values: Mapping[Tensor, Array], context: _Run) -> list[Array]:
-    """The outputs of a graph inside a node, in order, from what the node gives it to read."""
-    found = _run_graph(body, dict(values), context)
-    return [found[tensor] for tensor in _outputs(body)]
+    """Return the outputs of a graph inside a node, in order, for the values that the node
+    provides.
+    """
+    computed = _run_graph(body, dict(values), context)
+    return [computed[tensor] for tensor in _outputs(body)]
 
 
 def _apart(context: _Run) -> _Run:
-    """What a branch or a step sees: it knows the symbols so far, and keeps its own to itself."""
+    """Return the state for a branch or a step: it has the symbols so far, and keeps its own
+    separate.
+    """
     return replace(context, symbols=dict(context.symbols), pending=[])
 
 
@@ -153,7 +158,7 @@ def _outputs(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def _as(tensor: Tensor, array: Array, context: _Run) -> Array:
-    """An array in the dtype of a tensor whose values it becomes."""
+    """Return an array in the dtype of a tensor that gets its values."""
     return rounded(array, context.types[tensor])
 
 
@@ -175,7 +180,7 @@ def _constant(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
 
 
 def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
-    """The arrays of the results of a node, from those of its operands."""
+    """Return the arrays of the results of a node, from those of its operands."""
     shown: tuple[Tensor, ...] = ()
     match node:
         case If():
@@ -203,14 +208,14 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
 
 
 def _known(value: Attribute, context: _Run) -> Any:
-    """An attribute, its dimensions as numbers."""
+    """Return an attribute, its dimensions as numbers."""
     if isinstance(value, tuple):
         return tuple(_known(item, context) for item in value)
     return trees.evaluate(value, context.symbols) if dimensions.is_symbolic(value) else value
 
 
 def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> list[Array]:
-    """The final carried arrays, then those of each scan output; steps are taken one by one."""
+    """Return the final carried arrays, then those of each scan output; steps run one by one."""
     carried = {
         tensor: _as(tensor, operands[initial], context)
         for tensor, initial in zip(loop.carried, loop.initial, strict=True)
@@ -241,7 +246,9 @@ def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> li
 
 
 def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
-    """The arrays of a scan output: the items, or their stack if their number is data-dependent."""
+    """Return the arrays of a scan output: the items, or their stack if their number is data-
+    dependent.
+    """
     if not isinstance(result, Tensor):
         return items
     if items:
@@ -251,7 +258,7 @@ def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
 
 
 def _steps(loop: Loop, operands: Mapping[Tensor, Array]) -> Iterable[int]:
-    """The numbers of the steps that count and scans allow."""
+    """Yield the numbers of the steps that count and scans allow."""
     limits = [len(scan.items) for scan in loop.scans]
     match loop.count:
         case Tensor() as count:
@@ -295,7 +302,7 @@ def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:
 
 
 def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
-    """Remembers the values of the symbols that a result defines; the others must be as known."""
+    """Record the values of the symbols that a result defines; check those of known ones."""
     for extent, value in zip(tensor.shape, shape, strict=True):
         tree = trees.tree(extent)
         if isinstance(tree, str) and tree not in context.symbols:

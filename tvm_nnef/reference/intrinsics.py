@@ -1,4 +1,4 @@
-"""The operators that no formula defines, one entry each: from operand arrays to result arrays."""
+"""The operators without a formula, one entry each: from operand arrays to result arrays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from tvm_nnef.reference.arithmetic import Array
 from tvm_nnef.reference.boxes import nonmax_suppress
 
 Intrinsic = Callable[[Operation, Sequence[Array]], Sequence[Array]]
-"""Takes the operation (for its attributes) and its operand tensors' arrays in order, packs
-flattened; gives those of its results likewise. Their dtypes are converted by the caller."""
+"""A function of the operation (for its attributes) and its operand arrays in order, packs
+flattened. It returns those of the results; the caller converts their dtypes.
+"""
 
 
 def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-    """Positions of the items that are not 0, a column each, in row-major order: int[d,~]."""
+    """Return the positions of the items that are not 0, a column each, in row-major order:
+    int[d,~].
+    """
     (data,) = operands
     # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates.
     if data.ndim == 0:
@@ -26,7 +29,9 @@ def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]
 
 
 def _first_positions(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-    """Positions of the k first items along an axis in order of value; of equal ones the first."""
+    """Return positions of the k first items along an axis in order of value; of equal ones the
+    first.
+    """
     (data,) = operands
     axis, count = operation.attributes["axis"], operation.attributes["k"]
     assert isinstance(axis, int) and isinstance(count, int)
@@ -41,7 +46,7 @@ def _first_positions(operation: Operation, operands: Sequence[Array]) -> Sequenc
 
 
 def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-    """The first items of a buffer along ``axes``, as many as the count says."""
+    """Return the first items of a buffer along ``axes``, as many as the count says."""
     buffer, count = operands
     axes = operation.attributes["axes"]
     assert isinstance(axes, tuple)
@@ -55,4 +60,4 @@ INTRINSICS: Mapping[str, Intrinsic] = {
     "algo._first_positions": _first_positions,
     "algo.nonmax_suppress": nonmax_suppress,
 }
-"""By the qualified name of the operator."""
+"""The functions by the qualified name of the operator."""

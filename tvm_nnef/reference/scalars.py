@@ -1,8 +1,8 @@
-"""Scalars of a formula over a block of steps: from a Scalar to the array of its values.
+"""Evaluation of the scalars of a formula over a block of steps.
 
-The array broadcasts against the block: a scalar that depends on few loops stays small. Nothing is
-stored here. A step that is not ``active`` may have any value; an active one that reads outside of
-a tensor or a pack is an error of the model.
+Input: a scalar. Output: the array of its values. The array broadcasts against the block: a scalar
+that depends on few loops stays small. Nothing is stored here. A step that is not ``active`` may
+have any value; an active one that reads outside of a tensor or a pack is an error of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ INDEX = np.dtype(np.int64)
 
 
 class OutOfBounds(Exception):
-    """An active step reads or writes outside of a tensor, or of a pack; the message says which.
+    """An active step accesses an element outside of a tensor, or of a pack, which the message
+    names.
 
     The evaluator of the operation adds the location and raises an NnefError.
     """
@@ -46,11 +47,11 @@ class OutOfBounds(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A box of the iteration space of a statement, and what its scalars may read.
+    """A box of the iteration space of a statement, with the values that its scalars read.
 
     ``indices`` is an open grid: each array has as many dimensions as there are loops, and extends
-    along its own. ``values`` keeps those of the locals that were computed already, ``counts`` has
-    tensors of rank 0 that count the steps, for each step of the block.
+    along its own. ``values`` caches those of the locals, ``counts`` has tensors of rank 0 that
+    count the steps, for each step of the block.
     """
 
     arrays: Mapping[Tensor, Array]
@@ -63,7 +64,7 @@ class Block:
 
 
 def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
-    """The values of a scalar; raises OutOfBounds (see the module)."""
+    """Return the values of a scalar; raise OutOfBounds (see the module)."""
     match scalar:
         case Constant(type, value):
             is_extent = type == "int" and dimensions.is_symbolic(value)
@@ -94,7 +95,9 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
 
 
 def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[Array, Array]:
-    """Two operands in one dtype: the wider one, which a constant leaves to the other."""
+    """Return two operands in one dtype: the wider one, where a constant follows the other
+    operand.
+    """
     if {first.dtype, second.dtype} == {np.dtype(np.int32), INDEX}:
         if isinstance(left, Constant):
             return first.astype(second.dtype), second
@@ -104,11 +107,11 @@ def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[A
 
 
 def number(value: float | Dimension, block: Block) -> float:
-    """A number as it is, a dimension by the values of its symbols."""
+    """Return a number as it is, a dimension by the values of its symbols."""
     if isinstance(value, (int, float)):
         return value
-    found: int = trees.evaluate(value, block.symbols)
-    return found
+    value_of_dimension: int = trees.evaluate(value, block.symbols)
+    return value_of_dimension
 
 
 def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, active: Array) -> Array:
@@ -121,7 +124,7 @@ def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, activ
 
 
 def _computed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Values in a compute type; ints of 64 bits without a sign stay so."""
+    """Return values in a compute type; unsigned ints of 64 bits stay so."""
     is_int = dtype.kind == "i" and array.dtype == np.uint64
     return array if is_int else cast(array, dtype)
 
@@ -133,34 +136,36 @@ def positions(
     block: Block,
     active: Array,
 ) -> tuple[Array, ...]:
-    """Where an access reads or writes, an array for each dimension, clipped to the shape.
+    """Return the positions of an access, an array for each dimension, clipped to the shape.
 
-    A guarded index is clipped silently: it is the caller who skips its step.
+    A guarded index is clipped silently: the caller skips its step.
     """
     found = []
-    for dimension, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
+    for dimension, (subscript, size) in enumerate(zip(subscripts, shape, strict=True)):
         index = evaluate(subscript.index, block, active)
         if subscript.below is not None and subscript.above is not None:
-            low, high = index < 0, index >= extent
+            low, high = index < 0, index >= size
             below = evaluate(subscript.below, block, active & low)
             above = evaluate(subscript.above, block, active & high)
             index = np.where(low, below, np.where(high, above, index))
         if subscript.below is not None or not subscript.guarded:
-            _check(index, extent, active, f"dimension {dimension} of '{tensor.name}'")
-        found.append(np.clip(index, 0, max(extent - 1, 0)).astype(np.intp))
+            _check(index, size, active, f"dimension {dimension} of '{tensor.name}'")
+        found.append(np.clip(index, 0, max(size - 1, 0)).astype(np.intp))
     return tuple(found)
 
 
-def _check(index: Array, extent: int, active: Array, position: str) -> None:
-    wrong = (index < 0) | (index >= extent)
+def _check(index: Array, size: int, active: Array, position: str) -> None:
+    wrong = (index < 0) | (index >= size)
     if wrong.any() and (wrong & active).any():
         worst = np.broadcast_arrays(index, wrong & active)
         example = int(worst[0][worst[1]].flat[0])
-        raise OutOfBounds(f"index {example} is out of bounds for {position}, which has {extent}")
+        raise OutOfBounds(f"index {example} is out of bounds for {position}, which has {size}")
 
 
 def _reached(function: str, first: Array, active: Array) -> Array:
-    """Where the second operand matters: ``and`` and ``or`` may be decided by the first."""
+    """Return the steps in which the second operand matters: the first may decide ``and`` and
+    ``or``.
+    """
     match function:
         case "and":
             return active & first

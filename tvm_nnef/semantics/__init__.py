@@ -1,1 +1,1 @@
-"""Checking: names, types, optionality and binding order, without any concrete value."""
+"""Semantic checks (names, types, optionality and binding order), without any concrete value."""

@@ -1,7 +1,9 @@
-"""The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
+"""Type inference of subscripts: an item of a pack, a part of a string, or an element of a tensor
+(2.4).
 
-Which of them is meant depends on what the name before the brackets is, and on whether the
-expression is in ``@lower``; the text alone does not decide.
+Input: a subscript and a context. Output: its type. The meaning depends on the kind of the name
+before the brackets, and on whether the expression is in ``@lower``; the text alone does not
+determine it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _INDEX = frozenset({"int", "bool"})
 
 
 def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
-    """The type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
+    """Return the type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
     target = context.infer(expression.target)
     if target.poison:
         for item in expression.items:
@@ -37,8 +39,8 @@ def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
 def is_access(expression: nodes.Subscript, target: Type) -> bool:
     """Whether the brackets hold the indices of a tensor, not the index of an item of a pack.
 
-    A pack of tensors is indexed by a single item; one that is expanded, or that is followed by a
-    comma, is an index into all tensors of the pack.
+    A pack of tensors is indexed by a single item; an item that is expanded, or that is followed by
+    a comma, is an index into all tensors of the pack.
     """
     if not target.packed:
         return True
@@ -47,16 +49,16 @@ def is_access(expression: nodes.Subscript, target: Type) -> bool:
 
 
 def check_indices(expression: nodes.Subscript, context: Context) -> bool:
-    """Checks the indices of a tensor access, and their number where that is certain.
+    """Check the indices of a tensor access, and their number if that is certain.
 
-    Returns whether a single index is a pack, so that the access gives a pack of elements.
+    Return whether a single index is a pack, so that the access is a pack of elements.
     """
     many = False
     items = expression.items
     name = expression.target.span.text
     for item in items:
-        found = _index_item(item, context)
-        many |= found.packed and not isinstance(item, nodes.Expand)
+        item_type = _index_item(item, context)
+        many |= item_type.packed and not isinstance(item, nodes.Expand)
     if expression.trailing_comma and len(items) > 1:
         context.report.error(
             f"a comma without an index in '{expression.span.text}'",
@@ -80,13 +82,13 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
 
 
 def accessed_symbol(expression: nodes.Subscript, context: Context) -> Symbol | None:
-    """The tensor, or the pack of tensors, whose elements an access reads or writes."""
+    """Return the tensor, or the pack of tensors, whose elements an access reads or writes."""
     name = accessed_name(expression)
     return None if name is None else context.names.find(name)
 
 
 def accessed_name(expression: nodes.Subscript) -> str | None:
-    """The name of the tensor, or of the pack of tensors, that an access reads or writes."""
+    """Return the name of the tensor, or of the pack of tensors, that an access reads or writes."""
     match expression.target:
         case nodes.Identifier(name=name) | nodes.Subscript(target=nodes.Identifier(name=name)):
             return name
@@ -121,7 +123,7 @@ def _report_shape(
 
 
 def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context: Context) -> None:
-    """Reports an index that is a literal beyond an extent that is a literal."""
+    """Report an index that is a literal beyond a dimension that is a literal."""
     for extent, item in zip(symbol.shape or (), expression.items, strict=True):
         if isinstance(item, nodes.Range | nodes.Expand) or isinstance(extent.value, nodes.Omitted):
             continue
@@ -132,7 +134,7 @@ def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context:
 
 
 def _extent_count(extent: nodes.Extent, context: Context) -> int | None:
-    """How many dimensions an extent stands for; None if that depends on values."""
+    """Return the number of dimensions of an extent; None if that depends on values."""
     if extent.pack is not None:
         return literal_length(extent.pack)
     if isinstance(extent.value, nodes.Identifier):
@@ -192,7 +194,7 @@ def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
 def _pack_item(
     expression: nodes.Subscript, target: Type, context: Context, *, masks: bool = True
 ) -> Type:
-    """The type of what is taken of a pack or a string; by indices alone unless ``masks``."""
+    """Return the type of a subscript of a pack or a string; by indices alone unless ``masks``."""
     text = expression.target.span.text
     if not target.packed and target.base != "str":
         context.report.error(
@@ -240,7 +242,7 @@ def _pack_item(
 
 
 def _slice_length(item: nodes.Range, length: int | None) -> int | None:
-    """How many items a slice takes, of a pack whose length is a literal, by literals."""
+    """Return the number of items of a slice by literals, of a pack whose length is a literal."""
     parts = [(part, literal(part)) for part in (item.begin, item.end, item.stride)]
     if length is None or any(part is not None and value is None for part, value in parts):
         return None
@@ -249,7 +251,9 @@ def _slice_length(item: nodes.Range, length: int | None) -> int | None:
 
 
 def _length(expression: nodes.Expression, found: Type) -> int | None:
-    """The items of a pack, or characters of a string, where the text says how many they are."""
+    """Return the number of items of a pack, or characters of a string, if the text determines
+    it.
+    """
     match expression:
         case nodes.Text(parts=(str(characters),)):
             return len(characters)
@@ -277,7 +281,7 @@ def _check_literal_index(
 
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
-    """The type of ``|i|`` and ``|i <> a : b|``."""
+    """Return the type of ``|i|`` and ``|i <> a : b|``."""
     if context.block != "lower":
         context.report.error(
             "an index between bars is only allowed in '@lower'",
@@ -298,7 +302,7 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
 
 
 def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
-    """The type of ``a[i] <- b``: that of ``a``."""
+    """Return the type of ``a[i] <- b``: that of ``a``."""
     target = context.infer(expression.target.target)
     value = context.infer(expression.value)
     replaced = (

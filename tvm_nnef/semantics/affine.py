@@ -27,7 +27,7 @@ _Maybe: TypeAlias = "Affine | None"
 
 
 def affine(expression: nodes.Expression | nodes.Omitted) -> Affine | None:
-    """The affine form of an expression, or None if it has none."""
+    """Return the affine form of an expression; None if it is not affine."""
     match expression:
         case nodes.Integer(value=value):
             return Affine(None, 0, value)
@@ -44,22 +44,22 @@ def affine(expression: nodes.Expression | nodes.Omitted) -> Affine | None:
 
 
 def literal(expression: nodes.Expression | nodes.Omitted | None) -> int | None:
-    """The value of an integer expression of literals, or None if it is something else."""
+    """Return the value of an integer expression of literals; None for other expressions."""
     form = affine(expression) if expression is not None else None
     return form.offset if form is not None and form.symbol is None else None
 
 
 def literal_length(pack: nodes.Pack | None) -> int | None:
-    """The length of a declared pack where it is a literal."""
+    """Return the length of a declared pack if it is a literal."""
     return literal(pack.length) if pack is not None else None
 
 
 def declared_symbol(
     expression: nodes.Expression | nodes.Omitted, known: Container[str]
 ) -> str | None:
-    """The symbol that an extent or a pack length declares: the one that is not yet known.
+    """Return the symbol that an extent or a pack length declares: the one that is not yet known.
 
-    None if all names are known, and where the expression does not determine its unknowns.
+    None if all names are known, or if the expression does not determine its unknowns.
     """
     form = affine(expression)
     if form is None or form.symbol is None or form.factor == 0 or form.symbol in known:
@@ -70,7 +70,7 @@ def declared_symbol(
 def unknown_names(
     expression: nodes.Expression | nodes.Omitted | None, known: set[str]
 ) -> list[nodes.Identifier]:
-    """The names in an expression that are not known."""
+    """Return the names in an expression that are not known."""
     return [name for name in used_names(expression) if name.name not in known]
 
 

@@ -1,4 +1,5 @@
-"""Checks the left sides of components: what is assigned, once, and of which type (2.10, 2.11).
+"""Checks of the left sides of components: each name is assigned once, with the right type (2.10,
+2.11).
 
 Input: targets and the types of the results. Output: tensors in the context's names.
 """
@@ -21,10 +22,10 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(slots=True)
 class Assignments:
-    """The names that a block has assigned, and the outputs or variables that it is to assign.
+    """The names that a block has assigned, and the outputs or variables that it has to assign.
 
-    ``fixed`` names what a block of the definition cannot assign; inside of a ``{ }`` block any
-    name may be taken again.
+    ``fixed`` are names that a block of the definition cannot assign; inside of a ``{ }`` block they
+    can be assigned again.
     """
 
     kind: Literal["compose", "update", "block"]
@@ -34,7 +35,7 @@ class Assignments:
 
 
 def target_names(targets: Sequence[object]) -> Iterator[nodes.Identifier]:
-    """The names that targets assign, in the order of the text."""
+    """Yield the names that targets assign, in the order of the text."""
     for target in targets:
         match target:
             case nodes.NameTarget(name=name):
@@ -51,26 +52,26 @@ def assign(
     assignments: Assignments,
     context: Context,
 ) -> None:
-    """Assigns results to the targets of a component; ``None`` stands for unknown results."""
+    """Assign results to the targets of a component; ``None`` means unknown results."""
     targets = component.targets
     if results is not None:
         _check_number(component, results, context)
     invoked = _is_invoked(component.value)
     for index, target in enumerate(targets):
         known = results is not None and index < len(results)
-        found = results[index] if results is not None and known else UNKNOWN
-        _assign_target(target, found, assignments, context, invoked)
+        result_type = results[index] if results is not None and known else UNKNOWN
+        _assign_target(target, result_type, assignments, context, invoked)
 
 
 def _is_invoked(value: nodes.Body | nodes.Branch | nodes.Loop) -> bool:
-    """Whether results come from an invocation, and not from scan outputs of a loop."""
+    """Whether results are from an invocation, and not from scan outputs of a loop."""
     if isinstance(value, nodes.Branch):
         return any(map(_is_invoked, (value.alternative, *(arm.consequent for arm in value.arms))))
     return isinstance(value, nodes.Call)
 
 
 def _check_number(component: nodes.Component, results: Sequence[Type], context: Context) -> None:
-    """Every result has a target, unless it is a trailing one that may be null."""
+    """Check that every result has a target, unless it is a trailing one that may be null."""
     targets, count = component.targets, len(results)
     if len(targets) > count:
         context.report.error(
@@ -139,7 +140,7 @@ def _named_type(
     context: Context,
     invoked: bool,
 ) -> Type:
-    """The type of a name on the left; a result of unknown type takes what is declared."""
+    """Return the type of a name on the left; a result of unknown type gets the declared one."""
     _check_declared(target, found, context)
     name, report = target.name.name, context.report
     declared = assignments.declared.get(name)
@@ -168,7 +169,7 @@ def _named_type(
 def _check_length_given(
     target: nodes.NameTarget, packed: bool, declared: Symbol | None, context: Context
 ) -> None:
-    """A pack that an invocation gives has its length written on the left (2.10)."""
+    """Check that the left side has a length for a pack that an invocation returns (2.10)."""
     if packed and (target.pack is None or target.pack.length is None):
         name = target.name.name
         length = "n" if declared is None or declared.type.length is None else declared.type.length
@@ -223,7 +224,7 @@ def _compare_declared(
 
 
 def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> None:
-    """Checks the type, shape or length after a name on the left."""
+    """Check the type, shape or length after a name on the left."""
     static = context.at("static")
     if target.type is not None:
         base_type(target.type, context)
@@ -235,7 +236,7 @@ def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> 
 
 
 def _counts(length: nodes.Expression | None, found: Type, context: Context) -> bool:
-    """Whether the length of a pack is what a tensor counts, as in a loop ``do..(n)``."""
+    """Whether the length of a pack is the value of a tensor, as in a loop ``do..(n)``."""
     if not isinstance(length, nodes.Identifier) or not found.packed:
         return False
     symbol = context.names.find(length.name)

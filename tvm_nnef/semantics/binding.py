@@ -1,7 +1,7 @@
 """The order in which the shapes of an operator's inputs are bound (2.6.1).
 
 Input: attributes and inputs of a definition. Output: a :class:`Binding`, which depends on the
-definition alone, never on an invocation. Only names are looked at, no types.
+definition alone, never on an invocation. Only names matter, not types.
 
 A pack without a written length has the implicit length ``|s|``, known once ``s`` is.
 """
@@ -19,7 +19,7 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why the shape of an input cannot be bound, at its location."""
+    """The reason why the shape of an input cannot be bound, with its location."""
 
     message: str
     span: Span
@@ -28,7 +28,8 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """``order`` holds indices of inputs; ``obstacles`` has those that could not be ordered.
+    """The binding order: ``order`` holds indices of inputs, ``obstacles`` those that have no place
+    in it.
 
     ``known`` are all names whose values are known after the inputs are bound, extents and pack
     lengths included; a definition with obstacles is invalid.
@@ -41,7 +42,7 @@ class Binding:
 
 
 def deferred_attributes(attributes: Sequence[nodes.Parameter]) -> frozenset[str]:
-    """Names of the attributes whose default is not a constant expression (2.5)."""
+    """Return names of the attributes whose default is not a constant expression (2.5)."""
     return frozenset(
         attribute.name.name
         for attribute in attributes
@@ -52,7 +53,9 @@ def deferred_attributes(attributes: Sequence[nodes.Parameter]) -> frozenset[str]
 def bind_inputs(
     attributes: Sequence[nodes.Parameter], inputs: Sequence[nodes.Parameter]
 ) -> Binding:
-    """The binding order: required inputs as soon as they are unambiguous, then optional ones."""
+    """Return the binding order: required inputs as soon as they are unambiguous, then optional
+    ones.
+    """
     deferred = deferred_attributes(attributes)
     # Packed attributes may be given as one value and optional ones may be null, so neither they
     # nor the lengths of packed attributes determine how a shape is split.
@@ -84,7 +87,7 @@ def _is_determined(attribute: nodes.Parameter, deferred: frozenset[str]) -> bool
 
 
 def _try(parameter: nodes.Parameter, known: set[str], declared: set[str]) -> Obstacle | None:
-    """Binds a parameter's shape, adding to ``known``; or leaves it alone and says why."""
+    """Bind a parameter's shape, adding to ``known``; or change nothing and return the obstacle."""
     bound = set(known)
     obstacle = _bind(parameter, bound, declared)
     if obstacle is None:
@@ -147,7 +150,7 @@ def _bind_expression(
 
 
 def _is_flexible(extent: nodes.Extent, known: frozenset[str]) -> bool:
-    """Whether the length of a packed extent is still open."""
+    """Whether the length of a packed extent is not yet known."""
     pack = extent.pack
     if pack is not None and pack.length is not None:
         return bool(unknown_names(pack.length, set(known)))

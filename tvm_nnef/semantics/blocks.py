@@ -1,4 +1,4 @@
-"""A definition sorted by block, with its binding order; and what is wrong with its set of blocks.
+"""Sorting of a definition by block, with its binding order, and checks of its set of blocks.
 
 Input: a syntax tree. Output: :class:`CheckedDefinition`. Nothing is typed or resolved here.
 """
@@ -24,11 +24,11 @@ _Statement = TypeVar("_Statement", bound=nodes.Node)
 def sort_blocks(
     module: str, node: nodes.Definition, *, standard: bool = False
 ) -> CheckedDefinition:
-    """The definition with its statements by block; those of a doubled block are joined.
+    """Return the definition with its statements by block; those of a duplicate block are joined.
 
-    ``standard`` says whether its module belongs to the standard library, where a comment declares
-    what the draft has no word for: ``# dynamic:`` the attributes that take values known only at run
-    time, ``# packs:`` what the operator does to packs of dynamic length.
+    ``standard`` is true for modules of the standard library, in which comments declare properties
+    that the draft has no word for: ``# dynamic:`` names the attributes that accept values known
+    only at run time, ``# packs:`` the effect of the operator on packs of dynamic length.
     """
     facts = dict(_FACT.findall(node.span.text)) if standard else {}
     role = facts.get("packs")
@@ -78,7 +78,9 @@ def _of_kind(
 
 
 def check_blocks(node: nodes.Definition, report: Report) -> None:
-    """Reports doubled blocks, a body that is both lowered and composed, and a graph without one."""
+    """Report duplicate blocks, a body that is both lowered and composed, and a graph without
+    one.
+    """
     first: dict[str, nodes.Block] = {}
     for block in node.blocks:
         if block.kind in first:

@@ -1,7 +1,7 @@
-"""Checks upper bounds, and the ranks of the inputs of graphs (2.6).
+"""Checks of upper bounds, and of the ranks of the inputs of graphs (2.6).
 
-Input: the definitions of a module. Output: complaints. Bounds that are computed are compared when
-a graph is composed.
+Input: the definitions of a module. Output: diagnostics. Computed bounds are compared when a graph
+is composed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tvm_nnef.syntax.walk import nodes_of
 
 
 def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> None:
-    """Reports bounds that contradict each other, and extents of the main graph without one.
+    """Report bounds that contradict each other, and dimensions of the main graph without one.
 
-    The main graph is the first one, unless it is invoked by the control flow of another: a graph
-    that is invoked takes the shapes of what it is given.
+    The main graph is the first one, unless the control flow of another invokes it: a graph that is
+    invoked has the shapes of its operands.
     """
     for definition in definitions:
         for kind in ("input", "output"):
@@ -34,7 +34,7 @@ def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> Non
 
 
 def invoked_names(definitions: Sequence[nodes.Definition]) -> frozenset[str]:
-    """What definitions of one module invoke of it by name: operators, and graphs."""
+    """Return the names of the module's own operators and graphs that its definitions invoke."""
     callees = (call.callee for call in nodes_of(nodes.Call, tuple(definitions)))
     return frozenset(callee.parts[0] for callee in callees if len(callee.parts) == 1)
 

@@ -1,8 +1,8 @@
-"""From the text of a main module to a checked program, with everything that is wrong with it.
+"""Checking of a program: from the text of a main module to a :class:`Program` with all diagnostics.
 
 Input: the source of ``main`` and a loader of modules. Output: a :class:`Program` and all
-diagnostics, in the order of their positions. Nothing is evaluated with concrete values; what
-depends on them (asserts, shapes, ranks) is checked when a graph is composed.
+diagnostics, in the order of their positions. Nothing is evaluated with concrete values; conditions
+on values (asserts, shapes, ranks) are checked when a graph is composed.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def check_program(
     parse: Parser | None = None,
     ambiguities: Sequence[Ambiguity] = (),
 ) -> tuple[Program | None, list[Diagnostic]]:
-    """Loads and checks a model: the program, and every diagnostic in the order of position.
+    """Load and check a model; return the program, and every diagnostic in the order of position.
 
-    ``load`` gives the source of the module with the given name parts, or None. The program is
+    ``load`` returns the source of the module with the given name parts, or None. The program is
     None if there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
     ``check_stdlib``. ``ambiguities`` are reported as warnings, except for divisions of reals and of
-    sizes, which mean the same in both dialects. Raises nothing that a user can cause (sections 2.2
-    to 2.15).
+    sizes, which mean the same in both dialects. Errors of users raise no exception (sections 2.2 to
+    2.15).
     """
-    modules, found = load_modules(main, load, parse or _parse, dialect)
+    modules, diagnostics = load_modules(main, load, parse or _parse, dialect)
     program = Program({name: _checked(module) for name, module in modules.items()}, dialect)
     own = [m for m in modules.values() if check_stdlib or not m.is_standard]
-    found += check_structure(own)
-    report = Report(found)
+    diagnostics += check_structure(own)
+    report = Report(diagnostics)
     complete = _check_definitions(program, own, report)
     found_all = [
         *report.found,
@@ -82,7 +82,7 @@ def _ambiguous(location: Ambiguity) -> Diagnostic:
 
 
 def _check_definitions(program: Program, modules: Iterable[LoadedModule], report: Report) -> bool:
-    """Fills the report; False if there are more errors than it takes."""
+    """Add the diagnostics of definitions to the report; return false if it is full."""
     try:
         for module in modules:
             check_bounds(module.node.definitions, report)
@@ -94,7 +94,7 @@ def _check_definitions(program: Program, modules: Iterable[LoadedModule], report
 
 
 def sort_diagnostics(found: Iterable[Diagnostic], first: str) -> list[Diagnostic]:
-    """Diagnostics by file, ``first`` and then in the order of mention, and by position."""
+    """Sort diagnostics by file, ``first`` and then in the order of mention, and by position."""
     diagnostics = list(found)
     files = dict.fromkeys((first, *(diagnostic.path for diagnostic in diagnostics)))
     order = {file: index for index, file in enumerate(files)}
@@ -115,7 +115,7 @@ def _checked(module: LoadedModule) -> CheckedModule:
 
 
 def _parse(text: str, path: str, dialect: str) -> nodes.Module:
-    """Standard modules are parsed once and kept; a user's text is parsed again."""
+    """Parse a text; trees of standard modules are cached, a user's text is parsed again."""
     if path.startswith(STDLIB_PREFIX):
         return _standard_tree(text, path, dialect)
     from tvm_nnef.syntax.parser import parse
@@ -125,7 +125,7 @@ def _parse(text: str, path: str, dialect: str) -> nodes.Module:
 
 @functools.lru_cache(maxsize=32)
 def _standard_tree(text: str, path: str, dialect: str) -> nodes.Module:
-    """A tree is frozen, and reading it from a file takes longer than checking most models."""
+    """Return the tree of a standard module, parsed once: that takes longer than most checks."""
     from tvm_nnef.syntax.cache import parse_cached
 
     return parse_cached(text, path, dialect)

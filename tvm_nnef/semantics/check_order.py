@@ -1,6 +1,7 @@
-"""When the assertions of a definition are checked (2.9): a fact of its text, not of an invocation.
+"""The order in which the assertions of a definition are checked (2.9).
 
-Input: its helper symbols, assertions and outputs. Output: :class:`CheckOrder`.
+Input: its helper symbols, assertions and outputs. Output: :class:`CheckOrder`, which depends on the
+text, not on an invocation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def order_checks(
     assertions: Sequence[nodes.Assertion],
     outputs: Sequence[nodes.Parameter],
 ) -> CheckOrder:
-    """Each assertion after the last ``@using`` whose names its condition or message reads."""
+    """Order each assertion after the last ``@using`` whose names its condition or message reads."""
     completed = {
         name.name: number
         for number, using in enumerate(usings, 1)

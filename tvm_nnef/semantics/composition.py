@@ -1,7 +1,7 @@
-"""Checks ``@compose``, ``@update`` and ``@quantize`` (2.10, 2.11, 2.14).
+"""Checks of ``@compose``, ``@update`` and ``@quantize`` (2.10, 2.11, 2.14).
 
-Input: a definition, the program, and a context without the outputs, which become visible as
-they are assigned. Output: complaints. Values of packs and counts are not known here.
+Input: a definition, the program, and a context without the outputs, which become visible as they
+are assigned. Output: diagnostics. Values of packs and counts are not known here.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tvm_nnef.syntax import nodes
 def check_composition(
     definition: CheckedDefinition, program: Program, context: Context, outputs: Names
 ) -> Context:
-    """Checks ``@compose`` and ``@update``; gives the context with all tensors that they name.
+    """Check ``@compose`` and ``@update``; return the context with all tensors that they name.
 
-    ``context`` does not see the outputs, ``outputs`` declares them.
+    ``context`` does not contain the outputs, ``outputs`` declares them.
     """
     declared = dict(outputs.own)
     inner = context.enter().at("compose")
@@ -62,7 +62,7 @@ def _check_updates(definition: CheckedDefinition, caller: Caller, fixed: dict[st
 def _check_used(
     updates: Sequence[nodes.Component], variables: Mapping[str, Symbol], context: Context
 ) -> None:
-    """Every component of ``@update`` assigns a variable, or a tensor that such a one reads."""
+    """Check that every component of ``@update`` contributes to the assignment of a variable."""
     read: set[str] = set()
     for component in reversed(updates):
         names = list(target_names(component.targets))
@@ -77,7 +77,7 @@ def _check_used(
 
 
 def _is_known(name: str, context: Context) -> bool:
-    """Whether a name means something else, which is reported where it is assigned."""
+    """Whether a name has another meaning, which is reported where it is assigned."""
     return context.names.find(name) is not None
 
 
@@ -87,7 +87,7 @@ def _symbols(context: Context) -> dict[str, Symbol]:
 
 
 def check_quantizations(definition: CheckedDefinition, program: Program, context: Context) -> None:
-    """Checks that quantized tensors exist and that quantizers fit (2.14).
+    """Check that quantized tensors exist and that quantizers fit (2.14).
 
     Names with a scope are resolved when a graph is composed, since labels may be implicit.
     """

@@ -15,19 +15,20 @@ BlockRole: TypeAlias = Literal["static", "lower", "compose"]
 
 
 class Rules(Protocol):
-    """Gives the type of any expression."""
+    """The interface of the type inference of any expression."""
 
     def __call__(self, expression: nodes.Expression, context: Context) -> Type:
-        """The type of an expression."""
+        """Return the type of an expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``block`` says what a tensor's name means: nothing, its elements, or the tensor.
+    """The context of an expression; ``block`` decides whether a tensor's name has a value in it.
 
-    ``rules`` are those of types (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint
-    for each name that is declared, but not visible. ``tools`` says whether the rules
-    of the tools dialect hold where they are others.
+    The name means nothing, an element, or the tensor. ``rules`` infer types
+    (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint for each name that is
+    declared, but not visible. ``tools`` is true if the rules of the tools dialect apply where the
+    dialects differ.
     """
 
     rules: Rules
@@ -39,32 +40,32 @@ class Context:
     tools: bool = False
 
     def infer(self, expression: nodes.Expression) -> Type:
-        """The type of an expression in this context."""
+        """Return the type of an expression in this context."""
         return self.rules(expression, self)
 
     def at(self, block: BlockRole) -> Context:
-        """The same names at another location."""
+        """Return a context with the same names at another location."""
         return replace(self, block=block)
 
     def enter(self) -> Context:
-        """A context whose new names are not seen outside of it."""
+        """Return a context whose new names are not visible outside of it."""
         return replace(self, names=self.names.enter())
 
     def promote(self, names: Iterable[str]) -> Context:
-        """A context in which the given optional names are known not to be null (2.4)."""
+        """Return a context in which some optional names are known not to be null (2.4)."""
         symbols = [symbol for name in names if (symbol := self.names.find(name))]
         if not symbols:
             return self
-        known = [replace(symbol, type=symbol.type.required) for symbol in symbols]
-        return replace(self, names=self.names.enter(known))
+        required = [replace(symbol, type=symbol.type.required) for symbol in symbols]
+        return replace(self, names=self.names.enter(required))
 
     def undefined(self, name: nodes.Identifier) -> None:
-        """Reports a name that is not visible."""
+        """Report a name that is not visible."""
         hint = self.elsewhere.get(name.name) or did_you_mean(name.name, self.names)
         self.report.error(f"'{name.name}' is not defined", name.span, hint or self._declaring())
 
     def _declaring(self) -> str:
-        """How names are made visible here."""
+        """Return a hint how names are declared in this block."""
         if self.block == "compose":
             return "a tensor is an '@input', a '@variable', or a result of a line before"
         index = "an index needs a bound, as in 'i < n'; " if self.block == "lower" else ""

@@ -1,7 +1,8 @@
-"""The types of what a component computes: invocations, blocks, branches and loops (2.10.1).
+"""Type inference of the right sides of components: invocations, blocks, branches and loops
+(2.10.1).
 
-Input: the right side of a component. Output: the types of its results, or None if a mistake
-hides them.
+Input: the right side of a component. Output: the types of its results, or None if an error hides
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BOOL = frozenset({"bool"})
 def check_components(
     components: Sequence[nodes.Component], assignments: Assignments, caller: Caller
 ) -> None:
-    """Checks components in their order; what they assign becomes visible one by one."""
+    """Check components in order; the names that they assign become visible one by one."""
     context = caller.context
     later = {
         name.name: f"'{name.name}' is assigned further below; components are computed in order"
@@ -44,7 +45,7 @@ def check_components(
 def value_types(
     value: nodes.Body | nodes.Branch | nodes.Loop, caller: Caller
 ) -> Sequence[Type] | None:
-    """The types of the results of the right side of a component."""
+    """Return the types of the results of the right side of a component."""
     match value:
         case nodes.Branch():
             return _branch(value, caller)
@@ -55,7 +56,7 @@ def value_types(
 
 
 def body_types(body: nodes.Body, caller: Caller, *, subgraph: bool = True) -> Sequence[Type] | None:
-    """The types of the results of an invocation, a block, or an expression of tensors."""
+    """Return the types of the results of an invocation, a block, or an expression of tensors."""
     context = caller.context
     match body:
         case nodes.Scope():
@@ -101,7 +102,9 @@ def _promote(caller: Caller, names: Sequence[str]) -> Caller:
 
 
 def _condition(condition: nodes.Body, caller: Caller) -> None:
-    """A condition is a compile-time expression, or gives a single bool tensor."""
+    """Check a condition: it is a compile-time expression, or has a single bool tensor as its
+    result.
+    """
     results = body_types(condition, caller)
     if results is None:
         return
@@ -303,7 +306,7 @@ def _keeps_type(
 
 
 def check_labels(components: Sequence[nodes.Component], context: Context) -> None:
-    """Explicit labels are unique in a block; the branches of one ``if`` exclude each other."""
+    """Check that labels are unique in a block; the branches of one ``if`` exclude each other."""
     seen: dict[str, nodes.Identifier] = {}
     for component in components:
         labels = {label.name: label for label in _labels(component.value)}

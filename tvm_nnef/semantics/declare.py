@@ -30,7 +30,7 @@ _INT = frozenset({"int"})
 
 
 def declare(symbol: Symbol, context: Context) -> None:
-    """Makes a name visible, or reports that it is taken."""
+    """Make a name visible, or report that it is in use."""
     first = context.names.find(symbol.name)
     if symbol.name in context.generics.bases:
         context.report.error(
@@ -53,7 +53,7 @@ def _article(noun: str) -> str:
 
 
 def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Report) -> Generics:
-    """The generic types of ``@dtype`` (2.13)."""
+    """Return the generic types of ``@dtype`` (2.13)."""
     bases: dict[str, str] = {}
     for definition in definitions:
         name, base, default = definition.name.name, definition.base.name, definition.default
@@ -81,7 +81,7 @@ def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Rep
 
 
 def base_type(name: nodes.TypeName, context: Context) -> str:
-    """The base that a type name denotes in a parameter or a target."""
+    """Return the base type that a type name denotes in a parameter or a target."""
     if context.generics.knows(name.name):
         return name.name
     if name.name in ABSTRACT:
@@ -103,34 +103,36 @@ def base_type(name: nodes.TypeName, context: Context) -> str:
 
 
 def parameter_type(parameter: nodes.Parameter, context: Context, tensor: bool) -> Type:
-    """The type of a declared parameter."""
+    """Return the type of a declared parameter."""
     kind = parameter.type
-    found = Type(
+    declared_type = Type(
         base_type(kind.name, context),
         packed=kind.pack is not None,
         optional=kind.optional,
         tensor=tensor,
         length=literal_length(kind.pack),
     )
-    if tensor and found.base == "str":
+    if tensor and declared_type.base == "str":
         context.report.error(
             "there are no tensors of strings", kind.name.span, "use int, real or bool"
         )
-    return found if found.base != ANY else replace(found, poison=True)
+    return declared_type if declared_type.base != ANY else replace(declared_type, poison=True)
 
 
 def declare_parameter(parameter: nodes.Parameter, kind: SymbolKind, context: Context) -> Symbol:
-    """Declares the name of a parameter and gives its symbol."""
+    """Declare the name of a parameter; return its symbol."""
     tensor = kind != "attribute"
-    found = parameter_type(parameter, context, tensor)
-    symbol = Symbol(parameter.name.name, kind, found, parameter.name.span, parameter.type.shape)
+    declared_type = parameter_type(parameter, context, tensor)
+    symbol = Symbol(
+        parameter.name.name, kind, declared_type, parameter.name.span, parameter.type.shape
+    )
     declare(symbol, context)
     return symbol
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Checks shapes, and declares what they declare.
+    """Checks of shapes, which declare their symbols.
 
     ``role``: the shape of an input declares symbols, that of an output those with an upper bound,
     that of a constant or variable none.
@@ -141,7 +143,7 @@ class Shapes:
     conditions: dict[str, list[nodes.Expression]] = field(default_factory=dict)
 
     def check(self, parameter: nodes.Parameter) -> None:
-        """Goes through pack length, rank and extents in the order in which they are bound."""
+        """Check pack length, rank and extents in the order in which they are bound."""
         kind = parameter.type
         optional = kind.optional
         if kind.pack is not None and kind.pack.length is not None:
@@ -154,7 +156,7 @@ class Shapes:
             self.check_extent(extent, optional, packed=kind.pack is not None)
 
     def check_extent(self, extent: nodes.Extent, optional: bool, packed: bool) -> None:
-        """Checks one item of a shape."""
+        """Check one item of a shape."""
         context = self.context
         if extent.per_item and not packed:
             context.report.error(
@@ -236,7 +238,9 @@ class Shapes:
             seen.append(flag)
 
     def _check_bounded(self, expression: nodes.Expression) -> None:
-        """An extent with an upper bound is known only at run time, so it is not an attribute."""
+        """Check that the expression of a bounded extent is not an attribute: it is known only at
+        run time.
+        """
         for name in used_names(expression):
             symbol = self.context.names.find(name.name)
             if symbol is not None and symbol.kind in ("attribute", "helper"):
@@ -251,7 +255,7 @@ class Shapes:
 
 
 def is_negative(expression: nodes.Expression, what: str, context: Context) -> bool:
-    """Reports an extent or a length that is a negative literal."""
+    """Report an extent or a length that is a negative literal."""
     value = literal(expression)
     if value is None or value >= 0:
         return False
@@ -260,7 +264,7 @@ def is_negative(expression: nodes.Expression, what: str, context: Context) -> bo
 
 
 def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> None:
-    """Declares the symbol of an affine expression, or learns that a known one is never null."""
+    """Declare the symbol of an affine expression, or record that a known one is never null."""
     name = declared_symbol(expression, context.names)
     if name is not None:
         location = next(used for used in used_names(expression) if used.name == name)
@@ -272,7 +276,7 @@ def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> N
 
 
 def require(name: str, context: Context) -> None:
-    """Notes that an extent is never null."""
+    """Record that an extent is never null."""
     symbol = context.names.find(name)
     if symbol is not None and symbol.kind == "dimension" and symbol.type.optional:
         context.names.declare(replace(symbol, type=symbol.type.required))
@@ -281,7 +285,7 @@ def require(name: str, context: Context) -> None:
 def check_shape_given(
     parameter: nodes.Parameter, definition: CheckedDefinition, context: Context
 ) -> None:
-    """Without a composition that determines them, the tensors of an operator have shapes."""
+    """Check that the tensors of an operator have shapes, unless its composition determines them."""
     if parameter.type.shape is None and not definition.is_composed:
         context.report.error(
             f"'{parameter.name.name}' has no shape",
@@ -291,7 +295,7 @@ def check_shape_given(
 
 
 def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
-    """Declares all names in a shape that could not be bound, so that they are reported once."""
+    """Declare all names in a shape that could not be bound, so that they are reported once."""
     kind = parameter.type
     for name in used_names((kind.pack, kind.rank, kind.shape)):
         if context.names.find(name.name) is None and name.name not in context.elsewhere:

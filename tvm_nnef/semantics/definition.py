@@ -1,4 +1,4 @@
-"""Checks one definition, block by block in the order in which names become visible (2.2).
+"""Checks of one definition, block by block in the order in which names become visible (2.2).
 
 Input: a parsed definition and the program around it. Output: diagnostics in a report.
 """
@@ -28,9 +28,9 @@ from tvm_nnef.syntax import nodes
 def check_definition(
     program: Program, module: str, node: nodes.Definition, report: Report
 ) -> Context:
-    """Reports everything that is wrong with a definition, whatever its invocations.
+    """Report all errors of a definition that do not depend on its invocations.
 
-    Returns the context of its names, those of ``@compose`` included.
+    Return the context of its names, those of ``@compose`` included.
     """
     check_blocks(node, report)
     standard = program.modules[module].is_standard
@@ -59,7 +59,7 @@ def check_definition(
 
 
 def _later_names(definition: CheckedDefinition) -> dict[str, str]:
-    """Hints for names that exist, but are not visible at the location where they are used."""
+    """Return hints for names that exist, but are not visible at the location of their use."""
     hints: dict[str, str] = {}
     for using in definition.usings:
         for name in _target_names(using.target):

@@ -1,4 +1,4 @@
-"""Types that an expression must have, and hints where it has another."""
+"""Checks of the type that an expression must have, with hints for other types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tvm_nnef.syntax import nodes
 
 
 def scalar(expression: nodes.Expression, context: Context) -> Type:
-    """The type of an expression that must be a value or a pack of values, and no tensor."""
-    found = context.infer(expression)
-    if found.poison:
-        return found
-    if found.tensor:
+    """Return the type of an expression that must be a value or a pack of values, not a tensor."""
+    actual = context.infer(expression)
+    if actual.poison:
+        return actual
+    if actual.tensor:
         name = expression.span.text
         context.report.error(
             f"'{name}' is a tensor and has no value here",
@@ -20,14 +20,14 @@ def scalar(expression: nodes.Expression, context: Context) -> Type:
             _tensor_hint(expression, context),
         )
         return UNKNOWN
-    if found.guarded:
+    if actual.guarded:
         context.report.error(
             "an index between bars cannot be part of an expression",
             expression.span,
             "place the bars around the complete index",
         )
         return UNKNOWN
-    return found
+    return actual
 
 
 def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
@@ -45,20 +45,23 @@ def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
 def expect(
     expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
 ) -> Type:
-    """The type of a value whose base must be one of ``allowed``; ``what`` begins the message."""
-    found = scalar(expression, context)
-    if found.poison or context.generics.may_be(found.base, allowed):
-        return found
+    """Return the type of a value whose base must be one of ``allowed``.
+
+    ``what`` begins the message.
+    """
+    actual = scalar(expression, context)
+    if actual.poison or context.generics.may_be(actual.base, allowed):
+        return actual
     context.report.error(
-        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(found.base)}",
+        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(actual.base)}",
         expression.span,
-        cast_hint(found.base, allowed, expression),
+        cast_hint(actual.base, allowed, expression),
     )
     return UNKNOWN
 
 
 def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str:
-    """How a value of type ``base`` becomes one of the allowed types."""
+    """Return a hint how to convert a value of type ``base`` to one of the allowed types."""
     text = expression.span.text
     if base == "int" and "real" in allowed:
         if isinstance(expression, nodes.Integer):
@@ -95,7 +98,7 @@ def _one_of(allowed: frozenset[str]) -> str:
 
 
 def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
-    """The names that are certainly not null if a condition holds (or does not hold)."""
+    """Return the names that are certainly not null if a condition holds (or does not hold)."""
     match condition:
         case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
             return [name]
@@ -109,5 +112,5 @@ def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
 
 
 def condition(expression: nodes.Expression, context: Context, what: str) -> Type:
-    """The type of a condition, which must be bool."""
+    """Return the type of a condition, which must be bool."""
     return expect(expression, context, frozenset({"bool"}), what)

@@ -1,6 +1,6 @@
-"""Checks helper symbols and asserts: ``@using`` and ``@assert`` (2.8, 2.9).
+"""Checks of helper symbols and asserts: ``@using`` and ``@assert`` (2.8, 2.9).
 
-Input: a definition and a context. Output: the helper symbols in the context, and complaints.
+Input: a definition and a context. Output: the helper symbols in the context, and diagnostics.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _Part = nodes.NameTarget | nodes.ZipTarget | nodes.Omitted
 
 
 def declare_usings(definition: CheckedDefinition, context: Context) -> None:
-    """Checks helper symbols in their order and declares them (2.9)."""
+    """Check and declare helper symbols in their order (2.9)."""
     for using in definition.usings:
-        found = expected.scalar(using.value, context)
-        _declare_target(using.target, found, context)
+        value_type = expected.scalar(using.value, context)
+        _declare_target(using.target, value_type, context)
 
 
 def _declare_target(target: nodes.Target, found: Type, context: Context) -> None:
@@ -49,7 +49,7 @@ def _declare_target(target: nodes.Target, found: Type, context: Context) -> None
 
 
 def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context: Context) -> None:
-    """A length that is hinted is that of the value, if both are known (2.9)."""
+    """Check that a declared length is that of the value, if both are known (2.9)."""
     name, hinted = target.name.name, literal_length(pack)
     if not (found.packed or found.poison):
         context.report.error(
@@ -68,9 +68,9 @@ def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context
 def _check_parts(
     target: nodes.ListTarget, items: Sequence[_Part], found: Type, context: Context
 ) -> None:
-    """The lengths of the parts make up that of the value, if known."""
+    """Check that the lengths of the parts add up to that of the value, if known."""
     lengths = [_part_length(item) for item in items]
-    known = sum(length for length in lengths if length is not None)
+    fixed = sum(length for length in lengths if length is not None)
     flexible = None in lengths
     open_parts = [item for item in items if _is_open(item)]
     if len(open_parts) > 1:
@@ -80,15 +80,15 @@ def _check_parts(
             "give all but one a length, as in 'b..(n)'",
         )
     elif found.length is not None and (
-        known > found.length or (known < found.length and not flexible)
+        fixed > found.length or (fixed < found.length and not flexible)
     ):
         context.report.error(
             f"a pack of length {found.length} does not fit the list on the left",
             target.span,
-            hints.parts(known, flexible),
+            hints.parts(fixed, flexible),
         )
     elif found.length is not None and lengths.count(None) == len(open_parts):
-        rest = found.length - known
+        rest = found.length - fixed
         for item in open_parts:
             if isinstance(item, nodes.ZipTarget) and rest % len(item.names):
                 context.report.error(
@@ -105,7 +105,7 @@ def _is_open(item: _Part) -> bool:
 
 
 def _part_length(item: _Part) -> int | None:
-    """How many items of the value a part takes; None if that is open or not known here."""
+    """Return the number of items that a part gets; None if that is open or not known here."""
     match item:
         case nodes.NameTarget(pack=nodes.Pack() as pack):
             return literal_length(pack)
@@ -131,7 +131,7 @@ def _declare_parts(items: Sequence[_Part], found: Type, context: Context) -> Non
 
 
 def check_assertions(definition: CheckedDefinition, context: Context) -> None:
-    """Checks conditions, messages and details of ``@assert`` (2.8)."""
+    """Check conditions, messages and details of ``@assert`` (2.8)."""
     for assertion in definition.assertions:
         expected.condition(assertion.condition, context, "an assert condition")
         parts = [assertion.message] if assertion.message else []

@@ -1,4 +1,4 @@
-"""Hints that more than one check gives: what to write instead."""
+"""Hints that several checks give."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ CONDITION = "compare it, as in 'n != 0' or 'math.gt(x, 0.0)'"
 
 
 def index(length: int) -> str:
-    """Which indices a pack or a string of a length has."""
+    """Return a hint about the valid indices of a pack or a string of a length."""
     if length == 0:
         return "it is empty: an index needs at least one item"
     return f"use an index from 0 to {length - 1}, or from -{length} to -1 to count from the end"
 
 
 def single(text: str) -> str:
-    """What to write for a pack where one value is needed."""
+    """Return a hint for a pack where one value is needed."""
     return f"take an item, as in '{text}[0]', or fold it, as in '{text} + ..'"
 
 
 def parts(taken: int, flexible: bool) -> str:
-    """How many items a list on the left takes, and how it can take the others."""
+    """Return a hint about the number of items that a list on the left gets."""
     if flexible:
         return f"the parts of known length take {taken} items: shorten one, or leave one out"
     return f"it takes {taken} items: add a name with '..' for the rest, as in '[a, b..]'"
 
 
 def one_type(types: Collection[str]) -> str:
-    """How values of different types become values of one."""
+    """Return a hint how to convert values of different types to one."""
     if set(types) == {"int", "real"}:
         return "write the integers as reals, as in '1.0' and 'real(n)'"
     if "str" in types:

@@ -1,8 +1,8 @@
-"""The type of an expression (2.4), with null propagation (2.4.1) and promotion by null tests.
+"""Type inference of expressions (2.4), with null propagation (2.4.1) and promotion by null tests.
 
-Input: an expression and a :class:`Context`. Output: its :class:`Type`; complaints go into the
-context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
-Operators, subscripts and lists have their own modules, which infer their parts by
+Input: an expression and a :class:`Context`. Output: its :class:`Type`; diagnostics are added to the
+context's report, and an expression with errors has the type ``UNKNOWN``. Nothing is evaluated.
+Operators, subscripts and lists have separate modules, which infer their parts by
 :meth:`Context.infer`.
 """
 
@@ -29,7 +29,7 @@ from tvm_nnef.syntax import nodes
 
 
 def infer(expression: nodes.Expression, context: Context) -> Type:
-    """The type of an expression; tensors and guarded indices are allowed to be its value."""
+    """Return the type of an expression; its value may be a tensor or a guarded index."""
     match expression:
         case nodes.Integer():
             return INT
@@ -155,7 +155,7 @@ def _call(expression: nodes.Call, context: Context) -> Type:
 
 
 def is_cast(expression: nodes.Call, context: Context) -> bool:
-    """Whether what is written like a call is a cast to a generic type, ``T(x)``."""
+    """Whether an expression in the form of a call is a cast to a generic type, ``T(x)``."""
     bare = not (expression.generics or expression.attributes or expression.label)
     return bare and str(expression.callee) in context.generics.bases
 

@@ -1,7 +1,7 @@
-"""Checks the invocation of an operator against its definition (2.10, 2.13).
+"""Checks of the invocation of an operator against its definition (2.10, 2.13).
 
-Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes
-and asserts depend on values and are checked when a graph is composed.
+Input: a call and the definition that it names. Output: the types of its results. Ranks, shapes and
+asserts depend on values and are checked when a graph is composed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who invokes: the module in which the call is written, and what it can see."""
+    """The caller of an invocation: the module of the call, and the context of its names."""
 
     program: Program
     module: str
@@ -29,7 +29,7 @@ class Caller:
 
 @dataclass(slots=True)
 class _Match:
-    """What is known about an invocation while its arguments are compared."""
+    """The state of an invocation while its arguments are compared."""
 
     callee: CheckedDefinition
     context: Context
@@ -40,7 +40,7 @@ class _Match:
 def check_call(
     call: nodes.Call, caller: Caller, *, subgraph: bool = False
 ) -> Sequence[Type] | None:
-    """Checks an invocation; the types of its results, or None if they are not known.
+    """Check an invocation; return the types of its results, or None if they are not known.
 
     Only a ``subgraph``, the body of a branch or a loop, may be a graph.
     """
@@ -69,7 +69,7 @@ def check_call(
 
 
 def check_quantizer(call: nodes.Call, caller: Caller) -> None:
-    """Checks the operator of a quantization: one input, one output, given attributes (2.14)."""
+    """Check the operator of a quantization: one input, one output, given attributes (2.14)."""
     callee = _resolve(call, caller)
     if callee is None:
         return
@@ -213,7 +213,7 @@ def _compare(
     what: str,
     match: _Match,
 ) -> None:
-    """Compares a value with the attribute or input that it is given for."""
+    """Compare a value with the attribute or input to which it is passed."""
     if found.poison:
         match.certain = False
         return
@@ -301,7 +301,7 @@ def _words(allowed: frozenset[str]) -> str:
 
 
 def _check_deduction(call: nodes.Call, match: _Match) -> None:
-    """Reports a generic type that nothing determines."""
+    """Report a generic type that is not determined."""
     if not match.certain:
         return
     defaults = {

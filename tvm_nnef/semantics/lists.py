@@ -1,4 +1,4 @@
-"""The type of a list expression: items, ranges, expanded packs and zips (2.4)."""
+"""Type inference of list expressions: items, ranges, expanded packs and zips (2.4)."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ _COUNT = frozenset({"int", "bool"})
 
 
 def infer_list(expression: nodes.ListExpression, context: Context) -> Type:
-    """The type of ``[a, b.., 0:n, (c, d)..]``: a pack whose items are all of one base type."""
+    """Return the type of ``[a, b.., 0:n, (c, d)..]``: a pack whose items are all of one base
+    type.
+    """
     joined = Type(ANY, packed=True, length=0)
     for item in expression.items:
-        found = infer_item(item, context)
-        if found.poison:
+        item_type = infer_item(item, context)
+        if item_type.poison:
             joined = Type(joined.base, packed=True, optional=joined.optional, tensor=joined.tensor)
             continue
-        if not same_base(joined, found):
-            names = [context.generics.describe(base) for base in (joined.base, found.base)]
+        if not same_base(joined, item_type):
+            names = [context.generics.describe(base) for base in (joined.base, item_type.base)]
             context.report.error(
                 f"the items of a list must be of one type; this one is {names[1]}, "
                 f"those before are {names[0]}",
                 item.span,
-                hints.one_type((joined.base, found.base)),
+                hints.one_type((joined.base, item_type.base)),
             )
             return UNKNOWN
-        known = joined.length is not None and found.length is not None
+        known = joined.length is not None and item_type.length is not None
         joined = Type(
-            join_base(joined.base, found.base),
+            join_base(joined.base, item_type.base),
             packed=True,
-            optional=joined.optional or found.optional,
-            tensor=joined.tensor or found.tensor,
-            length=(joined.length or 0) + (found.length or 0) if known else None,
-            guarded=joined.guarded or found.guarded,
+            optional=joined.optional or item_type.optional,
+            tensor=joined.tensor or item_type.tensor,
+            length=(joined.length or 0) + (item_type.length or 0) if known else None,
+            guarded=joined.guarded or item_type.guarded,
         )
     return joined
 
 
 def infer_item(item: nodes.ListItem, context: Context) -> Type:
-    """The type of what an item adds to a list: always a pack, of one item for a plain value."""
+    """Return the type of an item in a list: always a pack, of one item for a plain value."""
     match item:
         case nodes.Range():
             return infer_range(item, context)
@@ -63,13 +65,13 @@ def infer_item(item: nodes.ListItem, context: Context) -> Type:
 
 
 def infer_range(item: nodes.Range, context: Context) -> Type:
-    """The type of ``b:e:s``."""
+    """Return the type of ``b:e:s``."""
     optional = False
     for name, part in (("begin", item.begin), ("end", item.end), ("stride", item.stride)):
         if part is not None:
-            found = expected.expect(part, context, _INT, f"the {name} of a range")
-            optional |= found.optional
-            if found.packed and not found.poison:
+            part_type = expected.expect(part, context, _INT, f"the {name} of a range")
+            optional |= part_type.optional
+            if part_type.packed and not part_type.poison:
                 context.report.error(
                     f"the {name} of a range cannot be a pack",
                     part.span,
@@ -81,24 +83,24 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
 
 
 def _range_length(item: nodes.Range) -> int | None:
-    """The length of a range of literals; None for others, and where an end is left out."""
+    """Return the length of a range of literals; None for others, and if an end is omitted."""
     first, end = literal(item.begin), literal(item.end)
     stride = 1 if item.stride is None else literal(item.stride)
     return None if first is None or end is None or not stride else steps(first, end, stride)
 
 
 def steps(first: int, end: int, stride: int) -> int:
-    """How many values a range has; ``len`` fails for the largest ones."""
+    """Return the number of values of a range; ``len`` fails for the largest ones."""
     return max(0, -((first - end) // stride))
 
 
 def infer_expand(item: nodes.Expand, context: Context) -> Type:
-    """The type of ``x..`` and ``x ..(n)``."""
-    found = context.infer(item.item)
+    """Return the type of ``x..`` and ``x ..(n)``."""
+    item_type = context.infer(item.item)
     count = infer_length(item.count, context)
-    if found.poison:
-        return found
-    if not found.packed and item.count is None:
+    if item_type.poison:
+        return item_type
+    if not item_type.packed and item.count is None:
         context.report.error(
             f"'{item.item.span.text}' is a single value and needs a count to be repeated",
             item.span,
@@ -106,19 +108,19 @@ def infer_expand(item: nodes.Expand, context: Context) -> Type:
         )
         return UNKNOWN
     repeated = None if item.count is None else literal(item.count)
-    length = found.length if found.packed and found.length is not None else repeated
+    length = item_type.length if item_type.packed and item_type.length is not None else repeated
     return Type(
-        found.base,
+        item_type.base,
         packed=True,
-        optional=found.optional or count.optional,
-        tensor=found.tensor,
+        optional=item_type.optional or count.optional,
+        tensor=item_type.tensor,
         length=length if count.base != "bool" else None,
-        guarded=found.guarded,
+        guarded=item_type.guarded,
     )
 
 
 def infer_length(length: nodes.Expression | None, context: Context) -> Type:
-    """The type of a pack length, which is int, or bool for none or one item."""
+    """Return the type of a pack length, which is int, or bool for none or one item."""
     if length is None:
         return INT
     if (literal(length) or 0) < 0:
@@ -139,7 +141,7 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
 
 
 def check_zip_target(target: nodes.ZipTarget, context: Context) -> None:
-    """Checks the dots after names on the left that a pack is unzipped into, and their count."""
+    """Check the dots after names on the left into which a pack is unzipped, and their count."""
     if target.pack is not None:
         infer_length(target.pack.length, context)
     else:

@@ -1,7 +1,7 @@
-"""Checks the formulas of ``@lower`` (2.12).
+"""Checks of the formulas of ``@lower`` (2.12).
 
-Input: a definition and a context in which outputs are visible. Output: complaints. Whether
-indices stay within bounds depends on values and is not asked here.
+Input: a definition and a context in which outputs are visible. Output: diagnostics. Whether indices
+are within bounds depends on values and is not checked here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IDEMPOTENT = frozenset({"=", ":=", "&=", "|=", "min=", "max="})
 
 
 def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
-    """Checks every formula, their order, and that every output is computed."""
+    """Check every formula, their order, and that every output is computed."""
     written: dict[str, list[nodes.Lowering]] = {}
     outputs = {output.name.name for output in definition.outputs}
     contracted = {
@@ -60,7 +60,7 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
 
 
 def _with_other_tensors(definition: CheckedDefinition, context: Context) -> Context:
-    """The context in which tensors that no output declares are known, after an error for them."""
+    """Return the context with tensors that no output declares, after an error for them."""
     outputs = [output.name.name for output in definition.outputs]
     written = {access.accessed_name(each.target): each for each in reversed(definition.lowerings)}
     others = {
@@ -90,7 +90,9 @@ def _with_other_tensors(definition: CheckedDefinition, context: Context) -> Cont
 
 
 def _sizes(lowering: nodes.Lowering) -> str:
-    """The dimensions of a tensor that a formula writes, as its index symbols are bounded."""
+    """Return the dimensions of a tensor that a formula writes, by the bounds of its index
+    symbols.
+    """
     bounds = {bound.index.name: bound.extent.span.text for bound in lowering.bounds}
     items = (item.span.text for item in lowering.target.items)
     return ", ".join(bounds.get(item, "…") for item in items)
@@ -99,7 +101,7 @@ def _sizes(lowering: nodes.Lowering) -> str:
 def _check_lowering(
     lowering: nodes.Lowering, context: Context, contracted: set[str | None]
 ) -> str | None:
-    """Checks a formula; the name of the output that it writes, or None if there is none."""
+    """Check a formula; return the name of the output that it writes, or None if there is none."""
     if lowering.unroll is not None:
         _declare_unrolled(lowering.unroll, context)
     for bound in lowering.bounds:
@@ -120,7 +122,7 @@ def _check_lowering(
 
 
 def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context) -> None:
-    """A formula reads no output that only a later one computes; its own it may read."""
+    """Check that a formula reads no output that only a later one computes; it may read its own."""
     own = access.accessed_name(lowering.target)
     values = (lowering.value, lowering.condition, *lowering.locals)
     for access_ in nodes_of(nodes.Subscript, values):
@@ -155,7 +157,7 @@ def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
 
 
 def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool:
-    """Reports a bound that reads an element of a tensor."""
+    """Report a bound that reads an element of a tensor."""
     for element in nodes_of(nodes.Subscript, bound):
         symbol = access.accessed_symbol(element, context)
         if symbol is not None and symbol.type.tensor:
@@ -177,7 +179,7 @@ def _declare_local(local: nodes.LocalValue, context: Context) -> None:
 
 
 def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Symbol | None:
-    """The output that is written, with the type of what is written to it."""
+    """Return the output that is written, after a check of the type of the written value."""
     target = lowering.target
     symbol = access.accessed_symbol(target, context)
     if symbol is None:
@@ -252,7 +254,7 @@ def _short(text: str) -> str:
 def _check_sequence(
     lowering: nodes.Lowering, before: list[nodes.Lowering], context: Context
 ) -> None:
-    """At most one ``=`` and then at most one update for each output."""
+    """Check that each output has at most one ``=`` and then at most one update."""
     # Formulas for single items of a pack write to different tensors.
     earlier = [other for other in before if other.target.target == lowering.target.target]
     name = lowering.target.target.span.text

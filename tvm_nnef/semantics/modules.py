@@ -1,7 +1,7 @@
-"""Reading a model's modules: from the text of ``main`` to every module that it needs (2.15).
+"""Loading of a model's modules: from the text of ``main`` to every module that it needs (2.15).
 
-Input: the source of ``main`` and a loader. Output: parsed modules, ``main`` first, each read
-once, and the diagnostics of all texts and imports. Definitions are not looked into here.
+Input: the source of ``main`` and a loader. Output: parsed modules, ``main`` first, each read once,
+and the diagnostics of all texts and imports. Definitions are not examined here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX, STDLIB_PREFIX
 from tvm_nnef.syntax import nodes
 
 Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | tuple[Source, ...] | None"]
-"""The text of a module by the parts of its name; of several texts the first one to define a name
-wins, and the last one gives the module its location."""
+"""A function that returns the text of a module by the parts of its name.
+
+Of several texts the first one to define a name has priority, and the last one is the module's
+location.
+"""
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
 # What the specification calls its modules.
@@ -48,40 +51,40 @@ class LoadedModule:
 def load_modules(
     main: Source, load: Loader, parse: Parser, dialect: str
 ) -> tuple[Mapping[str, LoadedModule], list[Diagnostic]]:
-    """All modules that ``main`` needs, in the order in which they are first imported.
+    """Return all modules that ``main`` needs, in the order in which they are first imported.
 
-    A module that is missing, or whose text does not parse, is left out; the diagnostics say so.
-    Import cycles between modules other than ``main`` are fine.
+    A module that is missing, or whose text does not parse, is omitted and has a diagnostic. Import
+    cycles between modules other than ``main`` are allowed.
     """
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     modules: dict[str, LoadedModule] = {}
     tried = {MAIN}
     queue: list[tuple[str, tuple[Source, ...]]] = [(MAIN, (main,))]
     while queue:
         name, sources = queue.pop(0)
-        parsed = [_parse(source, parse, dialect, found) for source in sources]
+        parsed = [_parse(source, parse, dialect, diagnostics) for source in sources]
         texts = [text for text in parsed if text is not None]
         if len(texts) < len(sources):
             continue
         source, node = sources[-1], _merged(texts)
         imports = [item for item in node.imports if str(item.path) != MAIN]
-        found += [_import_of_main(item) for item in node.imports if str(item.path) == MAIN]
+        diagnostics += [_import_of_main(item) for item in node.imports if str(item.path) == MAIN]
         for item in imports:
             wanted = str(item.path)
             if wanted not in tried:
                 # What failed is remembered as well, so that it is reported once.
                 tried.add(wanted)
-                imported = _load(item, load, found)
+                imported = _load(item, load, diagnostics)
                 if dialect == "draft":
-                    found += _name_clash(item, imported)
+                    diagnostics += _name_clash(item, imported)
                 queue += [(wanted, imported)] if imported else []
         wanted_names = tuple(dict.fromkeys(str(item.path) for item in imports))
         modules[name] = LoadedModule(name, source, node, wanted_names)
-    return modules, found
+    return modules, diagnostics
 
 
 def _merged(texts: list[nodes.Module]) -> nodes.Module:
-    """The texts of one module as one; the first definition of a name is the one that counts."""
+    """Return the texts of one module as one; the first definition of a name is used."""
     if len(texts) == 1:
         return texts[0]
     definitions: dict[str, nodes.Definition] = {}
@@ -106,7 +109,9 @@ def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> tuple[So
 
 
 def _name_clash(item: nodes.Import, sources: Iterable[Source]) -> list[Diagnostic]:
-    """A module of the model that has the name of a standard one: in the draft, names are unique."""
+    """Return the error for a module with the name of a standard one: in the draft, names are
+    unique.
+    """
     name = str(item.path)
     own = [source for source in sources if not source.path.startswith(STDLIB_PREFIX)]
     if not own or name not in _STANDARD_NAMES:
@@ -158,14 +163,16 @@ def _missing(item: nodes.Import, *, hint: bool) -> Diagnostic:
 def check_structure(
     modules: Iterable[LoadedModule],
 ) -> list[Diagnostic]:
-    """What is wrong with modules as such: doubled names, misplaced graphs, no graph in main."""
-    found: list[Diagnostic] = []
+    """Return the structural errors of modules: duplicate names, misplaced graphs, no graph in
+    main.
+    """
+    diagnostics: list[Diagnostic] = []
     for module in modules:
         seen: dict[str, nodes.Definition] = {}
         for definition in module.node.definitions:
-            found.extend(_check_definition_name(definition, seen))
+            diagnostics.extend(_check_definition_name(definition, seen))
             if definition.kind == "graph" and module.name != MAIN:
-                found.append(
+                diagnostics.append(
                     Diagnostic(
                         f"graph '{definition.name.name}' is defined in the imported module "
                         f"'{module.name}'",
@@ -174,8 +181,8 @@ def check_structure(
                     )
                 )
         if module.name == MAIN and not any(d.kind == "graph" for d in module.node.definitions):
-            found.append(_no_graph(module))
-    return found
+            diagnostics.append(_no_graph(module))
+    return diagnostics
 
 
 def _check_definition_name(

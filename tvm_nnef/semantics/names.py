@@ -1,7 +1,7 @@
-"""Names: what a definition declares, where a name is visible, and which names a tree uses.
+"""Names: declarations, visibility, and the names that a tree uses.
 
-Input: syntax trees and symbols. Output: lookups, and lists of the names that are used. Types are
-attached to symbols by others.
+Input: syntax trees and symbols. Output: lookups, and lists of the names that are used. Other
+modules infer the types of symbols.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SymbolKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A declared name. ``shape`` is that of a tensor, None if it was left out."""
+    """A declared name. ``shape`` is that of a tensor, None if it was omitted."""
 
     name: str
     kind: SymbolKind
@@ -33,7 +33,7 @@ class Symbol:
 
     @property
     def description(self) -> str:
-        """The kind as an error message calls it."""
+        """The word for the kind in an error message."""
         return {"local": "local value", "index": "index symbol", "helper": "helper symbol"}.get(
             self.kind, self.kind
         )
@@ -47,7 +47,7 @@ class Names:
     own: dict[str, Symbol] = field(default_factory=dict)
 
     def find(self, name: str) -> Symbol | None:
-        """The symbol that a name means here, or None."""
+        """Return the symbol that a name denotes here, or None."""
         scope: Names | None = self
         while scope is not None:
             if name in scope.own:
@@ -56,11 +56,11 @@ class Names:
         return None
 
     def declare(self, symbol: Symbol) -> None:
-        """Makes a name visible here and in sets that are entered from here."""
+        """Make a name visible here and in inner sets."""
         self.own[symbol.name] = symbol
 
     def enter(self, symbols: Iterable[Symbol] = ()) -> Names:
-        """A new inner set."""
+        """Return a new inner set."""
         return Names(self, {symbol.name: symbol for symbol in symbols})
 
     def __contains__(self, name: object) -> bool:
@@ -81,7 +81,7 @@ class TooManyErrors(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """Collects diagnostics; the same one at the same position is kept once.
+    """A collector of diagnostics; the same one at the same position is kept once.
 
     ``plain_divisions`` are paths and offsets of the signs that divide reals, or integers that are
     never negative. Raises :class:`TooManyErrors` instead of adding a further error to
@@ -94,11 +94,11 @@ class Report:
     _errors: int = 0
 
     def error(self, message: str, span: Span, hint: str, notes: tuple[Note, ...] = ()) -> None:
-        """Adds an error; the hint says what to change."""
+        """Add an error; the hint suggests a change."""
         self._add(Diagnostic(message, span, hint, notes))
 
     def warning(self, message: str, span: Span, hint: str) -> None:
-        """Adds a warning."""
+        """Add a warning."""
         self._add(Diagnostic(message, span, hint, severity="warning"))
 
     def _add(self, diagnostic: Diagnostic) -> None:
@@ -115,7 +115,8 @@ class Report:
 
 
 def used_names(tree: object) -> Iterator[nodes.Identifier]:
-    """The names that an expression reads, in the order of the text, properties' tensors included.
+    """Yield the names that an expression reads, in the order of the text, properties' tensors
+    included.
 
     Names of attributes, labels, built-in functions and types are not reads.
     """
@@ -123,7 +124,7 @@ def used_names(tree: object) -> Iterator[nodes.Identifier]:
 
 
 def _read(node: nodes.Node) -> Iterable[object]:
-    """The parts of a node that it reads."""
+    """Return the parts of a node that it reads."""
     match node:
         case nodes.Builtin(argument=value) | nodes.AttributeAssignment(value=value):
             return (value,)

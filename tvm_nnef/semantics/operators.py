@@ -1,4 +1,4 @@
-"""The types of operators: unary, binary, selection, coalescing and folds (2.4).
+"""Type inference of operators: unary, binary, selection, coalescing and folds (2.4).
 
 Called by :mod:`tvm_nnef.semantics.infer` only.
 """
@@ -31,7 +31,7 @@ _FOLDED_TO_BOOL = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 def infer_unary(expression: nodes.Unary, context: Context) -> Type:
-    """The type of ``-x``, ``!x``, ``?x``; a null test is never null."""
+    """Return the type of ``-x``, ``!x``, ``?x``; a null test is never null."""
     operator = expression.operator
     if operator == "?":
         tested = context.infer(expression.operand)
@@ -47,7 +47,7 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
 
 
 def infer_binary(expression: nodes.Binary, context: Context) -> Type:
-    """The type of ``a + b`` and its kin: element-wise where an operand is a pack."""
+    """Return the type of ``a + b`` and similar operators: element-wise if an operand is a pack."""
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     if operator == "is":
@@ -109,7 +109,9 @@ def _note_division(expression: nodes.Binary, context: Context) -> None:
 
 
 def _is_never_negative(expression: nodes.Expression, context: Context) -> bool:
-    """Whether an integer is made of sizes, indices and literals in ways that keep it 0 or more."""
+    """Whether an integer is computed from sizes, indices and literals so that it is never
+    negative.
+    """
 
     def holds(part: nodes.Expression) -> bool:
         return _is_never_negative(part, context)
@@ -129,7 +131,7 @@ def _is_never_negative(expression: nodes.Expression, context: Context) -> bool:
 
 
 def _comparable(left: Type, right: Type, context: Context) -> bool:
-    """Whether two types can be compared; what two generic types stand for is checked later."""
+    """Whether two types can be compared; concrete types of two generic types are checked later."""
     generic = {left.base, right.base} <= set(context.generics.bases)
     return (same_base(left, right) and left.tensor == right.tensor) or generic
 
@@ -185,7 +187,7 @@ def _check_lengths(expression: nodes.Expression, left: Type, right: Type, contex
 
 
 def infer_select(expression: nodes.Select, context: Context) -> Type:
-    """The type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
+    """Return the type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
     test = expected.condition(expression.condition, context, "the condition of '?:'")
     promoted = context.promote(expected.promoted(expression.condition))
     yes = promoted.infer(expression.consequent)
@@ -229,12 +231,12 @@ def _int_side(expression: nodes.Select, yes: Type) -> nodes.Expression:
 
 
 def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
-    """The type of ``a ?? b``."""
+    """Return the type of ``a ?? b``."""
     value = context.infer(expression.value)
     fallback = context.infer(expression.fallback)
     if value.poison or fallback.poison:
-        known = fallback if value.poison else value
-        return replace(UNKNOWN, base=known.base, packed=value.packed or fallback.packed)
+        known_type = fallback if value.poison else value
+        return replace(UNKNOWN, base=known_type.base, packed=value.packed or fallback.packed)
     if not value.optional and not _is_min_or_max(expression.value):
         context.report.error(
             f"'{expression.value.span.text}' is never null",
@@ -268,17 +270,17 @@ _MIN_MAX = ("min", "max")
 
 
 def _is_min_or_max(expression: nodes.Expression) -> bool:
-    """The min or max of items: null for an empty pack, though the tools' type denies it."""
+    """Whether it is the min or max of items: null for an empty pack, though its type denies it."""
     return isinstance(expression, nodes.Fold) and expression.operator in _MIN_MAX
 
 
 def infer_fold(expression: nodes.Fold, context: Context) -> Type:
-    """The type of ``x + ..`` and ``x + ...``."""
+    """Return the type of ``x + ..`` and ``x + ...``."""
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     dots = "..." if expression.cumulative else ".."
     allowed = OPERANDS[operator] if operator in ("==", "!=", ":=") else _foldable(operator)
-    found = expected.expect(
+    operand_type = expected.expect(
         expression.operand, context, allowed, f"the operand of '{spelled} {dots}'"
     )
     if expression.cumulative and operator not in _CUMULATIVE:
@@ -286,9 +288,9 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
             f"'{spelled} ...' does not exist", expression.span, f"write '{spelled} ..'"
         )
         return UNKNOWN
-    if found.poison:
+    if operand_type.poison:
         return replace(UNKNOWN, packed=expression.cumulative)
-    if not found.packed:
+    if not operand_type.packed:
         context.report.error(
             f"'{spelled} {dots}' folds a pack, but '{expression.operand.span.text}' is none",
             expression.operand.span,
@@ -296,12 +298,12 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
         )
         return UNKNOWN
     if expression.cumulative:
-        return found
+        return operand_type
     if operator in _FOLDED_TO_BOOL:
-        return replace(BOOL, optional=found.optional)
+        return replace(BOOL, optional=operand_type.optional)
     # An empty pack has no minimum, no maximum and no uniform value.
     may_be_null = operator == ":=" or (operator in _MIN_MAX and not context.tools)
-    return replace(found.item, optional=found.optional or may_be_null)
+    return replace(operand_type.item, optional=operand_type.optional or may_be_null)
 
 
 def _foldable(operator: nodes.FoldOperator) -> frozenset[str]:

@@ -1,6 +1,6 @@
-"""Checks the parameters of a definition: ``@attrib`` and ``@input``, with their defaults.
+"""Checks of the parameters of a definition: ``@attrib`` and ``@input``, with their defaults.
 
-Input: a definition and a context. Output: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and diagnostics.
 Sections 2.5 and 2.6.
 """
 
@@ -28,7 +28,7 @@ _INT = frozenset({"int"})
 
 
 def declare_attributes(definition: CheckedDefinition, context: Context) -> None:
-    """Declares attributes and the symbols that their pack lengths declare (2.5)."""
+    """Declare attributes and the symbols of their pack lengths (2.5)."""
     for attribute in definition.attributes:
         declare_parameter(attribute, "attribute", context)
         if attribute.type.shape is not None or attribute.type.rank is not None:
@@ -48,7 +48,7 @@ def _symbol_type(parameter: nodes.Parameter) -> Type:
 
 
 def declare_inputs(definition: CheckedDefinition, binding: Binding, context: Context) -> None:
-    """Declares inputs and the symbols of their shapes, in binding order (2.6, 2.6.1)."""
+    """Declare inputs and the symbols of their shapes, in binding order (2.6, 2.6.1)."""
     for parameter in definition.inputs:
         declare_parameter(parameter, "input", context)
         check_shape_given(parameter, definition, context)
@@ -64,13 +64,13 @@ def declare_inputs(definition: CheckedDefinition, binding: Binding, context: Con
 
 
 def check_attributes(definition: CheckedDefinition, binding: Binding, context: Context) -> None:
-    """Checks pack lengths and defaults once all symbols are known."""
+    """Check pack lengths and defaults after all symbols are known."""
     for index, attribute in enumerate(definition.attributes):
         pack = attribute.type.pack
         if pack is not None and pack.length is not None:
-            found = expected.expect(pack.length, context, _INT, "the length of an attribute")
+            length_type = expected.expect(pack.length, context, _INT, "the length of an attribute")
             is_negative(pack.length, "the length of an attribute", context)
-            if found.packed and not found.poison:
+            if length_type.packed and not length_type.poison:
                 context.report.error(
                     "a pack length must be a single value",
                     pack.length.span,
@@ -85,51 +85,51 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
                 default.span,
                 "remove 'optional', or remove the default: null is the default of an optional one",
             )
-        found = _check_default(attribute, default, context)
+        length_type = _check_default(attribute, default, context)
         _check_deferral(definition, index, default, context)
         _check_known(definition, binding, attribute, context)
-        certain = not (found.packed or found.poison or binding.obstacles)
+        certain = not (length_type.packed or length_type.poison or binding.obstacles)
         if pack is not None and certain:
             _check_uniform(definition, binding, attribute, context)
 
 
 def _check_default(parameter: nodes.Parameter, default: nodes.Expression, context: Context) -> Type:
-    """Checks a default against the declared type; a single value may stand for a pack."""
-    found = expected.scalar(default, context)
+    """Check a default against the declared type; a single value may be the default of a pack."""
+    default_type = expected.scalar(default, context)
     name, kind = parameter.name.name, parameter.type
     wanted = literal_length(kind.pack)
-    if found.poison or not context.generics.knows(kind.name.name):
-        return found
-    if not same_base(found, Type(kind.name.name)):
+    if default_type.poison or not context.generics.knows(kind.name.name):
+        return default_type
+    if not same_base(default_type, Type(kind.name.name)):
         bases = context.generics
-        hint = cast_hint(found.base, frozenset({kind.name.name}), default)
+        hint = cast_hint(default_type.base, frozenset({kind.name.name}), default)
         if kind.name.name in bases.bases:
             hint = f"write '{kind.name.name}({default.span.text})'"
         context.report.error(
-            f"the default of '{name}' is of type {bases.describe(found.base)}, "
+            f"the default of '{name}' is of type {bases.describe(default_type.base)}, "
             f"but '{name}' is {bases.describe(kind.name.name)}",
             default.span,
             hint,
         )
-    elif found.packed and kind.pack is None:
+    elif default_type.packed and kind.pack is None:
         context.report.error(
             f"the default of '{name}' is a pack, but '{name}' is a single value",
             default.span,
             f"declare '{name}: {kind.name.name}..' for a pack",
         )
-    elif None not in (wanted, found.length) and wanted != found.length:
+    elif None not in (wanted, default_type.length) and wanted != default_type.length:
         context.report.error(
-            f"the default of '{name}' has {found.length} items, but '{name}' has {wanted}",
+            f"the default of '{name}' has {default_type.length} items, but '{name}' has {wanted}",
             default.span,
             f"write a list of {wanted}, or a single value for all",
         )
-    return found
+    return default_type
 
 
 def _check_deferral(
     definition: CheckedDefinition, index: int, default: nodes.Expression, context: Context
 ) -> None:
-    """Deferred attributes are evaluated in order; one cannot depend on itself or a later one."""
+    """Check that a deferred attribute does not depend on itself or a later one."""
     later = {a.name.name for a in definition.attributes[index:]} & definition.deferred
     for name in used_names(default):
         if name.name in later:
@@ -146,7 +146,9 @@ def _check_deferral(
 def _check_known(
     definition: CheckedDefinition, binding: Binding, attribute: nodes.Parameter, context: Context
 ) -> None:
-    """The lengths of packed attributes are deduced only after deferred defaults are evaluated."""
+    """Check that a default does not need the length of a packed attribute, which is deduced
+    later.
+    """
     if binding.obstacles:
         return
     known = binding.known | {p.name.name for p in (*definition.attributes, *definition.inputs)}
@@ -164,7 +166,7 @@ def _check_known(
 def _check_uniform(
     definition: CheckedDefinition, binding: Binding, attribute: nodes.Parameter, context: Context
 ) -> None:
-    """A single default value of a pack needs a length that something else determines."""
+    """Check that the length of a pack with a single default value is determined elsewhere."""
     length = attribute.type.pack.length if attribute.type.pack else None
     determined = set(binding.known)
     unknown = unknown_names(length, determined)

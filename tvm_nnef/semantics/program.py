@@ -1,7 +1,8 @@
-"""The checked program: definitions sorted by block, modules, and the one way to resolve a name.
+"""The checked program: definitions sorted by block, modules, and the only resolution of names.
 
 Input: parsed modules. Output: :class:`Program`, which composition reads. Nothing is checked here
-and nothing is evaluated; :mod:`tvm_nnef.semantics.check` builds what this module declares.
+and nothing is evaluated; :mod:`tvm_nnef.semantics.check` creates the objects that this module
+declares.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ OVERLAY_PREFIX = f"{STDLIB_PREFIX}tools/"
 
 
 PackRole: TypeAlias = Literal["stack", "concat", "unstack", "split"]
-"""How an operator makes one tensor of a pack, or a pack of one tensor, along its ``axis``."""
+"""The effect of an operator that makes one tensor of a pack, or a pack of one tensor, along
+``axis``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOrder:
-    """When the assertions of a definition are checked, as soon as their symbols are known (2.9).
+    """The points at which assertions are checked: as soon as their symbols are known (2.9).
 
-    ``after_usings`` holds those that are known before the first ``@using``, then those that each
-    of them completes; ``of_outputs`` those that read outputs.
+    ``after_usings`` holds those that are known before the first ``@using``, then those that each of
+    them completes; ``of_outputs`` those that read outputs.
     """
 
     after_usings: tuple[tuple[nodes.Assertion, ...], ...] = ((),)
@@ -37,13 +40,13 @@ class CheckOrder:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDefinition:
-    """An operator or a graph, its statements by block; ``()`` where a block is absent.
+    """An operator or a graph, its statements by block; ``()`` for an absent block.
 
     ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
     (2.6.1). ``deferred`` names the attributes without a constant expression as default (2.5); they
     are evaluated after the inputs are bound, in the order of their declaration. ``dynamic`` names
-    the attributes that take values known only at run time. ``pack_role`` is that of an operator
-    that takes or gives packs of dynamic length.
+    the attributes that accept values known only at run time. ``pack_role`` is that of an operator
+    whose operands or results are packs of dynamic length.
     """
 
     module: str
@@ -78,12 +81,12 @@ class CheckedDefinition:
 
     @property
     def is_graph(self) -> bool:
-        """Whether this is a graph and no operator."""
+        """Whether this is a graph, not an operator."""
         return self.node.kind == "graph"
 
     @property
     def is_public(self) -> bool:
-        """Whether the inner tensors can be addressed by name (2.10); those of a graph always."""
+        """Whether the inner tensors can be addressed by name (2.10); true for all graphs."""
         return self.node.public or self.is_graph
 
     @property
@@ -103,14 +106,14 @@ class CheckedDefinition:
 
     @property
     def has_body(self) -> bool:
-        """False for what is left to an intrinsic."""
+        """Whether there is a body; an operator without one is an intrinsic."""
         return self.is_lowered or self.is_composed
 
 
 class LazyDefinitions(Mapping[str, CheckedDefinition]):
-    """Definitions of a module by name, each built when it is first asked for.
+    """Definitions of a module by name, each created on first access.
 
-    A model uses some twenty of the two hundred standard operators; the rest is never touched.
+    A model uses some twenty of the two hundred standard operators.
     """
 
     __slots__ = ("_build", "_built", "_nodes")
@@ -166,11 +169,11 @@ class Program:
         return tuple(definition for definition in found if definition.is_graph)
 
     def resolve(self, module: str, path: nodes.Path) -> CheckedDefinition:
-        """The definition that ``path`` names where it is written in ``module`` (2.15).
+        """Return the definition that ``path`` denotes in ``module`` (2.15).
 
-        A single name is looked up in the module itself; a qualified one in its own module
-        import list, since imports are not transitive. Raises :class:`NnefError` if the module
-        is not imported, or the operator is unknown or private to its module.
+        A single name is looked up in the module itself; a qualified one in its own module import
+        list, since imports are not transitive. Raises :class:`NnefError` if the module is not
+        imported, or the operator is unknown or private to its module.
         """
         home = self.modules[module]
         name = path.parts[-1]
@@ -193,7 +196,9 @@ class Program:
         return found
 
     def invoked(self) -> Mapping[str, CheckedDefinition]:
-        """The definitions that the graphs invoke, directly or not, by their qualified names."""
+        """Return the definitions that the graphs invoke, directly or not, by their qualified
+        names.
+        """
         found: dict[str, CheckedDefinition] = {}
         pending = list(self.graphs)
         while pending:

@@ -1,9 +1,8 @@
-"""Values known only at run time, in a model of the tools dialect (tools-dialect.md, section 6).
+"""Checks of values known only at run time, in a model of the tools dialect (tools-dialect.md, 6).
 
-Input: a definition of such a model. Output: complaints about values that depend on extents that
-are not declared ``static``, where a value must be known when the model is composed. What the text
-does not decide (``is``, null tests, uniform values) counts as known: only what is certainly wrong
-is reported.
+Input: a definition of such a model. Output: diagnostics of values that must be known when the model
+is composed, and depend on extents that are not declared ``static``. Expressions that the text does
+not decide (``is``, null tests, uniform values) count as known: only certain errors are reported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import parts, walk
 
 _NUMBERS = (nodes.Identifier, nodes.Property, nodes.Unary, nodes.Binary, nodes.Cast)
-"""Arguments that are numbers where they depend on extents."""
+"""Arguments that are numbers if they depend on extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class _Scope:
 def check_static(
     definition: CheckedDefinition, program: Program, module: str, report: Report
 ) -> None:
-    """Reports dynamic shapes of constants and variables, attributes, arguments and counts."""
+    """Report dynamic shapes of constants and variables, attributes, arguments and counts."""
     dynamic = _declared(definition)
     for using in definition.usings:
         if _is_dynamic(using.value, dynamic):
@@ -57,8 +56,10 @@ def check_static(
 
 
 def _declared(definition: CheckedDefinition) -> set[str]:
-    """Dynamic attributes, and the extents and pack lengths of inputs that are not ``static``."""
-    known = {attribute.name.name for attribute in definition.attributes}
+    """Return dynamic attributes, and the extents and pack lengths of inputs that are not
+    ``static``.
+    """
+    static_names = {attribute.name.name for attribute in definition.attributes}
     dynamic = set(definition.dynamic)
     static: set[str] = set()
     for parameter in definition.inputs:
@@ -68,7 +69,7 @@ def _declared(definition: CheckedDefinition) -> set[str]:
             sizes.append((pack.length, pack.static))
         for size, is_static in sizes:
             form = affine(size)
-            if form is not None and form.symbol is not None and form.symbol not in known:
+            if form is not None and form.symbol is not None and form.symbol not in static_names:
                 (static if is_static else dynamic).add(form.symbol)
         # How many dimensions there are is always known.
         for extent in parameter.type.shape or ():
@@ -78,7 +79,7 @@ def _declared(definition: CheckedDefinition) -> set[str]:
 
 
 def _is_dynamic(tree: object, dynamic: set[str] | frozenset[str]) -> bool:
-    """Whether the value of an expression certainly depends on what is known only at run time."""
+    """Whether an expression certainly depends on values known only at run time."""
     return any(_is_source(node, dynamic) for node in walk(tree, _valued))
 
 
@@ -92,7 +93,7 @@ def _is_source(node: nodes.Node, dynamic: set[str] | frozenset[str]) -> bool:
 
 
 def _valued(node: nodes.Node) -> Iterable[object]:
-    """The parts of an expression whose values its own value depends on."""
+    """Return the parts of an expression on whose values its value depends."""
     match node:
         case nodes.Call() | nodes.Text() | nodes.Property():
             return ()
@@ -142,5 +143,5 @@ def _check_call(call: nodes.Call, scope: _Scope) -> None:
 
 
 def _is_item(node: nodes.Node) -> bool:
-    """An item of a pack may be a tensor, whatever its index is."""
+    """Whether an expression is an item of a pack, which may be a tensor whatever its index is."""
     return isinstance(node, nodes.Subscript)

@@ -1,6 +1,6 @@
-"""Checks the tensors that a definition has besides its inputs: constants, variables, outputs.
+"""Checks of the tensors of a definition besides its inputs: constants, variables, outputs.
 
-Input: a definition and a context. Output: the declared names in the context, and complaints.
+Input: a definition and a context. Output: the declared names in the context, and diagnostics.
 Sections 2.6 and 2.7.
 """
 
@@ -23,7 +23,7 @@ _INT = frozenset({"int"})
 
 
 def declare_constants(definition: CheckedDefinition, context: Context) -> None:
-    """Checks and declares constants (2.7)."""
+    """Check and declare constants (2.7)."""
     shapes = Shapes(context, "local")
     for constant in definition.constants:
         shapes.check(constant)
@@ -41,7 +41,7 @@ def declare_constants(definition: CheckedDefinition, context: Context) -> None:
 
 
 def _check_local_shape(parameter: nodes.Parameter, kind: str, context: Context) -> None:
-    """The shapes of constants and variables are fixed: written, and without dynamic dimensions."""
+    """Check that the shape of a constant or variable is written, and without dynamic dimensions."""
     name = parameter.name.name
     if parameter.type.shape is None:
         context.report.error(
@@ -112,7 +112,7 @@ def _check_constant_value(
 def _check_count(
     constant: nodes.Parameter, value: nodes.Expression, found: Type, context: Context
 ) -> None:
-    """As many values as elements, or as constants in a pack, where both numbers are literal."""
+    """Check the number of values against elements, or constants of a pack, if both are literal."""
     name, shape = constant.name.name, constant.type.shape or ()
     if constant.type.pack is not None:
         if constant.type.pack.length is None:
@@ -152,7 +152,7 @@ def _volume(shape: Sequence[nodes.Extent]) -> int | None:
 def _check_bounds(
     constant: nodes.Parameter, shape: Sequence[nodes.Extent], context: Context
 ) -> None:
-    """The bounds of index symbols are the extents, in order, where both are literal."""
+    """Check that bounds of index symbols equal the dimensions, in order, if both are literal."""
     if len(shape) != len(constant.bounds) or any(extent.pack is not None for extent in shape):
         return
     for extent, bound in zip(shape, constant.bounds, strict=True):
@@ -168,7 +168,7 @@ def _check_bounds(
 
 
 def declare_variables(definition: CheckedDefinition, context: Context) -> None:
-    """Checks and declares variables (2.7)."""
+    """Check and declare variables (2.7)."""
     shapes = Shapes(context, "local")
     for variable in definition.variables:
         shapes.check(variable)
@@ -185,7 +185,7 @@ def declare_variables(definition: CheckedDefinition, context: Context) -> None:
 
 
 def declare_outputs(definition: CheckedDefinition, context: Context) -> Context:
-    """Checks outputs (2.6); gives a context in which their tensors are visible as well."""
+    """Check outputs (2.6); return a context in which their tensors are visible as well."""
     shapes = Shapes(context, "output")
     visible = context.enter()
     for output in definition.outputs:

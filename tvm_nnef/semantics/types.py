@@ -1,7 +1,7 @@
 """Types of expressions: a base type with the modifiers packed, optional and tensor (2.3).
 
-Nothing here reads a syntax tree. A type that could not be found is :data:`UNKNOWN`, which agrees
-with everything, so that one mistake is reported once.
+This module does not read syntax trees. A type that could not be inferred is :data:`UNKNOWN`, which
+agrees with everything, so that one mistake is reported once.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _DTYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("boolean", "logical"), "bool"),
     **dict.fromkeys(("string", "text", "char"), "str"),
 }
-"""What other languages call the types, by what they are here."""
+"""Names of types in other languages, with the corresponding types."""
 
 
 def dtype_hint(name: str) -> str | None:
-    """What to write for the type name of another language; None for any other name."""
-    found = _DTYPES.get(name)
-    if found is None:
+    """Return a hint for the type name of another language; None for any other name."""
+    type_name = _DTYPES.get(name)
+    if type_name is None:
         return None
     sizes = "; sizes such as float32, float16 and int64 are set in model.json ('machine_types')"
-    return f"SkriptND has real, int, bool and str: write '{found}'" + (
-        "" if found in ("bool", "str") else sizes
+    return f"SkriptND has real, int, bool and str: write '{type_name}'" + (
+        "" if type_name in ("bool", "str") else sizes
     )
 
 
@@ -50,11 +50,11 @@ ARITHMETIC: Final = ABSTRACT["arith"]
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """``base`` is int, real, bool, str, the name of a generic type, or :data:`ANY`.
+    """A type: ``base`` is int, real, bool, str, the name of a generic type, or :data:`ANY`.
 
-    ``length`` is the number of items of a pack where it is a literal fact. ``guarded`` marks an
-    index between bars, which can only be used as a complete index. ``poison`` marks the type of a
-    mistake.
+    ``length`` is the number of items of a pack if it is a literal. ``guarded`` marks an index
+    between bars, which can only be used as a complete index. ``poison`` marks the type of an
+    erroneous expression.
     """
 
     base: str
@@ -85,7 +85,7 @@ class Type:
         return replace(self, optional=False)
 
     def pack(self, length: int | None = None) -> Type:
-        """A pack of items of this type."""
+        """Return a pack of items of this type."""
         return replace(self, packed=True, length=length)
 
 
@@ -98,7 +98,7 @@ STR: Final = Type("str")
 BUILTINS: Final[Mapping[str, frozenset[str]]] = {
     name: each.types for name, each in FUNCTIONS.items()
 }
-"""The built-in functions and the types that they take; the result has the type of the operand."""
+"""The built-in functions and the types that they accept; the result has the type of the operand."""
 
 OPERANDS: Final[Mapping[str, frozenset[str]]] = {
     "+": NUMERIC | {"str"},
@@ -111,42 +111,42 @@ OPERANDS: Final[Mapping[str, frozenset[str]]] = {
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!=", "is", "in"})
 
 SPELLING: Final[Mapping[str, str]] = {"min": "<<", "max": ">>", "min=": "<=", "max=": ">="}
-"""Operators that the tree names otherwise than the text."""
+"""Operators whose names in the tree differ from the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generics:
-    """The generic types of a definition and what they stand for: name to abstract base."""
+    """The generic types of a definition and their restrictions: name to abstract base."""
 
     bases: Mapping[str, str]
 
     def may_be(self, base: str, allowed: frozenset[str]) -> bool:
-        """Whether every type that ``base`` may stand for is allowed."""
+        """Whether every type that ``base`` may denote is allowed."""
         if base == ANY or base in allowed:
             return True
         abstract = self.bases.get(base, base)
         return abstract in ABSTRACT and ABSTRACT[abstract] <= allowed
 
     def knows(self, base: str) -> bool:
-        """Whether a value can be of the type that is so called."""
+        """Whether ``base`` is the type of a value."""
         return base in CONCRETE or base in self.bases
 
     def describe(self, base: str) -> str:
-        """A type as an error message names it: generics with their restriction."""
+        """Return the name of a type in an error message: generics with their restriction."""
         return f"{base} ({self.bases[base]})" if base in self.bases else base
 
 
 def same_base(one: Type, other: Type) -> bool:
-    """Whether two base types can be the same; unknown ones always can."""
+    """Whether two base types may be the same; true for unknown ones."""
     return one.base == other.base or ANY in (one.base, other.base)
 
 
 def join_base(one: str, other: str) -> str:
-    """The known one of two bases that agree."""
+    """Return the known one of two bases that agree."""
     return other if one == ANY else one
 
 
 def join_length(one: Type, other: Type) -> int | None:
-    """The length of an element-wise result of two types."""
+    """Return the length of an element-wise result of two types."""
     lengths = [t.length for t in (one, other) if t.packed and t.length is not None]
     return lengths[0] if lengths else None

@@ -1,1 +1,4 @@
-"""Code for Vulkan: PrimFuncs in, SPIR-V shaders out."""
+"""Code generation for Vulkan.
+
+Input: PrimFuncs. Output: SPIR-V shaders.
+"""

@@ -1,4 +1,7 @@
-"""Arithmetic, comparisons and conversions of scalars: ids and dtypes in, ids out."""
+"""Arithmetic, comparisons and conversions of scalars in SPIR-V.
+
+Input: ids and dtypes. Output: ids.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from tvm_nnef.vulkan_runtime.opcodes import Glsl, Op, StorageClass
 
 
 class Unsupported(NotImplementedError):
-    """Something that SPIR-V has no instruction for, or that no schedule writes."""
+    """SPIR-V has no such instruction, or no schedule emits such code."""
 
 
 def kind_of(dtype: str) -> str:
-    """``float``, ``int``, ``uint`` or ``bool``."""
+    """Return ``float``, ``int``, ``uint`` or ``bool`` for a dtype."""
     return dtype.rstrip("0123456789")
 
 
@@ -60,11 +63,11 @@ _COMPARISONS: Mapping[str, Mapping[str, Op]] = {
         "uint": Op.UGreaterThanEqual,
     },
 }
-"""Instructions whose result is a boolean; those of NaN are false, except for ``NE``."""
+"""Instructions whose result is a boolean; comparisons with NaN are false, except for ``NE``."""
 
 
 def binary(code: Assembler, name: str, dtype: str, a: Id, b: Id) -> Id:
-    """The result of a node of two operands of a dtype: of the same one, or a boolean."""
+    """Return the result of a node of two operands of a dtype: of the same one, or a boolean."""
     kind = kind_of(dtype)
     if name in _COMPARISONS:
         if kind == "bool" and kind not in _COMPARISONS[name]:
@@ -83,26 +86,28 @@ def binary(code: Assembler, name: str, dtype: str, a: Id, b: Id) -> Id:
 
 
 def _remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """The remainder of a division that rounds towards zero, with the sign of the dividend."""
+    """Return the remainder of a division that rounds towards zero, with the sign of the
+    dividend.
+    """
     quotient = binary(code, "Div", dtype, a, b)
     return binary(code, "Sub", dtype, a, binary(code, "Mul", dtype, quotient, b))
 
 
 def _floor_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """The remainder of a division that rounds down, with the sign of the divisor."""
+    """Return the remainder of a division that rounds down, with the sign of the divisor."""
     rest = _remainder(code, dtype, a, b)
     return binary(code, "Add", dtype, rest, _if_rounded_up(code, dtype, rest, b, b))
 
 
 def _floor_division(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """A quotient of integers rounded down."""
+    """Return a quotient of integers rounded down."""
     rest, one = _remainder(code, dtype, a, b), code.constant(dtype, 1)
     quotient = binary(code, "Div", dtype, a, b)
     return binary(code, "Sub", dtype, quotient, _if_rounded_up(code, dtype, rest, b, one))
 
 
 def _if_rounded_up(code: Assembler, dtype: str, rest: Id, divisor: Id, value: Id) -> Id:
-    """A value if a division that rounds towards zero has rounded up, else 0."""
+    """Return a value if a division that rounds towards zero has rounded up, else 0."""
     zero = code.constant(dtype, 0)
     signs = binary(code, "BitwiseXor", dtype, rest, divisor)
     differ, uneven = binary(code, "LT", dtype, signs, zero), binary(code, "NE", dtype, rest, zero)
@@ -111,7 +116,7 @@ def _if_rounded_up(code: Assembler, dtype: str, rest: Id, divisor: Id, value: Id
 
 
 def _floor_quotient(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """A quotient of reals rounded down."""
+    """Return a quotient of reals rounded down."""
     return glsl(code, Glsl.Floor, dtype, binary(code, "Div", dtype, a, b))
 
 
@@ -119,14 +124,17 @@ _LAYOUTS: Mapping[str, tuple[str, int, float]] = {
     "float32": ("uint32", 0xFF << 23, 2.0**-126),
     "float64": ("uint64", 0x7FF << 52, 2.0**-1022),
 }
-"""Of reals: the dtype of their bits, the bits of the exponent, the smallest normal number."""
+"""The layout of reals: the dtype of their bits, the bits of the exponent, the smallest normal
+number.
+"""
 
 
 def _real_remainder(code: Assembler, dtype: str, a: Id, b: Id) -> Id:
-    """The exact remainder of a quotient of reals that is rounded towards zero.
+    """Return the exact remainder of a quotient of reals that is rounded towards zero.
 
     In each step the divisor, times the largest power of 2 possible, is subtracted, which is exact.
-    Devices may take divisors that are not normal numbers for zero, so all are.
+    Devices may take divisors that are not normal numbers for zero, so these are zero on all
+    devices.
     """
     if dtype == "float16":
         wide = (converted(code, each, dtype, "float32") for each in (a, b))
@@ -177,12 +185,12 @@ _COMPOSED: Mapping[tuple[str, str], Callable[[Assembler, str, Id, Id], Id]] = {
 
 
 def glsl(code: Assembler, function: Glsl, dtype: str, *operands: Id) -> Id:
-    """The result of a function of ``GLSL.std.450``."""
+    """Return the result of a function of ``GLSL.std.450``."""
     return code.result(Op.ExtInst, code.scalar(dtype), code.glsl, function, *operands)
 
 
 def converted(code: Assembler, value: Id, source: str, target: str) -> Id:
-    """A value as another dtype, as C converts it; booleans are 0 and 1."""
+    """Return a value as another dtype, as C converts it; booleans are 0 and 1."""
     if source == target:
         return value
     kinds = (kind_of(source), kind_of(target))
@@ -205,7 +213,7 @@ def _to_float(code: Assembler, value: Id, source: str, target: str) -> Id:
 
 
 def _from_float(code: Assembler, value: Id, source: str, target: str) -> Id:
-    """Narrow integers take the low bits of a wider one, so that -1 is 255 in 8 bits."""
+    """Convert to narrow integers by the low bits of a wider one, so that -1 is 255 in 8 bits."""
     unsigned = kind_of(target) == "uint"
     wide = target if bits_of(target) == 64 else "int64" if unsigned and _is_32(target) else "int32"
     op = Op.ConvertFToU if kind_of(wide) == "uint" else Op.ConvertFToS
@@ -230,7 +238,7 @@ def _between_integers(code: Assembler, value: Id, source: str, target: str) -> I
 
 
 def _widened(code: Assembler, value: Id, source: str, target: str) -> Id:
-    """An integer of 64 bits: that above the least one of its dtype, less the distance of that.
+    """Return an integer extended to 64 bits, as the smallest value of its dtype plus a difference.
 
     Mesa 22.3 compares a constant with the result of the instruction for it wrong.
     """
@@ -253,7 +261,7 @@ _CONVERSIONS: Mapping[tuple[str, str], _Conversion] = {
 
 
 def reinterpreted(code: Assembler, value: Id, source: str, target: str) -> Id:
-    """The bits of a value as another dtype of the same width."""
+    """Return the bits of a value as another dtype of the same width."""
     if source == target:
         return value
     if "bool" in (source, target):

@@ -1,6 +1,7 @@
-"""An assembler of SPIR-V modules of one entry point: instructions in, words out.
+"""An assembler of SPIR-V modules of one entry point.
 
-Types and constants are written once each. What a device has to support follows from the types.
+Input: instructions. Output: words. Types and constants are written once each. The required
+capabilities of a device follow from the types.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _WIDTHS = {
     "float16": Capability.Float16,
     "float64": Capability.Float64,
 }
-"""What types other than those of 32 bits need."""
+"""The capabilities that types need, except those of 32 bits."""
 
 
 _ROUNDED = frozenset((Op.FAdd, Op.FSub, Op.FMul, Op.FDiv))
 
 
 class Assembler:
-    """One module. ``block`` is the label of the basic block that is being written.
+    """The assembler of one module. ``block`` is the label of the basic block that is being written.
 
-    While it ``is_exact``, drivers may not join additions and multiplications, nor reorder them.
+    While it ``is_exact``, drivers must not fuse additions and multiplications, nor reorder them.
     """
 
     def __init__(self) -> None:
@@ -67,12 +68,12 @@ class Assembler:
         self._entry = self.block = self.new_id()
 
     def new_id(self) -> Id:
-        """An id that nothing has."""
+        """Return a new id."""
         self._bound += 1
         return self._bound
 
     def require(self, capability: Capability) -> None:
-        """Note that the module needs a capability."""
+        """Add a capability to the requirements of the module."""
         self._capabilities[capability] = True
 
     def name(self, target: Id, name: str) -> None:
@@ -86,7 +87,7 @@ class Assembler:
     # Types and constants
 
     def scalar(self, dtype: str) -> Id:
-        """The type of a number or boolean."""
+        """Return the type of a number or boolean."""
         if dtype == "bool":
             return self._global(Op.TypeBool)
         width = dtype.removeprefix("u")
@@ -99,7 +100,7 @@ class Assembler:
         return self._global(Op.TypeInt, bits, int(not dtype.startswith("u")))
 
     def _preserve_special_values(self, bits: int) -> None:
-        """Drivers may otherwise assume that there are no NaN and no infinities."""
+        """Require that drivers respect NaN and infinities of a width."""
         self.require(Capability.SignedZeroInfNanPreserve)
         mode = _instruction(
             Op.ExecutionMode, self._function, ExecutionMode.SignedZeroInfNanPreserve, bits
@@ -108,48 +109,50 @@ class Assembler:
             self._modes += mode
 
     def pointer(self, storage: StorageClass, pointee: Id) -> Id:
-        """The type of pointers to a type."""
+        """Return the type of pointers to a type."""
         return self._global(Op.TypePointer, storage, pointee)
 
     def array(self, element: Id, count: int) -> Id:
-        """The type of an array inside of a kernel."""
+        """Return the type of an array inside of a kernel."""
         return self._global(Op.TypeArray, element, self.constant("uint32", count))
 
     def constant(self, dtype: str, value: float) -> Id:
-        """A constant."""
+        """Return a constant."""
         kind = self.scalar(dtype)
         if dtype == "bool":
             return self._global(Op.ConstantTrue if value else Op.ConstantFalse, type_id=kind)
         return self._global(Op.Constant, *_constant_words(dtype, value), type_id=kind)
 
     def _global(self, op: Op, *operands: int, type_id: Id = 0) -> Id:
-        """The id of a type or constant, which is written if it is new."""
+        """Return the id of a type or constant, which is written if it is new."""
         key = (op, (*([type_id] if type_id else []), *operands))
         if key not in self._written:
-            made = self._written[key] = self.new_id()
-            self._globals += _instruction(op, *([type_id] if type_id else []), made, *operands)
+            new = self._written[key] = self.new_id()
+            self._globals += _instruction(op, *([type_id] if type_id else []), new, *operands)
         return self._written[key]
 
     # Variables
 
     def storage_buffer(self, dtype: str, binding: int) -> Id:
-        """The variable of a buffer in device memory: a structure of an array without a length."""
+        """Return the variable of a buffer in device memory: a structure of an array without a
+        length.
+        """
         bits = bits_of(dtype)
         if bits == 8:
             self.require(Capability.StorageBuffer8BitAccess)
         if bits == 16:
             self.require(Capability.StorageBuffer16BitAccess)
         element = self.scalar(dtype)
-        known = (Op.TypeRuntimeArray, (element,)) in self._written
+        is_written = (Op.TypeRuntimeArray, (element,)) in self._written
         array = self._global(Op.TypeRuntimeArray, element)
         block = self._global(Op.TypeStruct, array)
-        if not known:
+        if not is_written:
             self.decorate(array, Decoration.ArrayStride, bits // 8)
             self._lay_out(block, [0])
         return self._bound_variable(StorageClass.StorageBuffer, block, binding)
 
     def arguments(self, dtypes: Sequence[str], binding: int | None) -> list[tuple[Id, Id]]:
-        """Pointers to scalar arguments, 8 bytes apart, and their types.
+        """Return pointers to scalar arguments, 8 bytes apart, and their types.
 
         They are push constants, or in a uniform buffer if there is a ``binding``.
         """
@@ -183,7 +186,7 @@ class Assembler:
         return variable
 
     def variable(self, storage: StorageClass, pointee: Id) -> Id:
-        """A variable of the kernel, or in memory that others see."""
+        """Declare a variable of the kernel, or in memory that is shared."""
         kind, made = self.pointer(storage, pointee), self.new_id()
         local = storage is StorageClass.Function
         words = _instruction(Op.Variable, kind, made, storage)
@@ -194,7 +197,7 @@ class Assembler:
         return made
 
     def built_in(self, which: BuiltIn, component: int) -> Id:
-        """A component of a variable of three numbers that the device sets."""
+        """Return a component of a variable of three numbers that the device sets."""
         uint = self.scalar("uint32")
         if which not in self._inputs:
             vector = self._global(Op.TypeVector, uint, 3)
@@ -214,11 +217,11 @@ class Assembler:
 
     def result(self, op: Op, kind: Id, *operands: Operand) -> Id:
         """Write an instruction; return its result, of a type."""
-        made = self.new_id()
-        self._body += _instruction(op, kind, made, *operands)
+        new = self.new_id()
+        self._body += _instruction(op, kind, new, *operands)
         if self.is_exact and op in _ROUNDED:
-            self.decorate(made, Decoration.NoContraction)
-        return made
+            self.decorate(new, Decoration.NoContraction)
+        return new
 
     def begin(self, label: Id) -> None:
         """Begin a basic block, which ``block`` names from now on."""
@@ -226,7 +229,7 @@ class Assembler:
         self.block = label
 
     def words(self, name: str, local_size: Sequence[int]) -> list[int]:
-        """The module, whose entry point has a name and workgroups of a size."""
+        """Return the module, whose entry point has a name and workgroups of a size."""
         void = self._global(Op.TypeVoid)
         kind = self._global(Op.TypeFunction, void)
         function = self._function
@@ -271,7 +274,7 @@ def _text_words(text: str) -> list[int]:
 
 
 def _constant_words(dtype: str, value: float) -> list[int]:
-    """A number as words; narrow integers are extended by their sign."""
+    """Return a number as words; narrow integers are extended by their sign."""
     if dtype.startswith("float"):
         with np.errstate(over="ignore"):
             encoded = np.asarray(value, dtype).tobytes()

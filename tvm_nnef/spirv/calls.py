@@ -1,4 +1,7 @@
-"""Calls of functions: names and operands in, ids out."""
+"""Code generation for calls of functions.
+
+Input: names and operands. Output: ids.
+"""
 
 from __future__ import annotations
 
@@ -60,23 +63,23 @@ _FUNCTIONS: Mapping[str, Glsl] = {
 """Functions of real numbers by their names in C."""
 
 _EXACT = {Glsl.Ceil, Glsl.FAbs, Glsl.Floor, Glsl.RoundEven, Glsl.Sqrt, Glsl.Trunc}
-"""Functions that there are for float64 as well."""
+"""Functions that also exist for float64."""
 
 
 def named(call: Any) -> tuple[str, list[Any]]:
-    """The name of a called function, and its operands; ``expf`` is ``exp``."""
+    """Return the name of a called function, and its operands; ``expf`` is ``exp``."""
     name = str(getattr(call.op, "name", call.op)).split(".")[-1]
     operands = list(call.args)
     if name not in ("call_extern", "call_pure_extern"):
         return name, operands
     external = str(operands[0].value)
     shorter = external.removesuffix("f")
-    known = any(shorter in table for table in (_FUNCTIONS, _OPERATORS, _SPECIAL))
-    return (shorter if known else external), operands[1:]
+    is_known = any(shorter in table for table in (_FUNCTIONS, _OPERATORS, _SPECIAL))
+    return (shorter if is_known else external), operands[1:]
 
 
 def barrier(code: Assembler, scope: str) -> None:
-    """Wait for all threads of a workgroup, and see what they wrote to shared memory."""
+    """Wait for all threads of a workgroup, and make their writes to shared memory visible."""
     if scope not in ("shared", "warp"):
         raise Unsupported(f"a barrier of the scope '{scope}'")
     workgroup = code.constant("uint32", WORKGROUP_SCOPE)
@@ -85,7 +88,7 @@ def barrier(code: Assembler, scope: str) -> None:
 
 
 def result(code: Assembler, name: str, source: str, dtype: str, operands: Sequence[Id]) -> Id:
-    """The result of a function, of a dtype, for operands of the dtype ``source``."""
+    """Return the result of a function, of a dtype, for operands of the dtype ``source``."""
     if name in _OPERATORS:
         return binary(code, _OPERATORS[name], source, *operands)
     if name in _SPECIAL:
@@ -129,7 +132,7 @@ def _reinterpret(code: Assembler, source: str, dtype: str, a: Id) -> Id:
 
 
 def _copysign(code: Assembler, source: str, dtype: str, magnitude: Id, sign: Id) -> Id:
-    """The bits of a magnitude with the sign bit of another number."""
+    """Return the bits of a magnitude with the sign bit of another number."""
     integer = f"uint{bits_of(dtype)}"
     top = 1 << (bits_of(dtype) - 1)
     bits, other = (reinterpreted(code, each, dtype, integer) for each in (magnitude, sign))
@@ -162,4 +165,4 @@ _SPECIAL: Mapping[str, Callable[..., Id]] = {
     "popcount": _population,
     "reinterpret": _reinterpret,
 }
-"""Functions with their own instructions."""
+"""Functions with dedicated instructions."""

@@ -1,7 +1,8 @@
-"""Structured control flow: bodies as functions that write them, in; basic blocks out.
+"""Structured control flow in SPIR-V.
 
-SPIR-V requires a merge instruction in the block before each branch: it names the block in which the
-ways meet again, and for loops the one that goes back.
+Input: functions that write bodies. Output: basic blocks. SPIR-V requires a merge instruction in the
+block before each branch: it names the block in which the paths meet again, and for loops the one
+that continues the loop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Write = Callable[[], None]
 
 
 def branch(code: Assembler, condition: Id, then: Write, otherwise: Write | None = None) -> None:
-    """``if``, with or without ``else``."""
+    """Write ``if``, with or without ``else``."""
     first, second, merge = code.new_id(), code.new_id(), code.new_id()
     code.emit(Op.SelectionMerge, merge, 0)
     code.emit(Op.BranchConditional, condition, first, merge if otherwise is None else second)
@@ -34,18 +35,18 @@ def choose(
     then: Callable[[], Sequence[Id]],
     otherwise: Callable[[], Sequence[Id]],
 ) -> tuple[Id, ...]:
-    """The values of a type that one of two bodies returns, of which only one runs."""
-    found: list[tuple[Sequence[Id], Id]] = []
+    """Return the values of one of two bodies, of which only one runs; they have a type."""
+    results: list[tuple[Sequence[Id], Id]] = []
 
     def kept(body: Callable[[], Sequence[Id]]) -> Write:
         def write() -> None:
             values = body()
-            found.append((values, code.block))
+            results.append((values, code.block))
 
         return write
 
     branch(code, condition, kept(then), kept(otherwise))
-    (first, after_first), (second, after_second) = found
+    (first, after_first), (second, after_second) = results
     return tuple(
         code.result(Op.Phi, kind, a, after_first, b, after_second)
         for a, b in zip(first, second, strict=True)
@@ -55,7 +56,7 @@ def choose(
 def count(
     code: Assembler, dtype: str, bounds: tuple[Id, Id], step: Id, body: Callable[[Id], None]
 ) -> None:
-    """The body for each number from the first of the bounds up to the second, without it."""
+    """Write the body for each number from the first of the bounds up to the second, excluded."""
     kind, boolean = code.scalar(dtype), code.scalar("bool")
     header, again, merge = code.new_id(), code.new_id(), code.new_id()
     inside, index, following = code.new_id(), code.new_id(), code.new_id()
@@ -78,7 +79,7 @@ def count(
 
 
 def repeat(code: Assembler, condition: Callable[[], Id], body: Write) -> None:
-    """``while``: the condition may need its own blocks."""
+    """Write ``while``: the condition may need several basic blocks."""
     header, test, inside = code.new_id(), code.new_id(), code.new_id()
     again, merge = code.new_id(), code.new_id()
     code.emit(Op.Branch, header)

@@ -1,6 +1,7 @@
-"""Expressions of TIR: their nodes in, values out.
+"""Code generation for expressions of TIR.
 
-Vectors are written lane by lane: a value is a tuple of ids, and drivers join what they can.
+Input: nodes. Output: values. Vectors are written lane by lane: a value is a tuple of ids, and
+drivers combine them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """An array of scalars: the variable, the dtype in which it is stored, and where it lies."""
+    """An array of scalars: the variable, the dtype in which it is stored, and its storage class."""
 
     variable: Id
     dtype: str
@@ -44,31 +45,31 @@ class Memory:
 
 
 class Scope:
-    """What the names of a kernel stand for, and the values of its expressions."""
+    """The ids of the names of a kernel, and the values of its expressions."""
 
     def __init__(self, code: Assembler) -> None:
-        """Takes the assembler that instructions are written to."""
+        """Create the scope; instructions are written to the assembler."""
         self.code = code
         self.values: dict[Var, Value] = {}
         self.memories: dict[Buffer, Memory] = {}
 
     def value(self, node: Any) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
         write = _NODES.get(type(node))
         if write is None:
             raise Unsupported(f"an expression of the class {type(node).__name__}")
         return write(self, node)
 
     def scalar(self, node: Any) -> Id:
-        """The id of the value of an expression that is not a vector."""
+        """Return the id of the value of an expression that is not a vector."""
         return self.value(node).scalar
 
     def constant(self, dtype: str, value: float) -> Value:
-        """A scalar constant."""
+        """Return a scalar constant."""
         return Value(dtype, (self.code.constant(dtype, value),))
 
     def each(self, dtype: str, write: Callable[..., Id], *values: Value) -> Value:
-        """The value whose lanes are written one by one from those of others."""
+        """Return the value whose lanes are written one by one from those of others."""
         count = max(len(value.lanes) for value in values)
         lanes = [
             value.lanes if len(value.lanes) == count else value.lanes * count for value in values
@@ -76,7 +77,7 @@ class Scope:
         return Value(dtype, tuple(write(*each) for each in zip(*lanes, strict=True)))
 
     def as_dtype(self, value: Value, dtype: str) -> Value:
-        """A value converted to another dtype."""
+        """Return a value converted to another dtype."""
 
         def write(lane: Id) -> Id:
             return arithmetic.converted(self.code, lane, value.dtype, dtype)
@@ -84,7 +85,9 @@ class Scope:
         return self.each(dtype, write, value)
 
     def pointers(self, buffer: Buffer, indices: Sequence[Any]) -> tuple[Memory, str, list[Id]]:
-        """Where elements of a buffer are: its memory, its dtype, a pointer for each lane."""
+        """Return the location of elements of a buffer: memory, dtype, and a pointer for each
+        lane.
+        """
         if buffer not in self.memories:
             raise Unsupported(f"the buffer '{buffer.name}', which is declared nowhere")
         memory, (dtype, width) = self.memories[buffer], lanes_of(buffer.dtype)
@@ -124,7 +127,7 @@ class Scope:
 
 
 def lanes_of(dtype: Any) -> tuple[str, int]:
-    """The dtype of an element of a vector, and how many it has."""
+    """Return the dtype of an element of a vector, and the number of elements."""
     scalar, _, lanes = str(dtype).partition("x")
     return scalar, int(lanes or 1)
 
@@ -187,7 +190,7 @@ def _select(scope: Scope, node: Any) -> Value:
 
 
 def _let(scope: Scope, node: Any) -> Value:
-    """A named value, as those of functions that are written out: their rounding matters."""
+    """Write a named value exactly, as those of expanded functions: their rounding matters."""
     code = scope.code
     outer, code.is_exact = code.is_exact, True
     scope.values[node.var] = scope.value(node.value)
@@ -238,7 +241,9 @@ def _call(scope: Scope, node: Any) -> Value:
 
 
 def _conditional(scope: Scope, node: Any) -> Value:
-    """``if_then_else``: what is not chosen is not computed, as it may lie outside of a buffer."""
+    """Write ``if_then_else``: the other operand is not computed, as it may be outside of a
+    buffer.
+    """
     condition, then, otherwise = node.args
     dtype = lanes_of(node.ty)[0]
     lanes = control_flow.choose(
@@ -274,4 +279,4 @@ _NODES: Mapping[Any, Callable[[Scope, Any], Value]] = {
     tirx.Shuffle: _shuffle,
     tvm.ir.Call: _call,
 }
-"""What writes a node, by its class."""
+"""The functions that write a node, by its class."""

@@ -1,4 +1,4 @@
-"""The function that TVM calls for device code of the target ``vulkan``, if it has none itself."""
+"""The function that TVM calls for device code of the target ``vulkan``, if TVM has none itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = "target.build.vulkan"
 
 @functools.cache
 def register() -> bool:
-    """Whether kernels for Vulkan are generated here, and not by TVM."""
+    """Register the generator; return whether kernels for Vulkan are generated here, not by TVM."""
     if tvm_ffi.get_global_func(_NAME, allow_missing=True) is not None:
         return False
     tvm_ffi.register_global_func(_NAME, generate)
@@ -28,5 +28,5 @@ def register() -> bool:
 
 
 def generate(mod: Module, target: Target) -> Any:
-    """The TVM module of device functions; raises Unsupported for what cannot be expressed."""
+    """Return the TVM module of device functions; raise Unsupported for code that SPIR-V lacks."""
     return launcher.make_module([compile_kernel(each) for each in prim_functions(mod).values()])

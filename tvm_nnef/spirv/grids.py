@@ -1,6 +1,7 @@
-"""Launches of more blocks than every Vulkan device takes: fewer blocks, in which each does several.
+"""Splitting of launches with more blocks than every Vulkan device accepts: each block does several.
 
-Input: a scheduled function, whose loops are bound to threads. Output: the same.
+Input: a scheduled function, whose loops are bound to threads. Output: the same with fewer
+blocks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from tvm_nnef.tir.expressions import substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 MOST_BLOCKS = 65535
-"""The blocks along one dimension that every device takes."""
+"""The number of blocks along one dimension that every device accepts."""
 
 
 def split_large_grids(function: PrimFunction) -> PrimFunction:
-    """The function with at most ``MOST_BLOCKS`` blocks in a launch."""
+    """Return the function with at most ``MOST_BLOCKS`` blocks in a launch."""
     return with_mapped_body(function, (tirx.For, _split))
 
 

@@ -1,7 +1,8 @@
-"""One kernel: a device function of TIR in, a SPIR-V module out.
+"""Compilation of one kernel.
 
-The arguments are buffers, then scalars. Each buffer is a descriptor; the scalars are push
-constants, 8 bytes each, or lie in a uniform buffer after the others if they are too many.
+Input: a device function of TIR. Output: a SPIR-V module. The arguments are buffers, then scalars.
+Each buffer is a descriptor; the scalars are push constants, 8 bytes each, or in a uniform buffer
+after the others if they are too many.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tvm_nnef.vulkan_runtime.shader import HANDLE, MAX_PUSH_CONSTANTS, Shader
 
 
 def compile_kernel(function: PrimFunction) -> Shader:
-    """The shader of a device function; raises Unsupported for what cannot be expressed."""
+    """Return the shader of a device function; raise Unsupported for code that SPIR-V lacks."""
     attributes = function.attrs or {}
     name = str(attributes["global_symbol"])
     code = Assembler()

@@ -18,7 +18,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with its calls replaced by arithmetic."""
+    """Return the function with its calls replaced by arithmetic."""
     return math_functions.expand(function, _FUNCTIONS)
 
 
@@ -36,18 +36,18 @@ _ASINH = (2.0122003309e-2, -4.2699340972e-2, 7.4847586088e-2, -1.6666288134e-1)
 _ACOSH = (1.7596881071e-3, -7.5272886713e-3, 2.6454905019e-2, -1.1784741703e-1, 1.4142135263)
 _ATANH = (1.81740078349e-1, 8.24370301058e-2, 1.46691431730e-1, 1.99782164500e-1,
           3.33337300303e-1)  # fmt: skip
-"""What the odd functions are, divided by their argument, less 1, by its square."""
+"""Polynomials of x^2 of odd functions f: f(x) / x - 1, divided by x^2."""
 
 
 def _odd(number: Lanes, x: PrimExpression, coefficients: tuple[float, ...]) -> PrimExpression:
-    """x + x^3 p(x^2)."""
+    """Return x + x^3 p(x^2)."""
     x = number.once(x)
     square = number.once(x * x)
     return number.polynomial(square, coefficients) * square * x + x
 
 
 def _quadrant(number: Lanes, x: PrimExpression) -> tuple[tirx.Var, tirx.Var]:
-    """The nearest multiple of half of pi, as an int32, and the rest."""
+    """Return the nearest multiple of half of pi, as an int32, and the rest."""
     rounded = number.once(x * (2 / math.pi) + ROUND)
     whole = number.once(rounded - ROUND)
     high, middle, low = _HALF_PI
@@ -56,7 +56,7 @@ def _quadrant(number: Lanes, x: PrimExpression) -> tuple[tirx.Var, tirx.Var]:
 
 
 def _wave(number: Lanes, x: PrimExpression, shift: int) -> PrimExpression:
-    """The sine ``shift`` quarters of a turn further."""
+    """Return the sine ``shift`` quarters of a turn further."""
     turns, rest = _quadrant(number, number.once(x))
     turns = number.once(turns + shift)
     square = number.once(rest * rest)
@@ -81,7 +81,9 @@ def _tan(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _arc(number: Lanes, size: PrimExpression) -> tuple[PrimExpression, tirx.Var]:
-    """The sine's inverse of a size, or of the root that it is of if that is larger; which it is."""
+    """Return the arcsine of a size, or of a root instead if the size is large; and which of
+    both.
+    """
     large = number.once(size > 0.5)
     root = number.square_root((1.0 - size) * 0.5)
     return number.once(_odd(number, tirx.Select(large, root, size), _ASIN)), large
@@ -122,7 +124,7 @@ def _atan2(number: Lanes, y: PrimExpression, x: PrimExpression) -> PrimExpressio
 
 
 def _half_power(number: Lanes, size: PrimExpression) -> tirx.Var:
-    """Half of e^size, which is finite for all sizes whose hyperbolic sine is."""
+    """Return half of e^size, which is finite for all sizes whose hyperbolic sine is."""
     root = number.once(exponentials.exp(number, size * 0.5))
     return number.once(root * 0.5 * root)
 
@@ -141,7 +143,7 @@ def _cosh(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 _HUGE = 1e10
-"""Above it the square of a number plus or minus 1 is the square."""
+"""The square of a number plus or minus 1 is the square above this value."""
 
 
 def _asinh(number: Lanes, x: PrimExpression) -> PrimExpression:
@@ -161,7 +163,7 @@ def _acosh(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _log_of_sum(number: Lanes, size: PrimExpression, root: PrimExpression) -> PrimExpression:
-    """The logarithm of a size and a root that is about as large."""
+    """Return the logarithm of the sum of a size and a root that is about as large."""
     huge = number.once(size > _HUGE)
     logarithm = exponentials.log(number, tirx.Select(huge, size, size + root))
     return logarithm + number.select(huge, math.log(2), 0.0)
@@ -174,7 +176,7 @@ def _atanh(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _log1p(number: Lanes, x: PrimExpression) -> PrimExpression:
-    """The logarithm of the sum, less what the rounding of the sum adds to it."""
+    """Return the logarithm of 1 + x, corrected by the rounding error of the sum."""
     x = number.once(x)
     total = number.once(x + 1.0)
     excess = number.once(total - 1.0 - x)
@@ -195,7 +197,10 @@ def _exp2(number: Lanes, x: PrimExpression) -> PrimExpression:
 
 
 def _pow(number: Lanes, x: PrimExpression, exponent: PrimExpression) -> PrimExpression:
-    """By the logarithm of the size of the base; odd powers of negative numbers are negative."""
+    """Return a power by the logarithm of the base's size.
+
+    Odd powers of negative numbers are negative.
+    """
     exact = math_functions.simple_power(number, x, exponent)
     if exact is not None:
         return exact

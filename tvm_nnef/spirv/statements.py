@@ -1,4 +1,7 @@
-"""Statements of TIR: their nodes in, instructions out."""
+"""Code generation for statements of TIR.
+
+Input: nodes. Output: instructions.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _THREADS = {"threadIdx": BuiltIn.LocalInvocationId, "blockIdx": BuiltIn.Workgrou
 
 
 class Statements(Scope):
-    """Writes statements. ``local_size`` is the size of the workgroup, which they name."""
+    """The code of statements. ``local_size`` is the size of the workgroup, which they name."""
 
     def __init__(self, code: Any) -> None:
-        """Takes the assembler that instructions are written to."""
+        """Create the writer; instructions are written to the assembler."""
         super().__init__(code)
         self.local_size = [1, 1, 1]
 
@@ -93,7 +96,7 @@ def _attribute(scope: Statements, node: Any) -> None:
 
 
 def _thread_axis(scope: Statements, node: Any) -> None:
-    """The index of a thread or block, and for threads how many there are."""
+    """Write the index of a thread or block, and record the number of threads."""
     variable, (axis, component) = node.node.var, str(node.node.thread_tag).split(".")
     which, number = _THREADS.get(axis), "xyz".index(component)
     if which is None:
@@ -123,7 +126,7 @@ def _allocate(scope: Statements, node: Any) -> None:
 
 
 def _declare(scope: Statements, node: Any) -> None:
-    """Another name of a buffer, or of a parameter."""
+    """Declare another name of a buffer, or of a parameter."""
     source = node.data
     while not isinstance(source, tirx.Var):
         source = source.args[0]
@@ -133,7 +136,7 @@ def _declare(scope: Statements, node: Any) -> None:
 
 
 def _nothing(scope: Statements, node: Any) -> None:
-    """Assertions hold, or the function would not have been called."""
+    """Write nothing: assertions hold, or the function would not have been called."""
 
 
 _STATEMENTS: Mapping[type, Callable[[Statements, Any], None]] = {
@@ -149,4 +152,4 @@ _STATEMENTS: Mapping[type, Callable[[Statements, Any], None]] = {
     tirx.DeclBuffer: _declare,
     tirx.AssertStmt: _nothing,
 }
-"""What writes a statement, by its class."""
+"""The functions that write a statement, by its class."""

@@ -1,4 +1,4 @@
-"""Models on disk: containers, tensor files, ``model.json`` and images; nothing read is trusted.
+"""Models on disk: containers, tensor files, ``model.json`` and images; input is never trusted.
 
 Import from the modules: ``container``, ``metadata`` and ``names`` work without NumPy.
 """

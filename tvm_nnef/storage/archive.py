@@ -1,7 +1,8 @@
-"""The index of a tar archive, plain or compressed: an open file in, checked members out.
+"""The index of a tar archive, plain or compressed.
 
-Nothing is extracted, and nothing in the archive is trusted: names, kinds, number and sizes of
-members are checked before any of them is read. Which of them is a model is for ``container``.
+Input: an open file. Output: checked members. Nothing is extracted, and nothing in the archive is
+trusted: names, kinds, number and sizes of members are checked before any of them is read.
+``container`` decides which members are a model.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.storage.names import member_name
 
 MAX_MEMBERS = 100_000
-"""Files that one model may have."""
+"""Upper limit of the files of a model."""
 
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 100
-"""A compressed archive may unpack to 1 GiB, or to 100 times its own size if that is more."""
+"""Upper limit of the unpacked size of a compressed archive: 1 GiB, or 100 times its own size."""
 
 MAX_HEADER = 16 << 10
 MAX_HEADERS = 16 << 20
-"""Bytes of one extended header, and of all of them that do not fit into one block."""
+"""Upper limit of the bytes of one extended header, and of all that do not fit into one block."""
 
 MAX_GLOBAL = 64
-"""Values in global extended headers: each member takes a copy of all."""
+"""Upper limit of the values in global extended headers: each member copies all of them."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -43,12 +44,14 @@ _DAMAGED = (
     OverflowError,
     RecursionError,
 )
-"""What the standard library raises for damaged archives; a chain of headers ends in recursion."""
+"""Exceptions that the standard library raises for damaged archives; a chain of headers ends in
+recursion.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A regular file in an archive: where its bytes start, and how many they are."""
+    """A regular file in an archive: the offset of its bytes, and their number."""
 
     name: str
     offset: int
@@ -56,12 +59,12 @@ class Member:
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of a tar archive or of a compressed file."""
+    """Whether a file begins like a tar archive or a compressed file."""
     return head.startswith(GZIP_MAGIC) or is_tar(head)
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether the first bytes of a file (512 are enough) are those of a tar archive."""
+    """Whether a file begins like a tar archive (512 bytes are enough)."""
     if head[257:262] == b"ustar":
         return True
     try:
@@ -72,7 +75,7 @@ def is_tar(head: bytes) -> bool:
 
 
 def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
-    """The unpacked content of a gzip stream of ``packed_size`` bytes.
+    """Return the unpacked content of a gzip stream of ``packed_size`` bytes.
 
     Raises :class:`NnefError` for damaged data, and as soon as it grows beyond what
     ``MAX_UNPACKED`` and ``MAX_RATIO`` allow.
@@ -95,7 +98,7 @@ def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
 
 
 def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
-    """The regular files of a tar archive of ``size`` bytes, by their plain names, in order.
+    """Return the regular files of a tar archive of ``size`` bytes, by their plain names, in order.
 
     Folders are left out. Raises :class:`NnefError`, naming the member, for names that point
     outside, links, devices, sparse files, names given twice, too many members, and members or an
@@ -142,7 +145,7 @@ def _add_member(members: dict[str, Member], info: tarfile.TarInfo, size: int, fi
 
 
 def _fault(info: tarfile.TarInfo, name: str, size: int) -> str | None:
-    """What speaks against a member, in the words of a message."""
+    """Return the reason to reject a member, in the words of a message; None if there is none."""
     if info.issym() or info.islnk():
         return f"is a link, to {info.linkname!r}"
     if not info.isreg() or info.issparse():
@@ -176,7 +179,8 @@ def _damaged(cause: object, file: str) -> NnefError:
 
 @dataclass(slots=True)
 class _Headers:
-    """The part of a binary file that tarfile needs to read headers, which limits their size.
+    """The part of a binary file's interface that tarfile needs to read headers, with a limit of
+    their size.
 
     A header may ask for any number of bytes, and a file object would allocate all of them.
     """

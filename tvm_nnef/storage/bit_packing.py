@@ -1,10 +1,10 @@
-"""Items of any width from 1 to 64 bits, to and from a continuous stream of bytes.
+"""Packing of items of any width from 1 to 64 bits into a continuous stream of bytes.
 
-Bytes in, an array of unsigned 64-bit integers out, and back; signs, types and headers
-belong to ``tensor_file``. The specification (NNEF 1.0.4, section 5.2) requires little-endian data
-packed continuously in row-major order and does not say which bit of a byte comes first. The
-written models answer for 1-bit items: the most significant. So a width of whole bytes is little
-endian here, and every other width is a stream in which the most significant bit comes first.
+Input: bytes. Output: an array of unsigned 64-bit integers, and the inverse; signs, types and
+headers belong to ``tensor_file``. The specification (NNEF 1.0.4, section 5.2) requires little-
+endian data packed continuously in row-major order and does not define the first bit of a byte.
+Existing models of 1-bit items begin with the most significant one. So a width of whole bytes is
+little endian here, and every other width is a stream in which the most significant bit is first.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CHUNK = 1 << 15
-"""Items converted at a time, a multiple of 8: a chunk then starts and ends between bytes."""
+"""The number of items converted at a time, a multiple of 8, so that chunks consist of whole
+bytes.
+"""
 
 
 def packed_size(count: int, bits: int) -> int:
-    """Bytes that ``count`` items of ``bits`` bits take, the last byte padded."""
+    """Return the number of bytes for ``count`` items of ``bits`` bits, the last byte padded."""
     return (count * bits + 7) // 8
 
 
 def unpack_bits(data: memoryview, count: int, bits: int) -> NDArray[np.uint64]:
-    """The first ``count`` items of ``bits`` (1 to 64) bits, as uint64 of shape ``(count,)``."""
+    """Return the first ``count`` items of ``bits`` (1 to 64) bits, as uint64 of shape
+    ``(count,)``.
+    """
     items = np.empty(count, np.uint64)
     for start in range(0, count, _CHUNK):
         part = min(_CHUNK, count - start)
@@ -33,7 +37,7 @@ def unpack_bits(data: memoryview, count: int, bits: int) -> NDArray[np.uint64]:
 
 
 def pack_bits(items: NDArray[np.uint64], bits: int) -> bytes:
-    """The low ``bits`` (1 to 64) bits of each item of a flat array, zero bits at the end."""
+    """Return the low ``bits`` (1 to 64) bits of each item of a flat array, zero bits at the end."""
     chunks = (items[start : start + _CHUNK] for start in range(0, items.size, _CHUNK))
     return b"".join(_pack_chunk(chunk, bits) for chunk in chunks)
 

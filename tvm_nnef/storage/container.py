@@ -1,8 +1,8 @@
-"""Read-only access to a model as named files, wherever it lies.
+"""Read-only access to a model as named files, independent of its storage.
 
-Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output:
-a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
-stays open, and nothing here knows what the files mean.
+Input: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Output: a
+:class:`Container`. The kind is detected from the content. Nothing is extracted to disk, no file
+stays open, and the meaning of the files is unknown here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEXT_PATH = "<text>"
 """The name of a model given as text, in messages."""
 
 MAX_TEXT_SIZE = 16 << 20
-"""Bytes that a text may have: a module, or ``model.json``."""
+"""Upper limit of the bytes of a text: a module, or ``model.json``."""
 
 
 class Container(ABC):
@@ -51,10 +51,10 @@ class Container(ABC):
 
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The names of all files, sorted."""
+        """Return the names of all files, sorted."""
 
     def near_names(self) -> tuple[str, ...]:
-        """The names of some files, for hints: not those deep in a large folder."""
+        """Return the names of some files, for hints: not those deep in a large folder."""
         return self.names()
 
     @abstractmethod
@@ -63,18 +63,18 @@ class Container(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """The size of a file in bytes; raises :class:`NnefError` if it is missing."""
+        """Return the size of a file in bytes; raise :class:`NnefError` if it is missing."""
 
     @abstractmethod
     def _read(self, name: str, count: int) -> bytes:
-        """The first ``count`` bytes of an existing file, or all where it has fewer."""
+        """Return the first ``count`` bytes of an existing file, or all if it has fewer."""
 
     def location(self, name: str) -> str:
-        """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
+        """Return the name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
         return f"{self.path}/{name}"
 
     def read(self, name: str, count: int | None = None) -> bytes:
-        """A file's bytes, or the first ``count`` of them.
+        """Return a file's bytes, or the first ``count`` of them.
 
         Raises :class:`NnefError` for a missing or unreadable file, with the nearest name as hint.
         """
@@ -82,14 +82,15 @@ class Container(ABC):
         return self._read(name, size if count is None else min(count, size))
 
     def read_source(self, name: str) -> Source:
-        """A text file as a :class:`Source`, read as UTF-8, with or without a byte order mark.
+        """Return a text file as a :class:`Source`, read as UTF-8, with or without a byte order
+        mark.
 
         Raises :class:`NnefError` like :meth:`read_text`, and for other encodings.
         """
         return decode_source(self.read_text(name), self.location(name))
 
     def read_text(self, name: str) -> bytes:
-        """The bytes of a text file.
+        """Return the bytes of a text file.
 
         Raises :class:`NnefError` for a missing file, and for one of more than ``MAX_TEXT_SIZE``.
         """
@@ -215,11 +216,11 @@ class _Single(Container):
 def open_container(model: ModelPath | Container) -> Container:
     """Open a SkriptND model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
 
-    A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
-    of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
-    of one module and has no ``.dat`` files. An archive may hold the model inside one leading
-    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder
-    without ``main.sknd``.
+    A ``str`` with a line break, or with a brace if no file has that name, is a text. The path of a
+    file named ``main.sknd`` means the folder around it; any other single file is a model of one
+    module and has no ``.dat`` files. An archive may hold the model inside one leading folder.
+    Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a folder without
+    ``main.sknd``.
     """
     container = model if isinstance(model, Container) else open_files(model)
     if container.main is None:
@@ -252,7 +253,7 @@ def open_files(model: ModelPath) -> Container:
 
 
 def decode_source(data: bytes, file: str) -> Source:
-    """A :class:`Source` of the bytes of a UTF-8 text; a byte order mark is dropped.
+    """Return a :class:`Source` of the bytes of a UTF-8 text; a byte order mark is dropped.
 
     Raises :class:`NnefError`, at the offending byte, for any other encoding.
     """
@@ -270,7 +271,7 @@ def decode_source(data: bytes, file: str) -> Source:
 
 
 _NEAR = 200
-"""The entries of a folder that are looked at for hints."""
+"""Upper limit of the entries of a folder that are examined for hints."""
 
 _KINDS = "a model is a folder, a '.tar' or '.tgz' archive, or a '.sknd' file"
 
@@ -304,7 +305,9 @@ def _archive(path: Path, members: Mapping[str, Member], data: bytes | None) -> C
 
 
 def _without_leading_folder(members: Mapping[str, Member]) -> Mapping[str, Member]:
-    """Members by their names inside the one folder that holds a model, if it is not the root."""
+    """Return members by their names inside the only folder that holds a model, if it is not the
+    root.
+    """
     marks = (MAIN_FILE, NNEF1_FILE)
     if any(mark in members for mark in marks):
         return members
@@ -333,7 +336,7 @@ def _check_text(head: bytes, size: int, path: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Some of what is in a folder; nothing if it cannot be read."""
+    """Return some of the entries of a folder; none if it cannot be read."""
     try:
         return list(itertools.islice(folder.iterdir(), _NEAR))
     except OSError:
@@ -372,7 +375,7 @@ def is_text(model: str) -> bool:
 
 
 def _near(path: Path) -> str:
-    """A hint for a path that is not there: the nearest name beside it."""
+    """Return a hint for a path that is not there: the nearest name beside it."""
     parent = path.parent
     try:
         near = did_you_mean(path.name, (entry.name for entry in parent.iterdir()))
@@ -382,7 +385,9 @@ def _near(path: Path) -> str:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Names of the regular files below a folder, except for hidden folders and the manifest."""
+    """Yield names of the regular files below a folder, except for hidden folders and the
+    manifest.
+    """
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in files:

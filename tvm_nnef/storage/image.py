@@ -1,7 +1,8 @@
-"""An image file to the array that a model's input expects, as ``model.json`` describes it.
+"""Loading of an image file as the array that a model's input expects, as ``model.json`` describes
+it.
 
-Input: the path of an image and the input's shape. Output: a float32 array of that shape. Pillow
-is imported when the first image is read. What is an image and what is not is for the caller.
+Input: the path of an image and the input's shape. Output: a float32 array of that shape. Pillow is
+imported when the first image is read. The caller decides which files are images.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def load_image(
     rank, a batch of more than one, or another number of channels.
     """
     file = str(path)
-    extents = _extents(shape, image, file)
-    pixels = _pixels(file, extents)
+    sizes = _sizes(shape, image, file)
+    pixels = _pixels(file, sizes)
     if image.invert:
         pixels = 255 - pixels
-    channels = extents.get("C", 1)
+    channels = sizes.get("C", 1)
     mean, scale = (_per_channel(values, channels, file) for values in (image.mean, image.scale))
     values: NDArray[np.float32] = ((pixels - mean) * scale).astype(np.float32)
     order = ["HWC".index(axis) for axis in image.layout if axis != "N"]
@@ -48,7 +49,7 @@ def load_image(
     return np.ascontiguousarray(values.transpose(order)).reshape(shape)
 
 
-def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, int]:
+def _sizes(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, int]:
     if len(shape) != len(image.layout):
         raise error(
             f"the layout {image.layout} has {len(image.layout)} dimensions, "
@@ -74,7 +75,7 @@ def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, 
 
 
 def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
-    """Pixels from 0 to 255, shape ``(height, width, channels)``."""
+    """Return pixels from 0 to 255, shape ``(height, width, channels)``."""
     with needed_for("reading an image", file):
         from PIL import Image, ImageOps, UnidentifiedImageError
     size = (extents["W"], extents["H"])
@@ -103,7 +104,7 @@ def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
 
 
 def _eight_bits(image: Image) -> Image:
-    """Grey of 16 bits as grey of 8, which Pillow's own conversion would clip."""
+    """Return 16-bit grey as 8-bit grey, which Pillow's own conversion would clip."""
     if not image.mode.startswith("I"):
         return image.copy()
     from PIL import Image as images

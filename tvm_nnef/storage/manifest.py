@@ -1,6 +1,6 @@
 """The manifest of files that were written together: their names and SHA-256 digests, as JSON.
 
-A model folder and an exported archive hold one. It says whether files are as they were written.
+A model folder and an exported archive have one. It shows whether files were changed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PIECE = 1 << 20
 
 
 def make_manifest(digests: Mapping[str, str]) -> bytes:
-    """The manifest of files, given their digests by name."""
+    """Return the manifest of files, given their digests by name."""
     return json.dumps({_KEY: dict(sorted(digests.items()))}, indent=1).encode()
 
 
 def read_manifest(data: bytes) -> dict[str, str] | None:
-    """The digests by name that a manifest holds, None if it is not a manifest."""
+    """Return the digests by name that a manifest holds, None if it is not a manifest."""
     try:
         digests = json.loads(data)[_KEY]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -34,16 +34,16 @@ def read_manifest(data: bytes) -> dict[str, str] | None:
 
 
 def digest(data: bytes) -> str:
-    """The digest of the content of a file."""
+    """Return the digest of the content of a file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_digest(path: Path, size: int | None = None) -> str:
-    """The digest of a file, or of its first ``size`` bytes."""
-    found = hashlib.sha256()
+    """Return the digest of a file, or of its first ``size`` bytes."""
+    hasher = hashlib.sha256()
     left = path.stat().st_size if size is None else size
     with path.open("rb") as stream:
         while piece := stream.read(min(left, _PIECE)):
-            found.update(piece)
+            hasher.update(piece)
             left -= len(piece)
-    return found.hexdigest()
+    return hasher.hexdigest()

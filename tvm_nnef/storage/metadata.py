@@ -1,8 +1,8 @@
-"""``model.json``, the optional file beside ``main.sknd``: JSON text to :class:`Metadata` and back.
+"""``model.json``, the optional file next to ``main.sknd``: JSON text to :class:`Metadata` and back.
 
-It says what a model does not need in order to compute, and a user does in order to use it; the
-format is described in ``docs/model-json.md``. Whether its names exist in the model, and whether
-labels fit an output, is for those who know the model.
+It has data that a user needs, and the computation does not; the format is described in
+``docs/model-json.md``. Whether its names exist in the model, and whether labels fit an output, is
+checked with the model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 _MAX_PROBLEMS = 20
-"""Problems that are reported together; to find the position of one takes linear time."""
+"""Upper limit of the problems that are reported together; locating one takes linear time."""
 
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 """Orders of the dimensions of an image: batch, channels, height, width."""
@@ -45,7 +45,8 @@ def _empty() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ImageInput:
-    """How an input is made from an image: ``(pixel - mean) * scale`` in the order of ``layout``.
+    """The conversion of an image to an input: ``(pixel - mean) * scale`` in the order of
+    ``layout``.
 
     Pixels count from 0 to 255, with ``invert`` from 255 to 0. ``scale`` and ``mean`` hold one
     number for all channels, or one for each.
@@ -62,11 +63,11 @@ class Metadata:
     """The content of ``model.json``; all of it is optional.
 
     ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
-    of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
-    dtype, and to its name in the model it was converted from; ``source_operations`` to the
-    operation there that computes it. ``defaults`` are the full names of inputs that a call may
-    leave out, whose values are in files as those of variables are; ``fixed_inputs`` the names of
-    inputs of the source that the conversion made constants.
+    of their input; ``machine_types`` and ``source_names`` map a tensor's full name to its dtype,
+    and to its name in the model from which it was converted; ``source_operations`` to the operation
+    there that computes it. ``defaults`` are the full names of inputs that a call may omit, whose
+    values are in files like those of variables; ``fixed_inputs`` the names of inputs of the source
+    that the conversion made constants.
     """
 
     labels: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ class Metadata:
     """The text that it was read from."""
 
     def span(self, *path: str | int) -> Span | None:
-        """The span of the value that keys lead to, if the metadata was read from a text."""
+        """Return the span of the value that keys lead to, if the metadata was read from a text."""
         if self.source is None:
             return None
         return Span(self.source, *_locate(self.source.text, path))
@@ -214,7 +215,7 @@ def _known_members(location: _Location, known: tuple[str, ...]) -> dict[str, _Lo
 def _each(
     items: Iterable[tuple[_Key, _Location]], read: Callable[[_Key, _Location], _Value]
 ) -> list[_Value]:
-    """What a function makes of each item; raises one error with the problems of all."""
+    """Return a function's results for all items; raise one error with the problems of all."""
     values: list[_Value] = []
     problems: list[Diagnostic] = []
     for key, item in items:
@@ -250,7 +251,7 @@ def _text(location: _Location) -> str:
 
 
 def _check_encodable(location: _Location, text: str) -> None:
-    """Refuses halves of surrogate pairs, which cannot be printed or written again."""
+    """Reject halves of surrogate pairs, which cannot be printed or written again."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -334,7 +335,7 @@ def _doubled(source: Source, key: str) -> NnefError:
 
 
 def _word(source: Source, word: str) -> Span | None:
-    """The last position of a word in the text, if it is written so."""
+    """Return the last position of a word in the text, if it is written so."""
     at = source.text.rfind(word)
     return Span(source, at, at + len(word)) if at >= 0 else None
 
@@ -343,7 +344,9 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def _locate(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
-    """Start and end of the value that a path leads to, in a text that is known to be JSON."""
+    """Return start and end of the value that a path leads to, in a text that is known to be
+    JSON.
+    """
     decoder = JSONDecoder()
 
     def after(offset: int) -> int:

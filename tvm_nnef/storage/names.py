@@ -1,6 +1,6 @@
-"""Names inside a model: which file holds a variable, and which names a container may have.
+"""Names inside a model: the files of variables, and the valid names in a container.
 
-Text in, text out; nothing here touches a file.
+Input and output: text; no file is accessed here.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ MAIN_FILE = "main.sknd"
 METADATA_FILE = "model.json"
 NNEF1_FILE = "graph.nnef"
 FOLDER_FILES = (MAIN_FILE, NNEF1_FILE)
-"""Files that stand for the folder around them."""
+"""Files whose path means the folder around them."""
 
 SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
+"""The first bytes of shared libraries: of Linux, of Windows, and two kinds of macOS."""
 
 LIBRARY_FILE = "library.so"
 LIBRARY_METADATA_FILE = "metadata.json"
-"""A shared library in an archive, and the metadata of object files in one."""
+"""The name of the metadata of object files in an archive; a shared library has it inside."""
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 def variable_file_name(full_name: str) -> str:
-    """The file of a variable: ``main.Net.w`` is stored in ``main.Net.w.dat``.
+    """Return the file of a variable: ``main.Net.w`` is stored in ``main.Net.w.dat``.
 
     Items of a pack keep their number: ``main.Net.p:1`` is in ``main.Net.p:1.dat``.
     """
@@ -34,7 +34,8 @@ def variable_file_name(full_name: str) -> str:
 
 
 def member_name(name: str, file: str) -> str:
-    """The plain form of a name inside a container: relative, with ``/``, without ``.`` parts.
+    """Return the plain form of a name inside a container: relative, with ``/``, without ``.``
+    parts.
 
     The container itself has the empty name. Raises :class:`NnefError`, placed at ``file``, for a
     name that is absolute or leads outside.

@@ -1,8 +1,8 @@
 """Output files and folders: written whole or not at all, by one rule for all calls and commands.
 
-Input: a path that a user gave, and bytes or what writes a file. A file is written in a temporary
-folder beside its target and renamed; devices and pipes are written to; the target of a symbolic
-link is replaced, the link stays; ``-`` is standard output.
+Input: a path that a user gave, and bytes or a function that writes a file. A file is written in a
+temporary folder next to its target and renamed; devices and pipes are written to directly; the
+target of a symbolic link is replaced, the link stays; ``-`` is standard output.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE
 OutputPath: TypeAlias = "str | os.PathLike[str]"
 
 STANDARD_OUTPUT = "-"
-"""The name that stands for standard output."""
+"""The name of standard output."""
 
 _TEMPORARY = ".tvm-nnef-"
-"""What the names of temporary folders start with. They are locked as long as they are in use."""
+"""The prefix of the names of temporary folders, which are locked while they are in use."""
 
 _REPLACED = "replaced"
-"""The subfolder of a temporary folder in which a folder waits until another has its name."""
+"""The subfolder of a temporary folder in which a replaced folder waits until another has its
+name.
+"""
 
 _MODEL_SUFFIXES = (".sknd", ".dat")
 
@@ -46,10 +48,10 @@ def check_output(path: OutputPath, inputs: Iterable[OutputPath] = ()) -> None:
         return
     if not name:
         raise error("the name of an output file is empty", hint="give it a name")
-    found = _status(path)
-    if name.endswith("/") or (found is not None and stat.S_ISDIR(found.st_mode)):
+    status = _status(path)
+    if name.endswith("/") or (status is not None and stat.S_ISDIR(status.st_mode)):
         raise _refused(path, f"'{name}' is a folder", "give the name of a file in it")
-    if found is not None and stat.S_ISSOCK(found.st_mode):
+    if status is not None and stat.S_ISSOCK(status.st_mode):
         raise _refused(path, "it is a socket", "give the name of a file")
     if is_stream(path):
         if not os.access(path, os.W_OK):
@@ -57,7 +59,7 @@ def check_output(path: OutputPath, inputs: Iterable[OutputPath] = ()) -> None:
         return
     check_parent(path)
     for each in inputs:
-        if found is not None and _is_part_of(path, found, each):
+        if status is not None and _is_part_of(path, status, each):
             raise _refused(
                 path, f"it is an input of the same command ('{each}')", "choose another name"
             )
@@ -68,23 +70,25 @@ def check_outputs(paths: Iterable[OutputPath], inputs: Iterable[OutputPath] = ()
 
     Raises :class:`NnefError`.
     """
-    known, read = set[Path](), list(inputs)
+    targets, read = set[Path](), list(inputs)
     for path in paths:
         check_output(path, read)
         if is_stream(path):
             continue
         target = Path(path).resolve()
-        if target in known:
+        if target in targets:
             raise _refused(path, "two outputs have this name", "give each its own name")
-        known.add(target)
+        targets.add(target)
 
 
 def is_stream(path: OutputPath) -> bool:
     """Whether an output is standard output, a device or a pipe: written to, not replaced."""
     if os.fspath(path) == STANDARD_OUTPUT:
         return True
-    found = _status(path)
-    return found is not None and not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode)
+    status = _status(path)
+    return (
+        status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)
+    )
 
 
 def is_same_file(path: OutputPath, other: OutputPath) -> bool:
@@ -116,7 +120,7 @@ def write_file(path: OutputPath, data: bytes | Iterable[bytes | memoryview]) -> 
 
 @contextmanager
 def replacing(path: OutputPath) -> Iterator[Path]:
-    """A path to write a file at, whose content becomes that of ``path`` when the block ends.
+    """Yield a path for a file whose content becomes that of ``path`` when the block ends.
 
     Raises :class:`NnefError` if it cannot be written; an OSError of the block counts as that.
     """
@@ -138,7 +142,10 @@ def replacing(path: OutputPath) -> Iterator[Path]:
 
 @contextmanager
 def diagnosed(path: OutputPath) -> Iterator[None]:
-    """A block in which an OSError becomes an :class:`NnefError`: the output cannot be written."""
+    """Yield.
+
+    Convert an OSError of the block to an :class:`NnefError`: the output cannot be written.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -151,7 +158,7 @@ def diagnosed(path: OutputPath) -> Iterator[None]:
 
 @contextmanager
 def workspace(folder: Path) -> Iterator[Path]:
-    """A temporary folder in another one; what killed processes left there is removed first."""
+    """Yield a temporary folder in another one; remove those that killed processes left there."""
     _sweep(folder)
     space, lock = _locked_folder(folder)
     try:
@@ -183,7 +190,7 @@ def replace_folder(target: Path, fresh: Path, space: Path) -> None:
 
 
 def _status(path: OutputPath) -> os.stat_result | None:
-    """The status of what a path leads to, None if there is nothing."""
+    """Return the status of the target of a path; None if it does not exist."""
     try:
         return os.stat(path)  # noqa: PTH116 - a Path would drop a trailing slash
     except FileNotFoundError:
@@ -232,7 +239,7 @@ def _send(draft: Path, path: OutputPath) -> None:
 
 
 def _locked_folder(folder: Path) -> tuple[Path, int | None]:
-    """A new temporary folder, and the descriptor that holds its lock; there is none on Windows."""
+    """Return a new temporary folder, and the descriptor that holds its lock; None on Windows."""
     while True:
         space = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
         if sys.platform == "win32":
@@ -275,7 +282,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _bring_back(leftover: Path) -> None:
-    """Rename a folder back that was being replaced when the process was killed."""
+    """Rename back a folder that was being replaced when the process was killed."""
     for old in (leftover / _REPLACED).glob("*"):
         target = leftover.parent / old.name
         if not target.exists():

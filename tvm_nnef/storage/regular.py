@@ -1,4 +1,6 @@
-"""Files that are read whole: regular ones, since a pipe would block and a device may not end."""
+"""Opening of files that are read whole: only regular ones, as a pipe would block and a device may
+not end.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import BinaryIO
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """A regular file, opened for reading. Raises OSError if it is something else."""
+    """Return a regular file, opened for reading. Raises OSError if it is something else."""
     path = Path(path)
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):

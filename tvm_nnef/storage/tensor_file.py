@@ -1,11 +1,11 @@
 """The binary tensor format of NNEF (1.0.4, section 5.2): bytes to a :class:`TensorFile` and back.
 
-Input and output: the bytes of a ``.dat`` file. A plain array cannot hold all that such a file
-says (a width of 5 bits, the range of a quantized type), a :class:`TensorFile` does, so that what
-was read is written again as it was. Nothing here opens files or knows of a model's variables.
+Input and output: the bytes of a ``.dat`` file. A plain array cannot represent all properties of
+such a file (a width of 5 bits, the range of a quantized type); a :class:`TensorFile` does, so that
+a file is written again as it was read. No file is opened here, and variables are unknown.
 
 The reals of Khronos are those of IEEE. For others the format has the codes of vendors, which other
-readers refuse rather than take for something else; ``VENDOR`` is ours.
+readers reject instead of misinterpreting them; ``VENDOR`` is ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_PARAMETERS = bytes(32)
 
 
 VENDOR = 0x5456
-"""The upper half of our item types."""
+"""The vendor code of this package: the upper half of its item types."""
 
 
 class ItemType(enum.IntEnum):
@@ -57,7 +57,7 @@ class ItemType(enum.IntEnum):
 
     @property
     def is_ours(self) -> bool:
-        """Whether other readers do not know it; its name is then that of its dtype."""
+        """Whether only this package knows the type; its name is then that of its dtype."""
         return self >= VENDOR << 16
 
 
@@ -83,7 +83,7 @@ _ITEM_TYPE_OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What the first 128 bytes say. ``length`` counts the bytes of data after them.
+    """The first 128 bytes of a file. ``length`` is the number of bytes of data after them.
 
     ``parameters`` are the 32 bytes of the deprecated parameters of the item type, zero in most
     files.
@@ -197,9 +197,9 @@ def check_size(header: TensorHeader, size: int, file: str) -> None:
 def read_tensor(data: bytes | memoryview, file: str) -> TensorFile:
     """Read a whole tensor file, named ``file`` in messages.
 
-    Where the items of the file are those of a NumPy type, the array is a read-only view of
-    ``data``, without a copy. Raises :class:`NnefError` for a damaged header, a file longer or
-    shorter than its header says, and sizes that no memory can hold.
+    If the items of the file are those of a NumPy type, the array is a read-only view of ``data``,
+    without a copy. Raises :class:`NnefError` for a damaged header, a file longer or shorter than
+    its header says, and sizes that no memory can hold.
     """
     header = read_tensor_header(data, file)
     check_size(header, len(data), file)
@@ -210,7 +210,7 @@ def read_tensor(data: bytes | memoryview, file: str) -> TensorFile:
 
 
 def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
-    """The bytes of a tensor file; ``file`` is its name in messages.
+    """Return the bytes of a tensor file; ``file`` is its name in messages.
 
     A plain array of dtype bool, an integer type, float4 to float64 or bfloat16 is written with all
     its bits, bool with one bit per item. Raises :class:`NnefError` if the format has no place for
@@ -220,13 +220,13 @@ def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
         tensor = _tensor_of(tensor, file)
     _check_writable(tensor, file)
     header = tensor.header
-    extents = header.shape + (0,) * (MAX_RANK - len(header.shape))
+    sizes = header.shape + (0,) * (MAX_RANK - len(header.shape))
     head = _LAYOUT.pack(
         _MAGIC,
         *_VERSION,
         header.length,
         len(header.shape),
-        *extents,
+        *sizes,
         header.bits,
         int(header.item_type),
         header.parameters,
@@ -278,7 +278,7 @@ def _check_length(header: TensorHeader, file: str) -> None:
 
 
 def _read_items(data: memoryview, header: TensorHeader) -> Array:
-    """The items as a flat array; ``data`` has the length that the header asks for."""
+    """Return the items as a flat array; ``data`` has the length that the header asks for."""
     count, bits, dtype = math.prod(header.shape), header.bits, header.dtype
     if count == 0:
         return np.empty(0, dtype)

@@ -1,7 +1,7 @@
-"""Named files to a model folder or archive on disk, whole or not at all.
+"""Writing of named files as a model folder or archive on disk, whole or not at all.
 
-Input: names with their bytes. Output: a folder, or a ``.tar``, ``.tgz`` or ``.tar.gz`` file with
-bytes that depend on nothing but the files. What the files mean is the caller's concern.
+Input: names with their bytes. Output: a folder, or a ``.tar``, ``.tgz`` or ``.tar.gz`` file whose
+bytes depend only on the files. The meaning of the files is unknown here.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def write_container(
 ) -> None:
     """Write files, by their names, as a folder, or as an archive if the suffix says so.
 
-    Everything is written beside the target first and then renamed, so that a failure leaves what
-    was there before. ``main.sknd`` comes first, the others follow by name. See
-    :func:`check_target` for which folders are replaced. Raises :class:`NnefError` for names that
-    point outside, and for a target that cannot be written. What a content function raises is
-    passed on, except an OSError, which counts as the target's.
+    Everything is written next to the target first and then renamed, so that a failure leaves the
+    old content. ``main.sknd`` is first, the others are ordered by name. See :func:`check_target`
+    for the folders that are replaced. Raises :class:`NnefError` for names that point outside, and
+    for a target that cannot be written. Exceptions of a content function are passed on, except an
+    OSError, which counts as the target's.
     """
     check_target(path, overwrite=overwrite)
     ordered = _ordered(files, str(path))
@@ -63,11 +63,11 @@ def write_container(
 
 
 def check_target(path: OutputPath, *, overwrite: bool = False) -> None:
-    """Check that a model can be written to a path, before the work that makes it.
+    """Check that a model can be written to a path, before the work that creates it.
 
-    An existing folder is replaced if this program wrote it and its files were not changed since,
-    which its manifest shows, or with ``overwrite``. Files that are not part of the model which the
-    folder holds are never removed. Raises :class:`NnefError`.
+    An existing folder is replaced if this program wrote it and its files were not changed since, as
+    its manifest shows, or with ``overwrite``. Files in it that are not part of the model are never
+    removed. Raises :class:`NnefError`.
     """
     name = os.fspath(path)
     if is_archive(path):
@@ -144,17 +144,17 @@ def _manifest(folder: Path) -> dict[str, str] | None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The names of all files and links in a folder, in order, except for its manifest."""
-    found = [
+    """Yield the names of all files and links in a folder, in order, except for its manifest."""
+    names = [
         (Path(root) / name).relative_to(folder).as_posix()
         for root, folders, files in os.walk(folder)
         for name in (*files, *(each for each in folders if (Path(root) / each).is_symlink()))
     ]
-    return (name for name in sorted(found) if name != MANIFEST)
+    return (name for name in sorted(names) if name != MANIFEST)
 
 
 def _keep_unfamiliar(target: Path, fresh: Path) -> None:
-    """Give a new folder those files of the one it replaces that are not part of a model."""
+    """Copy to a new folder those files of the replaced one that are not part of a model."""
     if not target.is_dir():
         return
     replaced = {MAIN_FILE, METADATA_FILE, *(_manifest(target) or ())}

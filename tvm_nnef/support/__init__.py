@@ -1,1 +1,1 @@
-"""What every package may use: requirements, progress, folders, machines. Nothing of NNEF."""
+"""Support for every package: requirements, progress, folders, machines. Independent of NNEF."""

@@ -1,4 +1,4 @@
-"""The kinds of the arguments of public functions, checked before the work by the name of each."""
+"""The kinds of the arguments of public functions, checked by name before the work."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What an argument may be: an instance of ``types`` with keys or items of ``inner``.
+    """The values that an argument may have: an instance of ``types`` with keys or items of
+    ``inner``.
 
-    ``wanted`` says what to give. Text is a sequence only if ``types`` names it.
+    ``wanted`` describes them in a hint. Text is a sequence only if ``types`` names it.
     """
 
     wanted: str
@@ -39,7 +40,7 @@ _REPORT = _Kind("True, False or a function that gets the report", (bool, Callabl
 
 
 def _by_name(wanted: str) -> _Kind:
-    """A value for each name."""
+    """Return the kind of a mapping from names to values."""
     return _Kind(wanted, (Mapping, _NOTHING), (str,))
 
 
@@ -95,14 +96,14 @@ _KINDS: Mapping[str, _Kind] = {
     "cuda_graphs": _FLAG,
     "cache": _FLAG,
 }
-"""By the name of an argument its kind."""
+"""The kind of each argument, by its name."""
 
 
 def with_checked_arguments(function: Function, *, named_inputs: bool = False) -> Function:
-    """The function, which raises NnefError for arguments of a wrong kind.
+    """Return the function with a check that raises NnefError for arguments of a wrong kind.
 
-    An option among ``**options`` that is None and may be is not given. ``named_inputs`` says that
-    the function has inputs there, and no options.
+    An option among ``**options`` that is None counts as omitted if it may be. ``named_inputs``
+    means that the function has inputs there, and no options.
     """
     parameters = inspect.signature(function).parameters
     positional = [
@@ -126,7 +127,7 @@ def with_checked_arguments(function: Function, *, named_inputs: bool = False) ->
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that are None and may be."""
+    """Return the options without those that are None and may be omitted."""
     return {
         name: value
         for name, value in options.items()
@@ -135,7 +136,7 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong_arguments(given: Mapping[str, object]) -> list[Diagnostic]:
-    """What is wrong with the kinds of arguments, by name."""
+    """Return the errors in the kinds of arguments, by name."""
     return [
         Diagnostic(problem, hint=f"give {_KINDS[name].wanted}")
         for name, value in given.items()

@@ -1,8 +1,9 @@
-"""Where a checkout has the packages that an installation has in this one.
+"""Import of the packages of a checkout that an installation has inside this package.
 
-The folders ``converters`` and ``schedules`` are beside ``tvm_nnef`` and are installed into it. A
-finder for these two names lets a checkout be used as it is, and leaves the search path of the
-package alone: with the folder around it, ``tvm_nnef.tests`` could be imported as well.
+The folders ``converters`` and ``schedules`` are next to ``tvm_nnef`` and are installed into it. A
+finder for these two names allows to use a checkout without installation, and does not change the
+search path of the package: with the folder around it, ``tvm_nnef.tests`` could be imported as
+well.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _FOLDERS = {f"tvm_nnef.{name}": _ROOT / name for name in ("converters", "schedul
 
 
 class OuterPackages(importlib.abc.MetaPathFinder):
-    """Finds the two packages in the folder that the package ``tvm_nnef`` is in."""
+    """A finder of the two packages in the folder that contains the package ``tvm_nnef``."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The package of a name, if it is one of the two."""
+        """Return the spec of a package, if it is one of the two."""
         file = _FOLDERS[name] / "__init__.py" if name in _FOLDERS else None
         if file is None or not file.is_file():
             return None

@@ -9,7 +9,10 @@ from tvm_nnef.diagnostics import warn
 
 
 def whole_number(name: str, least: int, *, first_of_list: bool = False) -> int | None:
-    """The number that a variable is set to; None if it is not set, or not to such a number."""
+    """Return the number that a variable is set to.
+
+    It is None if it is not set, or not to such a number.
+    """
     text = os.environ.get(name, "").strip()
     # OpenMP has a number for each level of nested loops.
     word = text.split(",")[0].strip() if first_of_list else text

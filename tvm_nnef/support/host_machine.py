@@ -1,6 +1,7 @@
 """This machine: its architecture, its operating system, and the features of its CPU.
 
-Output: names as LLVM has them. Nothing of LLVM is asked, so that programs without a compiler can.
+Output: names as LLVM has them. LLVM itself is not needed, so that programs without a compiler can
+use this.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "riscv64": ("riscv64",),
     "wasm32": ("wasm32",),
 }
-"""The names of architectures, and what LLVM and operating systems call them."""
+"""The names of architectures, with those of LLVM and operating systems."""
 
 _SYSTEMS: Mapping[str, tuple[str, ...]] = {
     "Linux": ("linux",),
@@ -64,17 +65,19 @@ _FEATURES: Mapping[str, Mapping[str, str]] = {
     "wasm32": {"simd128": "simd128"},
     "riscv64": {name: name for name in ("m", "a", "f", "d", "c", "v", "zba", "zbb", "zfh", "zvfh")},
 }
-"""The CPU features whose instructions LLVM uses in kernels, as LLVM and as Linux call them."""
+"""The CPU features whose instructions LLVM uses in kernels, by their names in LLVM and in Linux."""
 
 
 def architecture_of(triple: str) -> str:
-    """The architecture that a target triple names; an unknown name as it is."""
+    """Return the architecture that a target triple names; an unknown name as it is."""
     name = triple.split("-")[0].lower()
     return next((known for known, names in _ARCHITECTURES.items() if name in names), name)
 
 
 def system_of(triple: str) -> str:
-    """The operating system that a target triple names; empty if it names none that is known."""
+    """Return the operating system that a target triple names; empty if it names none that is
+    known.
+    """
     text = triple.lower()
     for known, words in _SYSTEMS.items():
         if any(word in text for word in words):
@@ -83,25 +86,27 @@ def system_of(triple: str) -> str:
 
 
 def architecture() -> str:
-    """The architecture that this process runs on; a process of 32 bits runs on that of 32 bits."""
-    found = architecture_of(platform.machine())
+    """Return the architecture of this process; a 32-bit process has the 32-bit architecture."""
+    machine = architecture_of(platform.machine())
     narrow = {"x86-64": "x86", "aarch64": "arm"} if struct.calcsize("P") == 4 else {}
-    return narrow.get(found, found)
+    return narrow.get(machine, machine)
 
 
 def system() -> str:
-    """The operating system of this machine."""
+    """Return the operating system of this machine."""
     return system_of({"cygwin": "windows"}.get(sys.platform, sys.platform))
 
 
 def checkable_features(architecture: str, features: Iterable[str]) -> list[str]:
-    """Those CPU features of an architecture that :func:`present_features` detects, in order."""
+    """Return the CPU features of an architecture that :func:`present_features` detects, in
+    order.
+    """
     return sorted(_FEATURES.get(architecture, {}).keys() & set(features))
 
 
 @functools.cache
 def present_features() -> frozenset[str] | None:
-    """The CPU features of this machine; None if the operating system does not list them."""
+    """Return the CPU features of this machine; None if the operating system does not list them."""
     try:
         text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -111,7 +116,7 @@ def present_features() -> frozenset[str] | None:
 
 @functools.cache
 def cpu_names() -> tuple[str, ...]:
-    """The lines of ``/proc/cpuinfo`` that name the model of the CPU, each once."""
+    """Return the lines of ``/proc/cpuinfo`` that name the model of the CPU, each once."""
     try:
         text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -121,10 +126,12 @@ def cpu_names() -> tuple[str, ...]:
 
 
 def features_listed(architecture: str, text: str) -> frozenset[str] | None:
-    """The CPU features in the text of ``/proc/cpuinfo``; None if it lists none that are known.
+    """Return the CPU features in the text of ``/proc/cpuinfo``.
 
-    So it is in an emulator that shows the file of another machine. Of cores of different kinds
-    the features that all have count.
+    It is None if it lists none that are known.
+
+    That is the case in an emulator that shows the file of another machine. If cores differ, the
+    features of all of them are returned.
     """
     listed: list[set[str]] = []
     for line in text.splitlines():

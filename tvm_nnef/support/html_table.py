@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 MAX_ROWS = 500
-"""The most rows of a table; a notebook gets slow with more."""
+"""Upper limit of the rows of a table; a notebook gets slow with more."""
 
 
 def html_table(
@@ -20,7 +20,10 @@ def html_table(
     marked: Sequence[int] = (),
     numbers: Sequence[int] = (),
 ) -> str:
-    """A table with a caption; rows in ``marked`` are bold, columns in ``numbers`` are aligned."""
+    """Return a table with a caption.
+
+    Rows in ``marked`` are bold, columns in ``numbers`` are aligned.
+    """
     head = _row("th", heads, numbers)
     lines = [
         _row("td", cells, numbers, "background:#fee2e2;font-weight:bold" if n in marked else "")

@@ -1,4 +1,4 @@
-"""How far long work is, for the person who waits: a bar on a terminal, plain lines elsewhere."""
+"""Display of progress: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 Report = Callable[[str, int, int], None]
-"""Gets the name of the step that begins (a phase, a node), its index, and their number."""
+"""A function of the name of the step that begins (a phase, a node), its index, and their number."""
 
 PATIENCE = 2.0
 """Seconds from the start to the first line, and from one line to the next."""
@@ -17,9 +17,9 @@ PATIENCE = 2.0
 
 @contextmanager
 def progress_reported(title: str = "building") -> Iterator[Report]:
-    """Reports on standard error for as long as the block runs; the bar goes away at its end.
+    """Yield a function that reports progress on standard error until the block ends.
 
-    ``title`` says in lines what is done.
+    ``title`` describes the work in lines.
     """
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield _lines(title)

@@ -1,4 +1,4 @@
-"""Packages of others that only some calls need: what to install if one is missing."""
+"""Optional requirements: packages that only some calls need, and how to install them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "tvm": ("apache-tvm", "", _WITHOUT_TVM),
     "tvm_ffi": ("apache-tvm-ffi", "", _WITHOUT_TVM),
 }
-"""What a module is part of: its package, the extra of ours that installs it, and another way."""
+"""The requirement of a module: its package, the extra that installs it, and an alternative."""
 
 
 @contextmanager
 def needed_for(work: str, file: str | None = None) -> Iterator[None]:
-    """A block, or a function, that imports packages of others, which ``work`` (on a file) needs.
+    """Yield; the block imports packages that ``work`` (on a file) needs. Also a decorator.
 
     Raises NnefError, instead of ImportError, for one that is not installed.
     """
@@ -54,7 +54,7 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
 
 
 def hidden_package() -> NnefError | None:
-    """The error for a file of the user that hides a package named here; None if none does."""
+    """Return the error for a file of the user that hides a required package; None if none does."""
     # What a program's folder or PYTHONPATH holds is found before installed packages.
     before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
@@ -76,7 +76,7 @@ def _python_path() -> list[str]:
 
 
 def installing(extra: str, package: str) -> str:
-    """The command that installs the packages of an extra, or a package of the standard ones.
+    """Return the command that installs the packages of an extra, or a standard package.
 
     It names the packages, as this one need not be in the index that pip reads.
 
@@ -87,7 +87,7 @@ def installing(extra: str, package: str) -> str:
 
 
 def _requirements(extra: str, package: str) -> list[str]:
-    """The packages of an extra with their versions, or those of one standard package."""
+    """Return the packages of an extra with their versions, or those of one standard package."""
     try:
         declared = metadata.requires("tvm-nnef") or []
     except metadata.PackageNotFoundError:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]], texts: int) -> list[str]:
-    """Lines with columns aligned: the first ``texts`` ones at their left side, numbers at right."""
+    """Return lines with columns aligned: the first ``texts`` ones at their left side, numbers at
+    right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,7 +1,7 @@
 """The user's cache folder: bytes under a key, kept from one process to the next.
 
-Keys and bytes in, bytes out. Nothing here fails: what cannot be read is absent, and what
-cannot be written is not kept. What the bytes mean is the business of those who keep them.
+Input: keys and bytes. Output: bytes. Nothing here fails: a file that cannot be read is absent, and
+one that cannot be written is not kept. The meaning of the bytes is unknown here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 
 def folder() -> Path | None:
-    """The folder in which this package keeps what it can make again; None without a home folder."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if given.is_absolute():  # By the XDG specification, other paths are ignored.
-        return given / "tvm_nnef"
+    """Return the cache folder of this package; None without a home folder."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if configured.is_absolute():  # By the XDG specification, other paths are ignored.
+        return configured / "tvm_nnef"
     try:
         home = Path.home()
     except RuntimeError:
@@ -29,7 +29,7 @@ def folder() -> Path | None:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """A name for what the parts determine."""
+    """Return a name that is determined by the parts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -39,7 +39,7 @@ def key_of(*parts: str | bytes) -> str:
 
 
 def read(name: str) -> bytes | None:
-    """The bytes kept under a file name, or None."""
+    """Return the bytes under a file name, or None."""
     location = folder()
     try:
         return None if location is None else (location / name).read_bytes()
@@ -48,7 +48,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, data: bytes) -> None:
-    """Keep bytes under a file name, whole or not at all."""
+    """Write bytes under a file name, whole or not at all."""
     location = folder()
     if location is None:
         return

@@ -34,9 +34,9 @@ UNLIMITED = (1 << 31) - 1
 """The bound of a dimension without one: what an index of a tensor can be. No bound is larger."""
 
 
-def is_static(extent: Dimension) -> TypeGuard[int]:
+def is_static(size: Dimension) -> TypeGuard[int]:
     """Whether a dimension is a plain number."""
-    return isinstance(extent, int)
+    return isinstance(size, int)
 
 
 def is_symbolic(value: object) -> bool:
@@ -50,7 +50,7 @@ def is_condition(value: object) -> bool:
 
 
 def symbol(name: str) -> PrimExpr:
-    """A new symbol of type int64; two symbols of one name are different.
+    """Return a new symbol of type int64; two symbols of one name are different.
 
     Raises NnefError if TVM is not installed.
     """
@@ -61,22 +61,22 @@ def symbol(name: str) -> PrimExpr:
 
 
 def add(left: Dimension, right: Dimension) -> Dimension:
-    """Sum."""
+    """Return the sum."""
     return left + right if _static(left, right) else simplified(wide(left) + wide(right))
 
 
 def sub(left: Dimension, right: Dimension) -> Dimension:
-    """Difference."""
+    """Return the difference."""
     return left - right if _static(left, right) else simplified(wide(left) - wide(right))
 
 
 def mul(left: Dimension, right: Dimension) -> Dimension:
-    """Product."""
+    """Return the product."""
     return left * right if _static(left, right) else simplified(wide(left) * wide(right))
 
 
 def floordiv(left: Dimension, right: Dimension) -> Dimension:
-    """Quotient, rounded down. Raises ZeroDivisionError for a divisor that is the number 0."""
+    """Return the quotient, rounded down. Raises ZeroDivisionError for the divisor 0."""
     if _static(left, right):
         return left // right
     if is_static(right) and right < 0:
@@ -87,7 +87,7 @@ def floordiv(left: Dimension, right: Dimension) -> Dimension:
 
 
 def floormod(left: Dimension, right: Dimension) -> Dimension:
-    """Remainder of :func:`floordiv`, with the sign of the divisor."""
+    """Return the remainder of :func:`floordiv`, with the sign of the divisor."""
     if _static(left, right):
         return left % right
     if is_static(right) and right < 0:
@@ -98,12 +98,12 @@ def floormod(left: Dimension, right: Dimension) -> Dimension:
 
 
 def ceildiv(left: Dimension, right: Dimension) -> Dimension:
-    """Quotient, rounded up."""
+    """Return the quotient, rounded up."""
     return sub(0, floordiv(sub(0, left), right))
 
 
 def truncdiv(left: Dimension, right: Dimension) -> Dimension:
-    """Quotient, rounded toward zero."""
+    """Return the quotient, rounded toward zero."""
     if _static(left, right):
         return -(-left // right) if (left < 0) != (right < 0) else left // right
     if is_static(right) and right < 0:
@@ -112,7 +112,7 @@ def truncdiv(left: Dimension, right: Dimension) -> Dimension:
 
 
 def truncmod(left: Dimension, right: Dimension) -> Dimension:
-    """Remainder of :func:`truncdiv`, with the sign of the dividend."""
+    """Return the remainder of :func:`truncdiv`, with the sign of the dividend."""
     if _static(left, right):
         return left - right * truncdiv(left, right)
     if is_static(right) and right < 0:
@@ -121,7 +121,7 @@ def truncmod(left: Dimension, right: Dimension) -> Dimension:
 
 
 def awaydiv(left: Dimension, right: Dimension) -> Dimension:
-    """Quotient, rounded away from zero."""
+    """Return the quotient, rounded away from zero."""
     if _static(left, right):
         return left // right if (left < 0) != (right < 0) else -(-left // right)
     negative = _tirx().any(
@@ -133,7 +133,7 @@ def awaydiv(left: Dimension, right: Dimension) -> Dimension:
 
 
 def minimum(left: Dimension, right: Dimension) -> Dimension:
-    """The smaller one."""
+    """Return the smaller dimension."""
     if _static(left, right):
         return min(left, right)
     first = _is_smaller(left, right)
@@ -143,7 +143,7 @@ def minimum(left: Dimension, right: Dimension) -> Dimension:
 
 
 def maximum(left: Dimension, right: Dimension) -> Dimension:
-    """The larger one."""
+    """Return the larger dimension."""
     if _static(left, right):
         return max(left, right)
     first = _is_smaller(left, right)
@@ -153,20 +153,21 @@ def maximum(left: Dimension, right: Dimension) -> Dimension:
 
 
 def _is_smaller(left: Dimension, right: Dimension) -> bool | None:
-    """Whether a dimension is certainly at most the other one, or at least; None for neither.
+    """Return whether a dimension is certainly at most the other (true), or at least (false); else
+    None.
 
-    TVM itself keeps the smaller one of ``h`` and ``h`` rounded up, and what is cut from that, and
-    rounded up again, has twice as many terms each time.
+    TVM itself does not simplify the smaller one of ``h`` and ``h`` rounded up, so that repeated
+    limiting and rounding doubles the number of terms each time.
     """
     least, most = limits(sub(right, left), {})
     return True if least >= 0 else False if most <= 0 else None
 
 
 def power(left: Dimension, right: Dimension) -> Dimension:
-    """A power, truncated toward zero for a negative exponent; only of numbers, or to a number.
+    """Return a power, truncated toward zero for a negative exponent; the exponent must be a number.
 
-    Raises ZeroDivisionError for zero to a negative exponent, ValueError for a symbolic exponent
-    and for a power that is certainly beyond 64 bits.
+    Raises ZeroDivisionError for zero to a negative exponent, ValueError for a symbolic exponent and
+    for a power that is certainly beyond 64 bits.
     """
     if not is_static(right):
         raise ValueError("a symbolic exponent")
@@ -181,14 +182,14 @@ def power(left: Dimension, right: Dimension) -> Dimension:
     return left**right if is_static(left) else product([left] * right)
 
 
-def product(extents: Iterable[Dimension]) -> Dimension:
-    """The product of dimensions, 1 if there are none: the volume of a shape."""
-    return reduce(mul, extents, 1)
+def product(sizes: Iterable[Dimension]) -> Dimension:
+    """Return the product of dimensions, 1 if there are none: the volume of a shape."""
+    return reduce(mul, sizes, 1)
 
 
 def is_empty(shape: Iterable[Dimension]) -> bool:
     """Whether a tensor of a shape has certainly no element."""
-    return any(is_static(extent) and extent == 0 for extent in shape)
+    return any(is_static(size) and size == 0 for size in shape)
 
 
 def equal(left: Dimension, right: Dimension) -> bool:
@@ -199,36 +200,38 @@ def equal(left: Dimension, right: Dimension) -> bool:
 
 
 def compare(function: str, left: Dimension, right: Dimension) -> Condition:
-    """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two dimensions, decided if it can be."""
+    """Return ``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two dimensions, decided if
+    possible.
+    """
     if _static(left, right):
         return bool(COMPARISONS[function](left, right))
     return decided(getattr(_tirx(), function.upper())(wide(left), wide(right)))
 
 
 def both(left: Condition, right: Condition) -> Condition:
-    """Conjunction."""
+    """Return the conjunction."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
     return decided(_tirx().And(left, right))
 
 
 def either(left: Condition, right: Condition) -> Condition:
-    """Disjunction."""
+    """Return the disjunction."""
     return negated(both(negated(left), negated(right)))
 
 
 def differ(left: Condition, right: Condition) -> Condition:
-    """Exclusive disjunction."""
+    """Return the exclusive disjunction."""
     return either(both(left, negated(right)), both(negated(left), right))
 
 
 def negated(condition: Condition) -> Condition:
-    """Negation."""
+    """Return the negation."""
     return not condition if isinstance(condition, bool) else decided(_tirx().Not(condition))
 
 
 def select(condition: Condition, consequent: Dimension, alternative: Dimension) -> Dimension:
-    """One of two dimensions."""
+    """Return one of two dimensions."""
     if isinstance(condition, bool):
         return consequent if condition else alternative
     if equal(consequent, alternative):
@@ -237,73 +240,75 @@ def select(condition: Condition, consequent: Dimension, alternative: Dimension) 
 
 
 def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
-    """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
+    """Return whether a condition holds for all symbols up to their bounds, or for none; else
+    None.
+    """
     if isinstance(condition, bool):
         return condition
     return decided_within(condition, {name: bounds.get(name) for name in symbols(condition)})
 
 
 def follows(condition: Condition, claim: Condition) -> bool:
-    """Whether a claim certainly holds where a condition does."""
+    """Whether a claim certainly holds if a condition does."""
     if isinstance(claim, bool) or isinstance(condition, bool):
         return claim is True
-    known = analyzer(condition, claim)
-    with known.constraint_scope(condition):
-        return bool(known.can_prove(claim))
+    analysis = analyzer(condition, claim)
+    with analysis.constraint_scope(condition):
+        return bool(analysis.can_prove(claim))
 
 
 def limits(
-    extent: Dimension, bounds: Mapping[str, int], least: Mapping[str, int] | None = None
+    size: Dimension, bounds: Mapping[str, int], least: Mapping[str, int] | None = None
 ) -> tuple[int, int]:
-    """The least and the largest value that a dimension can have.
+    """Return the smallest and the largest value that a dimension can have.
 
-    Its symbols are up to their bounds, and at least 0, or what ``least`` has.
+    Its symbols are at most their bounds, and at least 0, or as given in ``least``.
     """
-    if is_static(extent):
-        return extent, extent
-    known = analyzer(extent, bounds=bounds, least=least)
-    found = known.const_int_bound(known.simplify(extent) if least else extent)
-    return int(found.min_value), int(found.max_value)
+    if is_static(size):
+        return size, size
+    analysis = analyzer(size, bounds=bounds, least=least)
+    bound = analysis.const_int_bound(analysis.simplify(size) if least else size)
+    return int(bound.min_value), int(bound.max_value)
 
 
 def plain(expression: PrimExpr) -> Dimension:
-    """A TVM integer expression as a dimension: an ``int`` if it is a number."""
+    """Return a TVM integer expression as a dimension: an ``int`` if it is a number."""
     value = getattr(expression, "value", None)
     return value if isinstance(value, int) else expression
 
 
-def is_symbol(extent: Dimension) -> bool:
+def is_symbol(size: Dimension) -> bool:
     """Whether a dimension is a symbol, not an expression."""
-    return is_symbolic(extent) and isinstance(extent, _tirx().Var)
+    return is_symbolic(size) and isinstance(size, _tirx().Var)
 
 
-def substituted(extent: Dimension, values: Mapping[str, Dimension]) -> Dimension:
-    """A dimension with the values of symbols, by name, instead of these."""
-    if not is_symbolic(extent) or not values:
-        return extent
+def substituted(size: Dimension, values: Mapping[str, Dimension]) -> Dimension:
+    """Return a dimension with symbols replaced by values, given by name."""
+    if not is_symbolic(size) or not values:
+        return size
     from tvm_ffi import structural_map
 
     def value(symbol: Any) -> Any:
         return wide(values[symbol.name]) if symbol.name in values else symbol
 
-    return simplified(structural_map(extent, [(_tirx().Var, value)], order="post"))
+    return simplified(structural_map(size, [(_tirx().Var, value)], order="post"))
 
 
 def with_mapped_choices(
     expression: PrimExpr, change: Callable[[PrimExpr], Dimension]
 ) -> Dimension | Condition:
-    """A dimension or condition with something else instead of each choice (:func:`select`)."""
+    """Return a dimension or condition with each choice (:func:`select`) replaced."""
     from tvm_ffi import structural_map
 
     select = _tirx().Select
-    made = structural_map(expression, [(select, lambda each: wide(change(each)))], order="pre")
-    if made.same_as(expression):
+    replaced = structural_map(expression, [(select, lambda each: wide(change(each)))], order="pre")
+    if replaced.same_as(expression):
         return expression
-    return decided(made) if is_condition(expression) else simplified(made)
+    return decided(replaced) if is_condition(expression) else simplified(replaced)
 
 
 def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
-    """The names of the symbols in a dimension or condition, each once, in order."""
+    """Return the names of the symbols in a dimension or condition, each once, in order."""
     if not is_symbolic(expression):
         return ()
     names = (variable.name for variable in _tirx().analysis.undefined_vars(expression))
@@ -343,7 +348,9 @@ def _static(left: Dimension, right: Dimension) -> TypeGuard[int]:
 
 
 def _divisor(right: Dimension) -> Dimension:
-    """The divisor, 1 where a run makes it 0: a quotient that nothing needs must not stop it."""
+    """Return the divisor, 1 if it is 0 at run time: a quotient without use must not raise an
+    error.
+    """
     if isinstance(right, int):
         if right == 0:
             raise ZeroDivisionError

@@ -1,7 +1,7 @@
-"""The functions of scalars: what each takes, computes and can give. Data without dependencies.
+"""The functions of scalars: operand types, evaluation and range of each. Data without dependencies.
 
-The language, composing, the reference evaluator, ``compare`` and the export to ONNX read these
-tables; ``lower/functions.py`` has what each function is in TVM.
+The language, composition, the reference evaluator, ``compare`` and the export to ONNX read these
+tables; ``lower/functions.py`` has the corresponding expressions of TVM.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Function:
 
 
 def _rounded(to: Callable[[float], int]) -> Callable[[float], float]:
-    """Rounding to integers, which leaves infinities and NaN as they are."""
+    """Return a rounding to integers that leaves infinities and NaN as they are."""
     return lambda value: float(to(value)) if math.isfinite(value) else value
 
 
 def _half_away(value: float) -> int:
-    """The nearest integer; halves are rounded away from zero."""
+    """Return the nearest integer; halves are rounded away from zero."""
     whole = math.trunc(value)
     return whole + int(math.copysign(1.0, value)) if abs(value - whole) >= 0.5 else whole
 

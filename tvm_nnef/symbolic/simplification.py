@@ -1,8 +1,8 @@
-"""TVM's analysis of expressions with symbols: integer expressions and conditions in, simpler out.
+"""Simplification of expressions with symbols by TVM.
 
-A symbol is a dimension known only at run time: never negative, and no larger than any array. A
-model asks for the same things again and again, so answers are remembered by the structure of what
-was asked. TVM is imported when the first question comes.
+Input: integer expressions and conditions. Output: simpler ones. A symbol is a dimension known only
+at run time: never negative, and no larger than any array. A model repeats the same questions, so
+answers are cached by the structure of the expression. TVM is imported at the first question.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ _LARGEST = 1 << 40
 """A bound for symbols that have none: no array has a longer dimension."""
 
 _REMEMBERED = 1 << 14
-"""How many answers are remembered of each kind."""
+"""Upper limit of the answers of each kind in the cache."""
 
 
-def wide(extent: int | PrimExpr) -> Any:
-    """A dimension as a TVM expression of type int64."""
-    if isinstance(extent, int):
+def wide(size: int | PrimExpr) -> Any:
+    """Return a dimension as a TVM expression of type int64."""
+    if isinstance(size, int):
         from tvm import tirx
 
-        return tirx.IntImm("int64", extent)
-    return extent if str(extent.ty) == "int64" else extent.astype("int64")
+        return tirx.IntImm("int64", size)
+    return size if str(size.ty) == "int64" else size.astype("int64")
 
 
 def simplified(expression: PrimExpr) -> int | PrimExpr:
-    """An integer expression in its simplest form, a number where it has no symbols."""
+    """Return an integer expression in its simplest form, a number if it has no symbols."""
     result: int | PrimExpr = _simplified(_key(expression))
     return result
 
 
 def decided(condition: PrimExpr) -> bool | PrimExpr:
-    """Whether a condition holds for all symbols or for none; else its simplest form."""
+    """Return whether a condition holds for all symbols or for none; else its simplest form."""
     result: bool | PrimExpr = _decided(_key(condition))
     return result
 
 
 def decided_within(condition: PrimExpr, bounds: Mapping[str, int | None]) -> bool | None:
-    """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
+    """Return whether a condition holds for all symbols up to their bounds, or for none; else
+    None.
+    """
     result: bool | None = _decided_within(_key(condition), tuple(bounds.items()))
     return result
 
@@ -59,12 +61,12 @@ def analyzer(
     bounds: Mapping[str, int] | None = None,
     least: Mapping[str, int] | None = None,
 ) -> Any:
-    """TVM's analyzer, which knows the range of every symbol of the expressions."""
+    """Return TVM's analyzer, which knows the range of every symbol of the expressions."""
     from tvm import tirx
     from tvm.ir import Range
     from tvm.sym import Analyzer
 
-    made = Analyzer()
+    result = Analyzer()
     for expression in expressions:
         for variable in tirx.analysis.undefined_vars(expression):
             most = (bounds or {}).get(variable.name, _LARGEST)
@@ -74,12 +76,12 @@ def analyzer(
             # TVM cannot combine ends of another dtype with the variable.
             last = min(most + 1, int(tirx.max_value(dtype).value))
             first = (least or {}).get(variable.name, 0)
-            made.bind(variable, Range(tirx.IntImm(dtype, first), tirx.IntImm(dtype, last)))
-    return made
+            result.bind(variable, Range(tirx.IntImm(dtype, first), tirx.IntImm(dtype, last)))
+    return result
 
 
 def _key(expression: Any) -> Any:
-    """The expression as a key: equal to those of the same structure over the same symbols."""
+    """Return the expression as a key: equal for the same structure over the same symbols."""
     from tvm_ffi import StructuralKey
 
     return StructuralKey(expression)

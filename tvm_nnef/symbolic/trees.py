@@ -1,4 +1,4 @@
-"""Dimensions and conditions as trees of JSON: measured, evaluated without TVM, written as text."""
+"""Dimensions and conditions as trees of JSON: sizes, evaluation without TVM, text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tree: TypeAlias = "bool | int | str | list[Any]"
 
 
 def size(expression: Dimension | Condition, most: int) -> int:
-    """The operators and operands of an expression, written out; ``most`` ends the count."""
+    """Return the number of operators and operands of an expression; counting stops at ``most``."""
     stack: list[Any] = [expression]
     count = 0
     while stack and count < most:
@@ -33,7 +33,7 @@ def size(expression: Dimension | Condition, most: int) -> int:
 
 
 def tree(expression: Dimension | Condition) -> Tree:
-    """A dimension or condition as JSON, which :func:`evaluate` reads without TVM."""
+    """Return a dimension or condition as JSON, which :func:`evaluate` reads without TVM."""
     if not is_symbolic(expression):
         return expression
     node: Any = expression
@@ -54,7 +54,7 @@ def tree(expression: Dimension | Condition) -> Tree:
 
 
 def names(tree: Tree) -> set[str]:
-    """The names of the symbols in a tree."""
+    """Return the names of the symbols in a tree."""
     match tree:
         case str():
             return {tree}
@@ -64,7 +64,7 @@ def names(tree: Tree) -> set[str]:
 
 
 def text(expression: Dimension | Condition | Tree) -> str:
-    """A dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
+    """Return a dimension or condition in the notation of the draft: ``(s + 1) / 2``."""
     return _text(tree(expression) if is_symbolic(expression) else expression, 0)
 
 
@@ -89,9 +89,9 @@ def _within(inner: str, strength: int, around: int) -> str:
 
 
 def evaluate(expression: Dimension | Condition | Tree, values: Mapping[str, int]) -> Any:
-    """The value of a dimension, a condition or its tree, given those of its symbols.
+    """Return the value of a dimension, a condition or its tree, given those of its symbols.
 
-    An int, or a bool for a condition. Raises KeyError for a symbol without a value, and
+    It is an int, or a bool for a condition. Raises KeyError for a symbol without a value, and
     ZeroDivisionError.
     """
     match tree(expression) if is_symbolic(expression) else expression:
@@ -133,7 +133,7 @@ _OPERATORS: Mapping[str, tuple[str, int]] = {
     "truncdiv": ("/", 6),
     "truncmod": ("%", 6),
 }
-"""How the draft writes each function, and how strongly it binds."""
+"""The operator of each function in the draft, and its precedence."""
 
 _NODES: Mapping[str, str] = {
     "Add": "add",
@@ -154,7 +154,7 @@ _NODES: Mapping[str, str] = {
     "And": "and",
     "Or": "or",
 }
-"""TVM's nodes of two operands, and the functions that they are."""
+"""The functions of TVM's nodes with two operands."""
 
 _CHILDREN: Mapping[str, tuple[str, ...]] = {
     "Var": (),

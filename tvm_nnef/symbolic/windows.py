@@ -6,15 +6,15 @@ from tvm_nnef.symbolic.dimensions import Dimension, add, mul, sub
 
 
 def reach(size: int, dilation: int) -> int:
-    """The elements from the first to the last one that a window reads."""
+    """Return the number of elements from the first to the last one that a window reads."""
     return (size - 1) * dilation + 1
 
 
 def trailing(
     inside: Dimension, out: Dimension, before: Dimension, step: int, span: int
 ) -> Dimension:
-    """The padding after a dimension with which the last of ``out`` windows ends.
+    """Return the padding after a dimension with which the last of ``out`` windows ends.
 
-    Negative if that window ends before the last element. ``span`` is the :func:`reach`.
+    It is negative if that window ends before the last element. ``span`` is the :func:`reach`.
     """
     return sub(add(mul(sub(out, 1), step), span), add(inside, before))

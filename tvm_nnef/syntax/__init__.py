@@ -1,6 +1,6 @@
-"""SkriptND text to syntax tree, and back: ``parse`` and ``print_module``, and the nodes between.
+"""Conversion between SkriptND text and syntax trees: ``parse``, ``print_module``, and the nodes.
 
-Importing this package costs nothing; lark is imported with the first text that is parsed.
+Importing this package costs nothing; lark is imported when the first text is parsed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From lark's parse tree to the nodes of :mod:`tvm_nnef.syntax.nodes`.
+"""Conversion of lark's parse tree into the nodes of :mod:`tvm_nnef.syntax.nodes`.
 
-A parse tree and its source in, a node out, with whatever is wrong although the grammar
-admits it (a number too large, a loop with two conditions). Names are not resolved.
+Input: a parse tree and its source. Output: a node, with diagnostics for errors that the grammar
+admits (a number too large, a loop with two conditions). Names are not resolved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_nnef.syntax.spelling import Spelling
 from tvm_nnef.syntax.strings import PartParser, build_text
 
 MAXIMUM_DEPTH = 100
-"""How deep a tree may be, so that whoever walks it recursively stays within Python's stack."""
+"""Upper limit of the depth of a tree, so that recursive walks stay within Python's stack."""
 
 _RULES: Mapping[str, Mapping[str, rules.Rule]] = MappingProxyType(
     {"draft": rules.DRAFT, "tools": tools_rules.TOOLS}
@@ -28,7 +28,7 @@ _RULES: Mapping[str, Mapping[str, rules.Rule]] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Built:
-    """A node (or a tuple of nodes), the depth of its tree, and what was wrong inside."""
+    """A node (or a tuple of nodes), the depth of its tree, and the diagnostics of errors inside."""
 
     value: Any
     depth: int
@@ -75,7 +75,7 @@ def build_tree(
 
 
 def _levels(tree: lark.Tree[lark.Token]) -> int:
-    """How much deeper than its children a node is.
+    """Return the number of levels that a node adds to the depth of its children.
 
     Each 'elif' is composed as a branch inside the other, with fewer calls than an expression.
     """

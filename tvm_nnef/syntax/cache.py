@@ -1,9 +1,9 @@
-"""Syntax trees kept from one process to the next, in the user's cache folder.
+"""Cache of syntax trees between processes, in the user's cache folder.
 
-Text in, its tree out, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
-the same text was parsed before. What cannot be read or written is ignored. Of a node are kept its
-class, its fields and its two offsets; the source comes back from the caller. Reading a tree makes
-nodes and nothing else, whatever a file holds.
+Input: text. Output: its tree, as from :func:`tvm_nnef.syntax.parser.parse`, but sooner if the same
+text was parsed before. Errors of reading and writing are ignored. The cache stores the class, the
+fields and the two offsets of each node; the caller provides the source. Reading a tree constructs
+nodes and nothing else, whatever a file contains.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nod
 
 
 def encode(module: nodes.Module) -> bytes:
-    """A module as bytes, without its source."""
+    """Return a module as bytes, without its source."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(module)
     return buffer.getvalue()
 
 
 def decode(data: bytes, source: Source) -> nodes.Module | None:
-    """The module of some bytes, its spans in ``source``; None if the bytes are damaged."""
+    """Return the module of some bytes, its spans in ``source``; None if the bytes are damaged."""
     try:
         module = _Unpickler(data, source).load()
     except _DAMAGE:
@@ -65,16 +65,16 @@ _DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What damaged bytes make unpickling raise."""
+"""Exceptions that unpickling raises for damaged bytes."""
 
 
 def _node(node_class: type[nodes.Node], start: int, end: int, *fields: Any) -> nodes.Node:
-    """What a pickle calls for each node; the unpickler puts one that knows the source here."""
+    """Reject a node: pickles call this function for each, and the unpickler replaces it."""
     raise pickle.UnpicklingError("a node was read without a source")
 
 
 class _Pickler(pickle.Pickler):
-    """Writes nodes as calls of :func:`_node`."""
+    """A pickler that writes nodes as calls of :func:`_node`."""
 
     def reducer_override(self, value: object) -> Any:
         if not isinstance(value, nodes.Node):
@@ -85,7 +85,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads nodes, and refuses everything else that a pickle could make."""
+    """An unpickler that reads nodes, and rejects all other objects."""
 
     def __init__(self, data: bytes, source: Source) -> None:
         super().__init__(io.BytesIO(data))
@@ -110,7 +110,7 @@ _MAKERS_OF_TREES = (
     "grammar.lark", "draft.lark", "tools.lark", "spelling.py", "strings.py", "rules.py",
     "tools_rules.py", "expressions.py", "statements.py",
 )  # fmt: skip
-"""The files of this package that decide which tree a text has."""
+"""The files of this package that determine the tree of a text."""
 
 
 @functools.cache

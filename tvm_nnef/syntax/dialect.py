@@ -1,8 +1,8 @@
-"""Which dialect a model is written in, found from its text without parsing it.
+"""Detection of the dialect of a model from its text, without parsing it.
 
-The sources of a whole model in, the name of a dialect out, with the locations whose meaning
-hangs on the choice where the text could be either. A text that could be either is the draft.
-Nothing is said of texts that are wrong in both dialects, or mix them.
+Input: the sources of a whole model. Output: the name of a dialect, and the locations whose meaning
+depends on the choice if the text is valid in both. Such a text is taken for the draft. Texts that
+are wrong in both dialects, or mix them, are not reported here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DRAFT_CONTRACTION = re.compile(r"[;{]\s*\w+\s*\[[^;={]*\]\s*[<>]=(?!=)")
 
 _LOWER = re.compile(r"@lower\b[^@]*")
 _BLOCK = re.compile(r"@(?!compose\b|update\b|quantize\b)\w+[^@]*")
-"""A block in which no operator can be invoked, up to the next block."""
+"""A block in which operators cannot be invoked, up to the next block."""
 
 _PLAIN_BUILTIN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(BUILTIN_FUNCTIONS))})\s*\(")
 _DIVISION = re.compile(r"[/\\%]")
@@ -66,11 +66,11 @@ class Ambiguity:
 def detect(
     sources: Iterable[Source], tools_names: Collection[str] = ()
 ) -> tuple[str, tuple[Ambiguity, ...]]:
-    """The dialect of a model, and what is ambiguous in it (nothing, where the dialect is certain).
+    """Return the dialect of a model, and its ambiguities (none if the dialect is certain).
 
-    A comment ``# dialect: tools`` at the beginning of a source decides; then what only the draft
-    has, then what only the tools dialect has. ``tools_names`` are qualified names of operators that
-    only the tools' standard library has, as in ``layout.tensor``.
+    A comment ``# dialect: tools`` at the beginning of a source decides; then syntax that only the
+    draft has, then syntax that only the tools dialect has. ``tools_names`` are qualified names of
+    operators that only the tools' standard library has, as in ``layout.tensor``.
     """
     sources = tuple(sources)
     for source in sources:
@@ -82,16 +82,16 @@ def detect(
         return "draft", ()
     if any(_is_tools(text, tools_names) for text in bare):
         return "tools", ()
-    found = (
+    ambiguities = (
         ambiguity
         for source, text in zip(sources, bare, strict=True)
         for ambiguity in _ambiguities(source, text)
     )
-    return "draft", tuple(found)
+    return "draft", tuple(ambiguities)
 
 
 def _without_strings(text: str) -> str:
-    """The text with blanks for its comments and strings; every offset stays the same."""
+    """Return the text with blanks for its comments and strings; every offset stays the same."""
     return _SKIPPED.sub(lambda match: " " * len(match[0]), text)
 
 
@@ -110,11 +110,14 @@ def _is_tools(text: str, names: Collection[str]) -> bool:
 
 
 def _ambiguities(source: Source, bare: str) -> Iterator[Ambiguity]:
-    """In the order of the text: divisions, and backslashes of strings that stay in the tools'."""
-    found = [(match.start(), match.end()) for match in _DIVISION.finditer(bare)]
+    """Yield the divisions of a text, and the backslashes in strings that the tools dialect keeps.
+
+    They are in the order of the text.
+    """
+    locations = [(match.start(), match.end()) for match in _DIVISION.finditer(bare)]
     for skipped in _SKIPPED.finditer(source.text):
         if not skipped[0].startswith("#"):
             escapes = _ESCAPE.finditer(source.text, skipped.start() + 1, skipped.end() - 1)
-            found += [(match.start(), match.end()) for match in escapes]
-    for start, end in sorted(found):
+            locations += [(match.start(), match.end()) for match in escapes]
+    for start, end in sorted(locations):
         yield Ambiguity(source.text[end - 1], Span(source, start, end))

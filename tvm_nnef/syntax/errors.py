@@ -1,7 +1,7 @@
-"""What a user reads when a text does not follow the grammar.
+"""Messages for syntax errors.
 
-An exception of lark's parser in, a :class:`~tvm_nnef.diagnostics.Diagnostic` out, with the
-location, what was found, what was expected, and what to do about it.
+Input: an exception of lark's parser. Output: a :class:`~tvm_nnef.diagnostics.Diagnostic` with the
+location, the unexpected text, the expected alternatives, and a hint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
     "@assert", "@lower", "@compose", "@update", "@quantize",
 )  # fmt: skip
-"""What a definition can contain."""
+"""The blocks that a definition can contain."""
 
 EXAMPLES = {
     "@dtype": "T: type;",
@@ -40,7 +40,7 @@ EXAMPLES = {
     "@update": "counter = math.add(counter, step);",
     "@quantize": "x: quant.zero_point_linear_quantize{zero_point=0, scale=0.5, bits=8};",
 }
-"""What is written in each block, in both dialects."""
+"""An example of the content of each block, valid in both dialects."""
 
 _DEFINITIONS = ("operator", "graph", "public")
 
@@ -70,12 +70,14 @@ _AFTER_OPERANDS = {
 }  # fmt: skip
 
 _LISTED = 6
-"""More alternatives than these are not listed to the user."""
+"""Upper limit of the number of alternatives that are listed to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Where the parser stopped in a part of the source, and what it could have gone on with."""
+    """The position at which the parser stopped in a part of the source, and the input expected
+    there.
+    """
 
     chunk: Span
     span: Span
@@ -92,12 +94,12 @@ class _Failure:
         return self.span.start == self.span.end
 
     def following(self, length: int) -> str:
-        """Some characters from the location of the failure."""
+        """Return some characters from the location of the failure."""
         return self.span.source.text[self.span.start : self.span.start + length]
 
     @property
     def read(self) -> Span:
-        """What was read before the failure."""
+        """The text before the failure."""
         return Span(self.chunk.source, self.chunk.start, self.span.start)
 
     @property
@@ -108,7 +110,7 @@ class _Failure:
 def explain(
     exception: lark.UnexpectedInput, tables: lark.Lark, spelling: Spelling, chunk: Span, kind: str
 ) -> Diagnostic:
-    """The diagnostic of a failure to parse the part of a source that ``chunk`` covers.
+    """Return the diagnostic of a failure to parse the part of a source that ``chunk`` covers.
 
     ``kind`` is what was to be parsed, a start symbol of the grammar.
     """
@@ -127,7 +129,7 @@ def explain(
 
 
 def _expected(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
-    """What may follow a part of the source, in words."""
+    """Return the words or signs that may follow a part of the source."""
     accepted = accepted_terminals(tables, before, kind)
     return frozenset(_WORDS.get(name) or spelled(name, tables) for name in accepted)
 
@@ -165,7 +167,7 @@ def _found(failure: _Failure) -> str:
 
 
 def _hint(failure: _Failure) -> str:
-    """What to do about it, for common mistakes."""
+    """Return a hint for a common mistake."""
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
         return "a number needs a blank before '..', as in '1 ..(n)'"
@@ -208,7 +210,7 @@ _OPENED = re.compile(r"(@\w+)\s*\Z")
 
 
 def _example(failure: _Failure) -> str:
-    """How a statement of the block around the failure looks, or an expression by itself."""
+    """Return an example of a statement of the block around the failure, or of an expression."""
     if not failure.text.isascii() or not failure.text.isprintable():
         return "remove the character; only strings and comments hold characters beyond ASCII"
     if failure.kind != "module":
@@ -231,7 +233,7 @@ _ASSIGNED = re.compile(r"\s*\w+\s*=(?!=)")
 
 
 def _attribute_among_inputs(failure: _Failure) -> str | None:
-    """The invocation with braces around what is assigned between its parentheses."""
+    """Return the invocation with its assignments moved from the parentheses into braces."""
     call = _CALL.search(failure.before[-_LONGEST_CALL:])
     rest = _ARGUMENTS.match(failure.following(_LONGEST_CALL))
     if call is None:
@@ -246,14 +248,14 @@ def _attribute_among_inputs(failure: _Failure) -> str | None:
 
 
 def _foreign_to_draft(failure: _Failure) -> str | None:
-    """What the draft writes instead, where the text looks like the tools dialect."""
+    """Return the draft's syntax for text that looks like the tools dialect."""
     if failure.following(2) in ("<?", ">?"):
         return "minimum and maximum are written '<<' and '>>'"
     return None
 
 
 def _foreign_to_tools(failure: _Failure) -> str | None:
-    """What the tools dialect writes instead, where the text looks like the draft."""
+    """Return the tools dialect's syntax for text that looks like the draft."""
     if failure.following(2) in ("<<", ">>"):
         return "minimum and maximum are written '<?' and '>?'"
     if failure.text == "`":
@@ -266,7 +268,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
 
 
 def _unclosed(failure: _Failure) -> tuple[Note, ...]:
-    """The bracket that is open where a block or the text ends before it should."""
+    """Return the bracket that is open where a block or the text ends before it should."""
     if not failure.at_end and failure.text not in BLOCKS + _DEFINITIONS:
         return ()
     opened = open_brackets(failure.read)

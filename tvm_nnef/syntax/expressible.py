@@ -1,8 +1,8 @@
-"""Nodes that the tools dialect cannot express.
+"""Check for nodes that the tools dialect cannot express.
 
-A tree in, an :class:`NnefError` that lists every node that cannot be written so out, or
-nothing. Strings are checked where they are written, and so is what the draft lacks,
-the bound of a pack's length.
+Input: a tree. Output: nothing, or an :class:`NnefError` that lists all such nodes. Two other checks
+are made where the text is written: that of strings, and that of the bound of a pack's length, which
+the draft lacks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_expressible_in_tools(tree: nodes.Node) -> None:
 
 
 def _bodies(node: nodes.Node) -> tuple[object, ...]:
-    """The parts of a node that may be invocations."""
+    """Return the parts of a node that may be invocations."""
     match node:
         case nodes.Component(_, value):
             return (value,)

@@ -1,6 +1,6 @@
-"""Expressions as text, with as few parentheses as their precedence allows.
+"""Printing of expressions, with as few parentheses as their precedence allows.
 
-A node leaves as the text that the parser of the same dialect reads back as an equal node.
+Input: a node. Output: text that the parser of the same dialect reads back as an equal node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
-    """What is allowed at a location, named as in the grammar, from the loosest to the tightest."""
+    """The precedence levels that the grammar allows at a location, from the lowest to the
+    highest.
+    """
 
     EXPRESSION = 0
     CLOSED = 1
@@ -53,7 +55,7 @@ class ExpressionPrinter:
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
-        """The text of an expression at a location that admits what ``level`` names."""
+        """Return the text of an expression at a location that admits what ``level`` names."""
         text = self._bare(expression)
         return f"({text})" if self._level(expression) < level else text
 
@@ -143,7 +145,7 @@ class ExpressionPrinter:
         return f"|{pad}{inside}{pad}|"
 
     def text(self, text: nodes.Text) -> str:
-        """A string literal with its quotes, or several literals that make up one string."""
+        """Return a string literal with its quotes, or several literals that make up one string."""
         if self.spelling.is_tools:
             return " ".join(
                 quote + self._braced(parts, quote) + quote
@@ -166,7 +168,7 @@ class ExpressionPrinter:
         )
 
     def call(self, call: nodes.Call) -> str:
-        """An invocation, with its label if it has one."""
+        """Return an invocation, with its label if it has one."""
         label = f"{call.label.name}: " if call.label else ""
         generics = ", ".join(generic.name for generic in call.generics)
         attributes = ", ".join(
@@ -179,15 +181,15 @@ class ExpressionPrinter:
         )
 
     def arguments(self, arguments: Sequence[nodes.Expression | nodes.Omitted]) -> str:
-        """The text between the parentheses of an invocation."""
+        """Return the text between the parentheses of an invocation."""
         return ", ".join(self.optional(argument) for argument in arguments)
 
     def optional(self, expression: nodes.Expression | nodes.Omitted) -> str:
-        """An expression, or the sign of its absence."""
+        """Return an expression, or the sign of its absence."""
         return "~" if isinstance(expression, nodes.Omitted) else self.print(expression)
 
     def items(self, items: Sequence[nodes.ListItem]) -> str:
-        """The text between the brackets of a list or an index."""
+        """Return the text between the brackets of a list or an index."""
         return ", ".join(self._item(item) for item in items)
 
     def _item(self, item: nodes.ListItem) -> str:
@@ -213,7 +215,7 @@ class ExpressionPrinter:
         return f"{first}:{second}" + (f":{self.print(stride)}" if stride else "")
 
     def packed(self, item: str, count: nodes.Expression | None) -> str:
-        """A printed item with the dots of a pack after it, and their length."""
+        """Return a printed item with the dots of a pack after it, and their length."""
         # A number would take the first dot for its decimal point.
         blank = " " if _NUMBER_AT_END.search(item) else ""
         return f"{item}{blank}.." + (f"({self.print(count)})" if count else "")

@@ -1,4 +1,8 @@
-"""Where lark's parser stopped and what could have followed, for any grammar."""
+"""Position of a parse error and the terminals expected there, for any grammar of lark.
+
+Input: an exception of lark's parser and the parsed part of a source. Output: spans, names of
+terminals.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ _WORD = re.compile(r"@?[A-Za-z0-9_]+|.", re.DOTALL)
 
 
 def failure_span(exception: lark.UnexpectedInput, chunk: Span) -> Span:
-    """The word at which parsing failed; empty at the end of the chunk."""
+    """Return the word at which parsing failed; empty at the end of the chunk."""
     text = chunk.source.text
     match exception:
         case lark.UnexpectedToken() if exception.token.type != "$END":
@@ -31,7 +35,7 @@ def failure_span(exception: lark.UnexpectedInput, chunk: Span) -> Span:
 
 
 def accepted_terminals(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
-    """The names of the terminals that may follow a part of the source.
+    """Return the names of the terminals that may follow a part of the source.
 
     The part is parsed once more, since a failing parser has already forgotten: on its way to the
     failure it completes what it read, as if that could have been the end.
@@ -47,12 +51,15 @@ def accepted_terminals(tables: lark.Lark, before: Span, kind: str) -> frozenset[
 
 
 def spelled(terminal: str, tables: lark.Lark) -> str:
-    """A terminal as it is written; a keyword's pattern looks ahead for the end of the word."""
+    """Return a terminal as it is written.
+
+    A keyword's pattern looks ahead for the end of the word.
+    """
     return f"'{tables.get_terminal(terminal).pattern.value.split('(?!')[0]}'"
 
 
 def open_brackets(chunk: Span) -> Iterable[Span]:
-    """The brackets that are opened in a part of a source and not closed in it."""
+    """Yield the brackets that are opened in a part of a source and not closed in it."""
     source, opened = chunk.source, list[Span]()
     for match in _BRACKETS.finditer(source.text, chunk.start, chunk.end):
         if match[0] in ("(", "[", "{"):

@@ -82,16 +82,16 @@ class _Layout:
     last: Word | None = None
     """The last token, comments aside."""
     begins_statement: bool = False
-    """Whether the current line does, so that it may be broken if it is long."""
+    """Whether the current line begins a statement, so that it may be broken if it is long."""
     columns: list[int] = field(default_factory=lambda: [0])
-    """Where the statement began in the original text, for each brace that is open."""
+    """For each open brace, the column at which its statement began in the original text."""
     inline: nodes.Node | None = None
     """The block that is being written on one line."""
     separates: bool = False
     """Whether the next line break becomes a blank line."""
 
     def text(self) -> str:
-        """The text of all lines."""
+        """Return the text of all lines."""
         previous: Word | None = None
         for index, word in enumerate(self.words):
             breaks = self._breaks(previous, word)
@@ -121,7 +121,7 @@ class _Layout:
         return self.last is None or self.last.opens or _ends(self.last)
 
     def _breaks(self, previous: Word | None, word: Word) -> int:
-        """The number of line breaks before a word."""
+        """Return the number of line breaks before a word."""
         if previous is None:
             return 0
         breaks = min(word.breaks, 2 if self._is_between else 1)

@@ -1,8 +1,8 @@
 """The parser tables of a dialect.
 
-The name of a dialect in, a :class:`lark.Lark` out, made from ``grammar.lark`` and the file
-of the dialect or, faster, from the tables that an earlier process kept. It knows nothing of syntax
-trees.
+Input: the name of a dialect. Output: a :class:`lark.Lark`, made from ``grammar.lark`` and the file
+of the dialect or, faster, from the tables that an earlier process has cached. This module does not
+depend on syntax trees.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tvm_nnef.support import user_cache
 from tvm_nnef.syntax.spelling import spelling_of
 
 STARTS = ("module", "expression")
-"""What can be parsed alone."""
+"""Start symbols of the grammar: texts that can be parsed alone."""
 
 
 def grammar_text(dialect: str) -> str:
-    """The grammar of a dialect; an :class:`NnefError` if the dialect is unknown."""
+    """Return the grammar of a dialect; raise :class:`NnefError` if the dialect is unknown."""
     reserved = "|".join(sorted(spelling_of(dialect).reserved))
     folder = resources.files(__package__)
     files = (folder.joinpath(name) for name in ("grammar.lark", f"{dialect}.lark"))
@@ -50,12 +50,12 @@ def _build(text: str, starts: tuple[str, ...], *, strict: bool = False) -> lark.
 
 @functools.cache
 def load(dialect: str) -> lark.Lark:
-    """The tables of a dialect."""
+    """Return the tables of a dialect."""
     return load_tables(grammar_text(dialect), STARTS)
 
 
 def load_tables(text: str, starts: tuple[str, ...]) -> lark.Lark:
-    """The tables of a grammar, from the user's cache folder if they are kept there."""
+    """Return the tables of a grammar, from the user's cache folder if they are kept there."""
     key = user_cache.key_of(text, *starts, lark.__version__, platform.python_version())
     name = f"tables-{key}.bin"
     data = user_cache.read(name)
@@ -83,4 +83,4 @@ _UNREADABLE = (
     AssertionError,
     lark.exceptions.LarkError,
 )
-"""What a damaged file makes the reading of tables raise."""
+"""Exceptions that reading the tables from a damaged file raises."""

@@ -1,7 +1,7 @@
 """Patterns of SkriptND for highlighters, made from the words of the grammar.
 
-:func:`patterns` serves the lexer for Pygments and the TextMate grammar alike: what it matches, and
-the names of that in either. Both dialects are highlighted by one table.
+Output: regular expressions with the names that Pygments and TextMate give to the matched text. One
+table highlights both dialects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pattern:
 
 @functools.cache
 def patterns() -> tuple[Pattern, ...]:
-    """The patterns outside of strings; the first one that matches counts."""
+    """Return the patterns outside of strings; the first one that matches counts."""
     words = merged_vocabulary()
     definitions = _any(word for word in words.declaring if word in ("graph", "operator"))
     others = _any(word for word in words.declaring if word not in ("graph", "operator"))
@@ -87,11 +87,11 @@ def _one(expression: str, scope: str, token: str) -> Pattern:
 
 
 def _any(words: Iterable[str]) -> str:
-    """An expression for one of several words, the longest first."""
+    """Return an expression for one of several words, the longest first."""
     ordered = sorted(words, key=lambda word: (-len(word), word))
     return f"(?:{'|'.join(map(re.escape, ordered))})"
 
 
 def _word(expression: str) -> str:
-    """An expression for a whole word that is not part of a qualified name."""
+    """Return an expression for a whole word that is not part of a qualified name."""
     return rf"{_START}(?<!\.){expression}{_END}"

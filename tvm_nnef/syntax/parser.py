@@ -1,7 +1,8 @@
-"""From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2), in either dialect.
+"""Parser of SkriptND text (NNEF 2.0 draft, chapter 2), in either dialect.
 
-Text in, a :class:`~tvm_nnef.syntax.nodes.Module` out, or an :class:`NnefError` that lists
-every syntax error that does not follow from another. Names are not resolved, nothing is evaluated.
+Input: text. Output: a :class:`~tvm_nnef.syntax.nodes.Module`, or an :class:`NnefError` that lists
+every syntax error that does not follow from another. Names are not resolved, nothing is
+evaluated.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ MAXIMUM_TOKENS = 300_000
 MAXIMUM_ERRORS = 20
 
 MAXIMUM_REREAD = 200_000
-"""Characters that are read to find further errors; the text before each error is read again."""
+"""Upper limit of the characters that are read again to find further errors."""
 
 _TOKEN = re.compile(rf"#[^\r\n]*|{STRING}|\w+|[^\s\w]", re.DOTALL)
 
 _DEFINITION = re.compile(
     r"^[ \t]*(?:public\s+)?(?:operator|graph)\s+[A-Za-z_][A-Za-z0-9_]*\s*\{", re.MULTILINE
 )
-"""Where reading can begin again: these words are reserved, so they occur nowhere else."""
+"""The beginning of a definition, at which parsing can resume: these words are reserved."""
 
 
 _BEGINNINGS = ("public", "operator", "graph")
@@ -77,16 +78,17 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
 
 
 def _follows(location: Span, start: int, problems: list[Diagnostic]) -> bool:
-    """Whether an error may come from one before: on its line, or that of a lost brace."""
+    """Whether an error follows from an earlier one: on the same line, or of an unmatched brace."""
     line, _ = location.source.position(location.start)
     is_left_over = location.text == "}" and not braces(location.source.text, start, location.start)
     return any(problem.line == line or is_left_over for problem in problems)
 
 
 def _after(location: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
-    """Where to go on after an error, in the text without the statement that is wrong.
+    """Return the parser and the offset at which to resume after an error.
 
-    ``start`` is where the definition around the error begins.
+    The text of the parser lacks the erroneous statement; the offset is None at the end. ``start``
+    is where the definition around the error begins.
     """
     text = parser.source.text
     following = _next_definition(location, start)
@@ -103,7 +105,7 @@ def _position(problem: Diagnostic) -> int:
 
 
 def _located_in(source: Source, problem: Diagnostic) -> Diagnostic:
-    """The same diagnostic, its locations in another source of the same length."""
+    """Return the same diagnostic, its locations in another source of the same length."""
 
     def located(span: Span | None) -> Span | None:
         return span and Span(source, span.start, span.end)
@@ -123,7 +125,7 @@ def parse_expression(
 
 @dataclass(frozen=True, slots=True)
 class _Parser:
-    """The tables of a dialect at work on one source."""
+    """A parser of one source with the tables of a dialect."""
 
     source: Source
     spelling: Spelling
@@ -136,14 +138,14 @@ class _Parser:
         return build_tree(tree, self.source, self.spelling, self.parse_part)
 
     def problems(self, start: int, end: int) -> tuple[Diagnostic, ...]:
-        """What is wrong with definitions that follow the grammar."""
+        """Return the errors in definitions that follow the grammar."""
         try:
             return self.parse(start, end, "module").problems
         except lark.UnexpectedInput:
             return ()
 
     def parse_part(self, source: Source, start: int, end: int) -> tuple[nodes.Expression, int]:
-        """An expression, alone or inside of a string, with the depth of its tree."""
+        """Return an expression, alone or inside of a string, with the depth of its tree."""
         try:
             built = self.parse(start, end, "expression")
         except lark.UnexpectedInput as failure:
@@ -153,7 +155,7 @@ class _Parser:
         return cast(nodes.Expression, built.value), built.depth
 
     def explain(self, failure: lark.UnexpectedInput, start: int, end: int, kind: str) -> Diagnostic:
-        """The failure in the words of a diagnostic."""
+        """Return the failure in the words of a diagnostic."""
         chunk = Span(self.source, start, end)
         return explain(failure, self.tables, self.spelling, chunk, kind)
 
@@ -177,18 +179,18 @@ def _source(text: str, path: str) -> Source:
 
 
 def _definition_around(location: Span, start: int) -> int:
-    """Where the last definition before a location begins."""
-    found = [
+    """Return the offset at which the last definition before a location begins."""
+    starts = [
         each.start() for each in _DEFINITION.finditer(location.source.text, start, location.start)
     ]
-    return found[-1] if found else start
+    return starts[-1] if starts else start
 
 
 def _next_definition(stopped_at: Span, chunk_start: int) -> int | None:
-    """Where the next definition begins, after the one in which the parser stopped."""
+    """Return the offset of the next definition after the one in which the parser stopped."""
     text, start = stopped_at.source.text, stopped_at.start
     if stopped_at.text in _BEGINNINGS:
         # It stopped because this definition was not expected yet, so it begins here.
         start = max(text.rfind("\n", 0, start) + 1, chunk_start + 1)
-    found = _DEFINITION.search(text, start)
-    return found.start() if found else None
+    match = _DEFINITION.search(text, start)
+    return match.start() if match else None

@@ -1,8 +1,9 @@
-"""From a syntax tree to SkriptND text, in the spelling of either dialect.
+"""Printing of syntax trees as SkriptND text, in either dialect.
 
-A module or an expression in, text out that the parser reads back as an equal tree. Comments
-and the author's line breaks are not in the tree, so they are lost. ``static`` and ``dynamic`` are
-lost where the draft is printed, which has no such words; what else a dialect cannot say is refused.
+Input: a module or an expression. Output: text that the parser reads back as an equal tree. Comments
+and the author's line breaks are not in the tree, so they are lost. The draft does not have the
+words ``static`` and ``dynamic`` and loses them; anything else that a dialect cannot express is an
+error.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ INDENT = "    "
 
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 _WORDS = re.compile(rf"""(?:{_STRING.pattern}|[^\s"'])+""", re.DOTALL)
-"""What may not be broken: no white space outside of a string."""
+"""A unit that line breaks may not split: it has no white space outside of strings."""
 
 
 def print_module(module: nodes.Module, dialect: str = "draft") -> str:
-    """The text of a file; ``parse(print_module(module, d), dialect=d) == module``.
+    """Return the text of a file; ``parse(print_module(module, d), dialect=d) == module``.
 
-    Raises :class:`NnefError` for everything that the dialect cannot say, except for ``static`` and
-    ``dynamic``, which the draft implies.
+    Raises :class:`NnefError` for everything that the dialect cannot express, except for ``static``
+    and ``dynamic``, which the draft implies.
     """
     spelling = spelling_of(dialect)
     if spelling.is_tools:
@@ -41,9 +42,9 @@ def print_module(module: nodes.Module, dialect: str = "draft") -> str:
 
 
 def print_expression(expression: nodes.Expression, dialect: str = "draft") -> str:
-    """The text of an expression, on one line except for line breaks inside of strings.
+    """Return the text of an expression, on one line except for line breaks inside of strings.
 
-    Raises :class:`NnefError` for what the dialect cannot say.
+    Raises :class:`NnefError` for anything that the dialect cannot express.
     """
     spelling = spelling_of(dialect)
     if spelling.is_tools:
@@ -59,7 +60,7 @@ class _Printer:
     expressions: ExpressionPrinter
 
     def definition(self, definition: nodes.Definition) -> Iterator[str]:
-        """The lines of a definition."""
+        """Yield the lines of a definition."""
         public = "public " if definition.public else ""
         yield f"{public}{definition.kind} {definition.name.name} {{"
         for block in definition.blocks:
@@ -137,7 +138,7 @@ class _Printer:
         )
 
     def _word(self, word: str, said: bool) -> str:
-        """A word that only the tools dialect has."""
+        """Return a word that only the tools dialect has."""
         return f"{word} " if said and self.spelling.is_tools else ""
 
     def _packed(self, text: str, pack: nodes.Pack | None) -> str:
@@ -248,9 +249,10 @@ def wrap(statement: str, indent: str) -> str:
 
 
 def _words_on_line(words: list[str], room: int) -> int:
-    """How many words to put on a line: to the outermost comma or colon in its latter half.
+    """Return the number of words for one line: up to the outermost comma or colon in its second
+    half.
 
-    To an earlier word where that leaves a list in one piece.
+    It is an earlier word if that keeps a list in one piece.
     """
     length, depth = -1, 0
     breaks: list[tuple[float, bool, int]] = []

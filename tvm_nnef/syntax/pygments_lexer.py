@@ -26,7 +26,7 @@ def _rules() -> Iterator[tuple[Any, ...]]:
 
 
 def _string(quote: str) -> list[tuple[Any, ...]]:
-    """A string, in whose braces there are expressions."""
+    """Return a string, in whose braces there are expressions."""
     return [
         (quote, String, "#pop"),
         (r"\\.", String.Escape),

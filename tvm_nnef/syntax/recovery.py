@@ -1,8 +1,8 @@
-"""What to skip after a syntax error, so that the rest of a definition can be read.
+"""Removal of an erroneous statement, so that the rest of a definition can be parsed.
 
-A text and the position of an error in, the text without the statement (or the block) around that
-position out, with blanks instead, so that all other offsets stay the same. Nothing is parsed here:
-brackets, strings and semicolons are enough.
+Input: a text and the position of an error. Output: the text in which the statement (or the block)
+around that position is replaced by blanks, so that all other offsets stay the same. Nothing is
+parsed here: brackets, strings and semicolons suffice.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from tvm_nnef.syntax.spelling import STRING
 
 _TOKENS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}};]", re.DOTALL)
 _OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
-"""The text before the brace of a block; that of attributes comes after a name."""
+"""The text before the brace of a block; the brace of attributes follows a name."""
 
 _BLOCK = re.compile(r"(@\w+)\s*\{")
 _MORE = re.compile(r"\s*[)\],;]")
-"""What cannot begin a statement, so that the semicolon before it was not an end."""
+"""Signs that cannot begin a statement, so that the semicolon before them does not end one."""
 
 _NOT_BLANK = re.compile(r"\S")
 
 
 @dataclass(slots=True)
 class Brace:
-    """An open brace: what it opens, and where the statement inside of it begins."""
+    """An open brace: whether it opens a block, and the offset at which the statement in it
+    begins.
+    """
 
     is_block: bool
     statement: int
 
 
 def without_error(text: str, start: int, position: int, limit: int) -> str | None:
-    """The text of a definition from ``start`` to ``limit`` without what is wrong at ``position``.
+    """Return a definition's text from ``start`` to ``limit`` without the error at ``position``.
 
-    None if that is unknown: outside of any block, or where braces are lost.
+    None if the erroneous part is unknown: outside of any block, or if braces do not match.
     """
-    found = braces(text, start, position)
+    opened = braces(text, start, position)
     signs = [sign for sign, _ in _tokens(text, start, limit)]
     if signs.count("{") != signs.count("}"):
         return None
     if text.startswith("@", position):
         unknown_block = _BLOCK.match(text, position)
-        if unknown_block is None or unknown_block[1] in BLOCKS or len(found) != 1:
+        if unknown_block is None or unknown_block[1] in BLOCKS or len(opened) != 1:
             return None
         return _blanked(text, position, _end(text, unknown_block.end(), 1, "}"))
-    for depth in range(len(found) - 1):
-        brace = found[-1 - depth]
+    for depth in range(len(opened) - 1):
+        brace = opened[-1 - depth]
         end = _end(text, position, depth, ";")
         statement = text[brace.statement : end].strip()
         if brace.is_block and statement and not statement.startswith("yield"):
@@ -63,22 +65,22 @@ def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 def braces(text: str, start: int, position: int) -> list[Brace]:
-    """The braces that are open at a location, from the outermost to the innermost."""
-    found: list[Brace] = []
+    """Return the braces that are open at a location, from the outermost to the innermost."""
+    opened: list[Brace] = []
     for sign, location in _tokens(text, start, position):
         if sign == "{":
             before = text[max(start, location - 80) : location]
-            is_block = not found or _OPENING.search(before) is not None
-            found.append(Brace(is_block, location + 1))
-        elif sign == "}" and found:
-            found.pop()
-        elif sign == ";" and found:
-            found[-1].statement = location + 1
-    return found
+            is_block = not opened or _OPENING.search(before) is not None
+            opened.append(Brace(is_block, location + 1))
+        elif sign == "}" and opened:
+            opened.pop()
+        elif sign == ";" and opened:
+            opened[-1].statement = location + 1
+    return opened
 
 
 def _end(text: str, position: int, depth: int, last: str) -> int:
-    """The location after what ends a statement, or before the end of the block around it.
+    """Return the location after what ends a statement, or before the end of the block around it.
 
     ``depth`` braces are open at the position within what ends, by ``last``.
     """

@@ -1,8 +1,8 @@
-"""What each rule of the grammar means: the children of a parse tree's node, as one node.
+"""Rules that turn the children of a parse tree's node into a node of the syntax tree.
 
-The built children of a rule and their span in, a node (or a tuple of nodes) out, or an
-:class:`NnefError` for what the grammar admits although it is wrong. These are the rules of the
-draft; :mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
+Input: the built children of a grammar rule and their span. Output: a node (or a tuple of nodes), or
+an :class:`NnefError` for errors that the grammar admits. These are the rules of the draft;
+:mod:`~tvm_nnef.syntax.tools_rules` replaces some of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rule: TypeAlias = Callable[[Children, Span], object]
 
 
 def token_span(token: lark.Token, span: Span) -> Span:
-    """The span of a token; ``span`` is any span of its source."""
+    """Return the span of a token; ``span`` is any span of its source."""
     return Span(span.source, cast(int, token.start_pos), cast(int, token.end_pos))
 
 
@@ -37,14 +37,14 @@ def _present(children: Children) -> tuple[Any, ...]:
 
 
 def module(children: Children, span: Span) -> nodes.Module:
-    """A file."""
+    """Return a file."""
     imports = tuple(item for group in children if isinstance(group, tuple) for item in group)
     definitions = tuple(child for child in children if isinstance(child, nodes.Definition))
     return nodes.Module(imports, definitions, span=Span(span.source, 0, len(span.source.text)))
 
 
 def import_list(children: Children, span: Span) -> tuple[nodes.Import, ...]:
-    """The modules that one ``import`` names."""
+    """Return the modules that one ``import`` names."""
     return tuple(nodes.Import(path, span=path.span) for path in children)
 
 
@@ -123,7 +123,7 @@ def _zip_target(children: Children, span: Span) -> nodes.ZipTarget:
 
 
 def labelled_call(children: Children, span: Span) -> nodes.Call:
-    """An invocation with its label."""
+    """Return an invocation with its label."""
     label, call = children
     return dataclasses.replace(cast(nodes.Call, call), label=label, span=span)
 
@@ -143,7 +143,7 @@ def _branch(children: Children, span: Span) -> nodes.Branch:
 
 
 def loop(children: Children, span: Span) -> nodes.Loop:
-    """A loop; an :class:`NnefError` if it has two conditions."""
+    """Return a loop; raise :class:`NnefError` if it has two conditions."""
     carried, scans, before, keyword, iteration, body, after = children
     if before is not None and after is not None:
         raise error(
@@ -207,7 +207,7 @@ def _reference(children: Children, span: Span) -> nodes.Identifier | nodes.Prope
 
 
 def call(children: Children, span: Span) -> nodes.Call:
-    """An invocation, or a cast to a generic type."""
+    """Return an invocation, or a cast to a generic type."""
     callee, generics, attributes, arguments = children
     return nodes.Call(callee, generics or (), attributes or (), arguments, span=span)
 
@@ -223,7 +223,7 @@ def _three(children: Children) -> Children:
 
 
 def operator(token: lark.Token) -> Any:
-    """The name that an operator's sign has in the tree."""
+    """Return the name that an operator's sign has in the tree."""
     return _OPERATORS.get(token.value, token.value)
 
 
@@ -249,12 +249,12 @@ def _comma_subscript(children: Children, span: Span) -> nodes.Subscript:
 
 
 def _of(node: Callable[..., nodes.Node]) -> Rule:
-    """A rule whose children are the node's fields, in order."""
+    """Return a rule that passes its children to a node's fields, in order."""
     return lambda children, span: node(*children, span=span)
 
 
 def _all_of(node: Callable[..., nodes.Node]) -> Rule:
-    """A rule whose children, as one tuple, are the node's only field."""
+    """Return a rule that passes its children, as one tuple, to a node's only field."""
     return lambda children, span: node(_present(children), span=span)
 
 

@@ -1,8 +1,8 @@
-"""The words of a text with what surrounds them: their node, blanks between them, line breaks.
+"""The tokens and comments of a text with their context: their node, blanks and line breaks.
 
 Input: a text that parses, and its tree. Output: a :class:`Word` for each token and each comment, in
-the order of the text, and whether there is a blank between two of them. What the text says is not
-changed here.
+the order of the text, and whether there is a blank between two of them. The text is not changed
+here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Token:
 
 
 def tokens_of(text: str, dialect: str) -> Iterator[Token]:
-    """The tokens and comments of a text that parses."""
+    """Yield the tokens and comments of a text that parses."""
     end = 0
     for each in grammar.load(dialect).parse_interactive(text, start="module").iter_parse():
         start = int(each.start_pos or 0)
@@ -88,20 +88,22 @@ def tokens_of(text: str, dialect: str) -> Iterator[Token]:
 
 
 def _gap(text: str, start: int, end: int) -> Iterator[Token]:
-    """The comments between two tokens."""
+    """Yield the comments between two tokens."""
     for match in _COMMENTS.finditer(text, start, end):
         comment = match[0].rstrip()
         yield Token(comment, _COMMENT, match.start(), _breaks(text, start, match.start()))
 
 
 def _breaks(text: str, start: int, end: int) -> int:
-    """The line breaks before an offset, after the last token or comment."""
+    """Return the line breaks before an offset, after the last token or comment."""
     gap = _COMMENTS.split(text[start:end])[-1]
     return len(LINE_END.findall(gap))
 
 
 def words_of(module: nodes.Module, dialect: str) -> list[Word]:
-    """The tokens and comments of the text of a module, with the nodes that they belong to."""
+    """Return the tokens and comments of the text of a module, with the nodes that they belong
+    to.
+    """
     text = module.span.source.text
     tokens = list(tokens_of(text, dialect))
     owners = _owners(module, [token.start for token in tokens])
@@ -117,7 +119,7 @@ def _column(text: str, offset: int) -> int:
 
 
 def _owners(module: nodes.Module, starts: Sequence[int]) -> list[nodes.Node]:
-    """The innermost node around each token."""
+    """Return the innermost node around each token."""
     owners: list[nodes.Node] = [module] * len(starts)
     for node in walk(module):
         first = bisect.bisect_left(starts, node.span.start)
@@ -127,7 +129,7 @@ def _owners(module: nodes.Module, starts: Sequence[int]) -> list[nodes.Node]:
 
 
 def joined(words: Sequence[Word], dialect: str) -> str:
-    """Words on one line."""
+    """Return words on one line."""
     return "".join(_joined(words, dialect))
 
 
@@ -139,7 +141,7 @@ def _joined(words: Sequence[Word], dialect: str) -> Iterator[str]:
 
 
 def blank_between(left: Word, right: Word, dialect: str) -> str:
-    """The blanks between two words on one line."""
+    """Return the blanks between two words on one line."""
     if right.is_comment:
         return "  "
     # A number would take the first dot for its decimal point.

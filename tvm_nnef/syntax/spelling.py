@@ -1,7 +1,7 @@
-"""How the dialects spell what they both can say, and the words that they reserve.
+"""Spelling of operators and reserved words in each dialect.
 
-Two tables of words. What differs in more than words is in the modules that read it
-(``draft.lark``, ``tools.lark``, :mod:`~tvm_nnef.syntax.tools_rules`) and with the printers.
+Two tables of words. Other differences are in the modules that read the tables (``draft.lark``,
+``tools.lark``, :mod:`~tvm_nnef.syntax.tools_rules`) and in the printers.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _KEYWORDS = frozenset(
 class Spelling:
     """The words of a dialect.
 
-    ``operators`` and ``assignments`` give the signs of those in the tree that are not spelled like
-    their names; ``reserved`` are the words that cannot be names. (In the draft ``is`` can be one,
-    wherever an operator is not allowed.)
+    ``operators`` and ``assignments`` map the tree's names of operators to signs if both differ;
+    ``reserved`` are the words that cannot be names. (In the draft ``is`` can be a name, wherever an
+    operator is not allowed.)
     """
 
     dialect: str
@@ -69,8 +69,8 @@ SPELLINGS = MappingProxyType({"draft": DRAFT, "tools": TOOLS})
 
 
 def spelling_of(dialect: str) -> Spelling:
-    """The spelling of a dialect; an :class:`NnefError` if the dialect is unknown."""
+    """Return the spelling of a dialect; raise :class:`NnefError` if the dialect is unknown."""
     if dialect not in SPELLINGS:
-        known = " or ".join(f"'{name}'" for name in SPELLINGS)
-        raise error(f"no dialect is called '{dialect}'", hint=f"use {known}")
+        dialects = " or ".join(f"'{name}'" for name in SPELLINGS)
+        raise error(f"no dialect is called '{dialect}'", hint=f"use {dialects}")
     return SPELLINGS[dialect]

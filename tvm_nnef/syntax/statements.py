@@ -1,7 +1,7 @@
-"""The nodes of everything but expressions: types, statements, definitions, modules.
+"""The nodes of types, statements, definitions and modules: everything but expressions.
 
-Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. What only one
-dialect can say has a default that means that it was not said.
+Dataclasses without any behaviour; :mod:`tvm_nnef.syntax.nodes` exports them. A field that only one
+dialect can write has a default for its absence.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ LoweringOperator: TypeAlias = Literal["=", ":=", "+=", "*=", "&=", "|=", "min=",
 
 @dataclass(frozen=True, slots=True)
 class Lowering(Node):
-    """One formula of ``@lower``."""
+    """A formula of ``@lower``: an assignment to elements of a tensor."""
 
     target: Subscript
     operator: LoweringOperator
@@ -288,7 +288,7 @@ class Definition(Node):
 
 @dataclass(frozen=True, slots=True)
 class Import(Node):
-    """One name of an ``import a, b.c;``."""
+    """A name that an ``import a, b.c;`` imports."""
 
     path: Path
 

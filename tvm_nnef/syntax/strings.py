@@ -1,9 +1,9 @@
 """String literals: joining, escapes, and the expressions inside of braces.
 
-The tokens of adjacent literals in, one :class:`~tvm_nnef.syntax.nodes.Text` out. In the draft
-a backslash before a quote, a brace or a backslash stands for that character, and any other
-backslash is a character like the rest. In the tools dialect a backslash protects what follows it
-and stays in the text. :func:`escape` and :func:`literals` go the other way.
+Input: the tokens of adjacent literals. Output: one :class:`~tvm_nnef.syntax.nodes.Text`. In the
+draft a backslash before a quote, a brace or a backslash escapes that character, and any other
+backslash is a character like the rest. In the tools dialect a backslash protects the next character
+and stays in the text. :func:`escape` and :func:`literals` are the inverse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_nnef.syntax.spelling import STRING, Spelling
 ESCAPABLE = "\"'{}\\"
 
 _NESTED = re.compile(rf"[{{}}]|{STRING}", re.DOTALL)
-"""Braces, and the strings in which they do not count."""
+"""A brace, or a string, whose braces do not count."""
 
 _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
 """A character with the backslash before it; or a backslash that protects nothing."""
@@ -30,15 +30,15 @@ _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
 _OTHER: Mapping[object, str] = MappingProxyType({'"': "'", "'": '"'})
 
 PartParser: TypeAlias = Callable[[Source, int, int], tuple[nodes.Expression, int]]
-"""Parses the expression between two offsets; gives it with the depth of its tree."""
+"""A function that parses the expression between two offsets and returns it with its depth."""
 
 
 def build_text(
     literals: Sequence[lark.Token], span: Span, spelling: Spelling, parse_part: PartParser
 ) -> tuple[nodes.Text, int]:
-    """Join adjacent literals into one text; also gives the depth of its deepest part.
+    """Join adjacent literals into one text; also return the depth of its deepest part.
 
-    Raises :class:`NnefError` for a lone brace and for what is wrong inside of braces.
+    Raises :class:`NnefError` for a lone brace and for errors inside of braces.
     """
     pieces = _protected_pieces if spelling.is_tools else _pieces
     parts: list[str | nodes.Expression] = []
@@ -63,7 +63,7 @@ def build_text(
 
 
 def escape(plain: str, quotes: str) -> str:
-    """Plain characters as they are written in a string; ``quotes`` are to be escaped."""
+    """Return plain characters as they are written in a string; ``quotes`` are to be escaped."""
     special = {*quotes, "{", "}", "\\"}
     return "".join("\\" + character if character in special else character for character in plain)
 
@@ -71,7 +71,7 @@ def escape(plain: str, quotes: str) -> str:
 def literals(
     text: nodes.Text, enclosing: str
 ) -> Iterator[tuple[str, list[str | nodes.Expression]]]:
-    """The literals that make up a text in the tools dialect, each its quote and its parts.
+    """Yield the literals that make up a text in the tools dialect, each its quote and its parts.
 
     No quote can be escaped there, so one is written between quotes of the other kind; in the braces
     of another string (``enclosing`` is its quote) it is not allowed. Raises :class:`NnefError`
@@ -97,7 +97,7 @@ def literals(
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
-    """Characters as they are meant, and the spans of the expressions between braces."""
+    """Yield characters as they are meant, and the spans of the expressions between braces."""
     text, position = source.text, start
     while position < end:
         character = text[position]
@@ -120,7 +120,7 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
 
 
 def _protected_pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
-    """The same in the tools dialect."""
+    """Yield the same in the tools dialect."""
     text, position = source.text, start
     while position < end:
         length = 2 if text[position] == "\\" else 1
@@ -134,7 +134,7 @@ def _protected_pieces(source: Source, start: int, end: int) -> Iterator[str | Sp
 
 
 def _closing_brace(source: Source, opening: int, end: int) -> int:
-    """The offset of the brace that closes an expression in a string."""
+    """Return the offset of the brace that closes an expression in a string."""
     depth = 0
     for match in _NESTED.finditer(source.text, opening, end):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

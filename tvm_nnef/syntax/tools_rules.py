@@ -1,4 +1,4 @@
-"""What the rules of the grammar mean in the dialect of Khronos's tools of 2026.
+"""Grammar rules of the dialect of Khronos's tools of 2026, where they differ from the draft.
 
 The children of a rule in, a node out, as in :mod:`~tvm_nnef.syntax.rules`; these are the
 rules that accept more than the draft's, and those that reject what the tools reject.
@@ -136,7 +136,9 @@ def _module(children: Children, span: Span) -> nodes.Module:
 
 
 def own_builtins(module: nodes.Module) -> frozenset[str]:
-    """The names of built-ins that mean a definition of the module where invocations are allowed."""
+    """Return the names of built-ins that mean a definition of the module where invocations are
+    allowed.
+    """
     return BUILTIN_FUNCTIONS & {definition.name.name for definition in module.definitions}
 
 

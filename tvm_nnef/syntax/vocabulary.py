@@ -1,6 +1,6 @@
 """The words of the language, read from the grammar: keywords, types, blocks, operators.
 
-Whatever highlights or completes SkriptND takes its words from here, so that none is forgotten.
+Highlighters and completion of SkriptND take their words from here, so that none is forgotten.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MODIFIERS = ("OPTIONAL", "STATIC", "DYNAMIC")
 class Vocabulary:
     """The words of a dialect, each in one group, and its signs, the longest first.
 
-    ``declaring`` are those that begin a definition or an import, ``modifiers`` come before a type
-    or a size, ``control`` are all other keywords; ``blocks`` have an ``@`` before them.
+    ``declaring`` words begin a definition or an import, ``modifiers`` precede a type or a size,
+    ``control`` are all other keywords; ``blocks`` have an ``@`` before them.
     """
 
     declaring: tuple[str, ...]
@@ -48,8 +48,8 @@ class Vocabulary:
 
 @functools.cache
 def vocabulary_of(dialect: str) -> Vocabulary:
-    """The words of a dialect; raises :class:`NnefError` if there is no such dialect."""
-    found: dict[str, list[str]] = {}
+    """Return the words of a dialect; raise :class:`NnefError` if there is no such dialect."""
+    words_by_group: dict[str, list[str]] = {}
     signs = set[str]()
     for terminal in grammar.load(dialect).terminals:
         name, pattern = terminal.name.lstrip("_"), terminal.pattern
@@ -57,11 +57,11 @@ def vocabulary_of(dialect: str) -> Vocabulary:
         if pattern.type == "str":
             signs.add(pattern.value)
         elif word:
-            found.setdefault(_group(name, word[1]), []).extend(word[2].split("|"))
+            words_by_group.setdefault(_group(name, word[1]), []).extend(word[2].split("|"))
     reserved = spelling_of(dialect).reserved
-    used = {word for words in found.values() for word in words}
-    found["control"] += [word for word in reserved - used if word.isalpha()]
-    groups = {group: tuple(sorted(words)) for group, words in found.items()}
+    used = {word for words in words_by_group.values() for word in words}
+    words_by_group["control"] += [word for word in reserved - used if word.isalpha()]
+    groups = {group: tuple(sorted(words)) for group, words in words_by_group.items()}
     return Vocabulary(
         **groups,
         functions=tuple(sorted(BUILTIN_FUNCTIONS)),
@@ -81,7 +81,7 @@ def _group(name: str, at: str) -> str:
 
 
 def merged_vocabulary() -> Vocabulary:
-    """The words of all dialects."""
+    """Return the words of all dialects."""
     every = [vocabulary_of(dialect) for dialect in SPELLINGS]
     groups = {
         name: tuple(sorted({word for each in every for word in getattr(each, name)}))

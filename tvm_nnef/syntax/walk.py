@@ -1,4 +1,7 @@
-"""The one walk over a syntax tree."""
+"""The only traversal of syntax trees.
+
+Input: a node. Output: its parts or descendants, in the order of the text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ Kind = TypeVar("Kind", bound=nodes.Node)
 
 
 def parts(node: nodes.Node) -> Iterable[object]:
-    """What a node is made of, in the order of the text: nodes, tuples of them, and plain values."""
+    """Return the parts of a node in the order of the text: nodes, tuples of them, and plain
+    values.
+    """
     names: tuple[str, ...] = node.__match_args__
     return [getattr(node, name) for name in names]
 
@@ -19,7 +24,7 @@ def parts(node: nodes.Node) -> Iterable[object]:
 def walk(
     tree: object, inside: Callable[[nodes.Node], Iterable[object]] = parts
 ) -> Iterator[nodes.Node]:
-    """A tree's nodes in the order of the text, each before the nodes inside of it.
+    """Yield a tree's nodes in the order of the text, each before the nodes inside of it.
 
     ``tree`` is a node or a tuple of them; ``inside`` gives the parts of a node to go into.
     """
@@ -34,5 +39,5 @@ def walk(
 
 
 def nodes_of(kind: type[Kind], tree: object) -> Iterator[Kind]:
-    """The nodes of one class in a tree, in the order of the text."""
+    """Yield the nodes of one class in a tree, in the order of the text."""
     return (node for node in walk(tree) if isinstance(node, kind))

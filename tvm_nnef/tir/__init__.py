@@ -1,1 +1,1 @@
-"""Expressions of TIR that lowering and schedules share: found, made, replaced."""
+"""Expressions of TIR that lowering and schedules share: search, construction, replacement."""

@@ -1,4 +1,4 @@
-"""Boxes: corners, areas and how far two of them overlap, as expressions of TIR."""
+"""Boxes as expressions of TIR: corners, areas and intersection over union."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]:
-    """The min and max coordinates of a box along both axes, given by its center or not."""
+    """Return the min and max coordinates of a box along both axes.
+
+    ``center`` says how it is given.
+    """
     first, second, third, fourth = box
     if not center:
         return [
@@ -25,14 +28,14 @@ def corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]
 
 
 def area(box: Sequence[PrimExpression]) -> PrimExpression:
-    """The area of a box, given by its corners."""
+    """Return the area of a box, given by its corners."""
     return (box[1] - box[0]) * (box[3] - box[2])
 
 
 def intersection_over_union(
     box: Sequence[PrimExpression], other: Sequence[PrimExpression]
 ) -> PrimExpression:
-    """That of two boxes, each given by its corners and its area."""
+    """Return the intersection over union of two boxes, each given by its corners and its area."""
     zero = tirx.const(0, dtype_of(box[0]))
     sides = [
         tirx.max(tirx.min(box[n + 1], other[n + 1]) - tirx.max(box[n], other[n]), zero)

@@ -1,6 +1,6 @@
-"""The nodes of expressions and statements of TIR: found, counted and replaced.
+"""Search, count and replacement of nodes in expressions and statements of TIR.
 
-Input: an expression or statement. Output: the nodes found in it, or another expression.
+Input: an expression or statement. Output: nodes, or another expression.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ Node = TypeVar("Node")
 AnyTree = TypeVar("AnyTree", PrimExpression, tirx.Stmt)
 
 LONGEST_EXPRESSION = 1 << 12
-"""The most nodes of an expression with all that it reads written out: a limit of compile time."""
+"""Upper limit of the nodes of an expression with its operands inlined, to limit compile time."""
 
 
 def nodes(expression: Tree, *kinds: type[Node]) -> list[Node]:
-    """The nodes of some classes in an expression or statement, inner ones before outer ones.
+    """Return the nodes of some classes in an expression or statement, inner ones before outer ones.
 
-    A shared node is found once for each use.
+    A shared node occurs once for each use.
     """
-    found: list[Node] = []
-    traversal.walk(expression, (kinds, found.append), order="post")
-    return found
+    matches: list[Node] = []
+    traversal.walk(expression, (kinds, matches.append), order="post")
+    return matches
 
 
 def loads(expression: Tree, buffer: tirx.Var | None = None) -> list[TensorLoad]:
-    """The loads in an expression: all, or those of one buffer."""
-    found = nodes(expression, TensorLoad)
-    return found if buffer is None else [load for load in found if load.source.same_as(buffer)]
+    """Return the loads in an expression: all, or those of one buffer."""
+    all_loads = nodes(expression, TensorLoad)
+    return (
+        all_loads if buffer is None else [load for load in all_loads if load.source.same_as(buffer)]
+    )
 
 
 def variables(expression: Tree) -> list[tirx.Var]:
-    """The variables in an expression or statement, each as often as it is used."""
+    """Return the variables in an expression or statement, each as often as it is used."""
     return nodes(expression, tirx.Var)
 
 
 def size(expression: Tree) -> int:
-    """The number of nodes of an expression or statement."""
+    """Return the number of nodes of an expression or statement."""
     return len(nodes(expression, Expr))
 
 
@@ -57,7 +59,7 @@ def mentions(expression: Tree, wanted: Iterable[tirx.Var]) -> bool:
 
 
 def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> PrimExpression:
-    """The expression with the indices of its loads simplified by an analyzer."""
+    """Return the expression with the indices of its loads simplified by an analyzer."""
 
     def simple(load: TensorLoad) -> TensorLoad:
         return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
@@ -68,7 +70,7 @@ def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> P
 def with_loads(
     expression: AnyTree, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
 ) -> AnyTree:
-    """The expression or statement with the loads of a buffer replaced."""
+    """Return the expression or statement with the loads of a buffer replaced."""
 
     def replaced(load: TensorLoad) -> PrimExpression:
         return value(load) if load.source.same_as(buffer) else load
@@ -77,9 +79,9 @@ def with_loads(
 
 
 def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) -> AnyTree:
-    """The expression or statement with variables replaced.
+    """Return the expression or statement with variables replaced.
 
-    Each ``Let`` in it gets its own variable.
+    Each ``Let`` in it gets a new variable.
     """
     own = traversal.mapped(expression, (tirx.Let, traversal.renewed))
     return traversal.mapped(own, (tirx.Var, lambda var: values.get(var, var)))

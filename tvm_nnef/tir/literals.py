@@ -14,10 +14,12 @@ INDEX_TYPE = "int64"
 
 
 def literal(value: float | Dimension, dtype: str) -> PrimExpression:
-    """A number or dimension as a constant; an infinite int is the extreme value of the dtype.
+    """Return a number or dimension as a constant.
 
-    An int that the dtype does not hold wraps around, as what it was computed from would have. A
-    real becomes infinite.
+    An infinite int is the dtype's largest or smallest.
+
+    An int that the dtype does not hold wraps around, like the arithmetic that it replaces. A real
+    becomes infinite.
     """
     if not isinstance(value, (int, float)):
         return fitting(value, dtype)
@@ -34,5 +36,5 @@ def literal(value: float | Dimension, dtype: str) -> PrimExpression:
 
 
 def fitting(value: PrimExpression, dtype: str) -> PrimExpression:
-    """An index or dimension in a dtype that holds it, which TVM may simplify."""
+    """Return an index or dimension in a dtype that holds it, which TVM may simplify."""
     return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)

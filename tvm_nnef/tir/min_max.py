@@ -1,6 +1,7 @@
 """Max and min of two numbers, which keep NaN; argmax and argmin.
 
-TIR operands of one dtype in, an expression out. TVM's own lose a NaN in one of the two operands.
+Input: TIR operands of one dtype. Output: an expression. TVM's own functions lose a NaN in one of
+the two operands.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ INDEX = "int64"
 
 
 def min_value(dtype: Any) -> PrimExpression:
-    """The least value of a dtype; minus infinity for reals."""
+    """Return the smallest value of a dtype; minus infinity for reals."""
     name = str(dtype)
     return tirx.const(float("-inf"), name) if is_real(name) else tirx.min_value(name)
 
 
 def max_value(dtype: Any) -> PrimExpression:
-    """The largest value of a dtype; infinity for reals."""
+    """Return the largest value of a dtype; infinity for reals."""
     name = str(dtype)
     return tirx.const(float("inf"), name) if is_real(name) else tirx.max_value(name)
 
@@ -38,12 +39,12 @@ def is_number(x: PrimExpression) -> PrimExpression:
 
 
 def maximum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The maximum, NaN if an operand is."""
+    """Return the maximum, NaN if an operand is NaN."""
     return _extreme(x, y, tirx.max, tirx.GT)
 
 
 def minimum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The minimum, NaN if an operand is."""
+    """Return the minimum, NaN if an operand is NaN."""
     return _extreme(x, y, tirx.min, tirx.LT)
 
 
@@ -60,7 +61,7 @@ def _extreme(
 
 
 def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
-    """The better one of two, but the tested one if it is NaN."""
+    """Return the better one of two, but the tested one if it is NaN."""
     better = tirx.Select(is_better(tested, other), tested, other)
     return tirx.Select(is_number(tested), better, tested)
 
@@ -74,7 +75,8 @@ def arg_reduction(
     *,
     largest: bool,
 ) -> te.Tensor:
-    """The first index of the max or min over neighbouring axes, in row-major order of these axes.
+    """Return the first index of the max or min over adjacent axes, in row-major order of these
+    axes.
 
     ``kept`` are the dimensions of the result, of the given shape, that the data have too; the
     others are 1. A NaN at index 0 is the result, others are skipped; the index is 0 if there are no

@@ -8,7 +8,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def away_from_zero(x: PrimExpression) -> PrimExpression:
-    """The nearest whole number, halves away from zero."""
+    """Return the nearest whole number, halves away from zero."""
     # Adding 0.5 first would round 0.49999997 up.
     whole = tirx.trunc(x)
     rest = x - whole
@@ -18,13 +18,13 @@ def away_from_zero(x: PrimExpression) -> PrimExpression:
 
 
 def to_even(x: PrimExpression) -> PrimExpression:
-    """The nearest whole number, halves to the even one."""
+    """Return the nearest whole number, halves to the even one."""
     rounded: PrimExpression = tirx.nearbyint(x)
     return rounded
 
 
 def to_even_by_parts(x: PrimExpression) -> PrimExpression:
-    """The same in the operations that formulas have (``round_even`` of ``extra``)."""
+    """Return :func:`to_even` in the operations that formulas have (``round_even`` of ``extra``)."""
     one, two, half = (tirx.const(number, dtype_of(x)) for number in (1, 2, 0.5))
     below = tirx.floor(x)
     rest = x - below

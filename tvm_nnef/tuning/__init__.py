@@ -1,1 +1,3 @@
-"""Schedules found by measuring, kept in a folder that ``build`` reads; start at ``session.py``."""
+"""Schedules found by measuring, stored in a folder that ``build`` reads; start at
+``session.py``.
+"""

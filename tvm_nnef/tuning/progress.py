@@ -1,4 +1,4 @@
-"""How far tuning is, for the person who waits: a bar over a table, or plain lines elsewhere."""
+"""Display of the progress of tuning: a bar above a table, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ PATIENCE = 2.0
 """Seconds from one line to the next."""
 
 _FIRST = "timing the kernels by the strategies"
-"""What is done before the first trial."""
+"""The title before the first trial."""
 
 _ROWS = 12
-"""How many kernels the table shows, those that take longest."""
+"""Upper limit of the kernels in the table, which shows the slowest ones."""
 
 
 @contextmanager
 def tuning_reported() -> Iterator[Observer]:
-    """Reports on standard error for as long as the block runs."""
+    """Yield a function that reports progress on standard error until the block ends."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines(console)
@@ -60,7 +60,9 @@ def tuning_reported() -> Iterator[Observer]:
 
 
 def kernel_table(report: TuningReport) -> Table:
-    """The kernels that take longest: by the strategies, the best so far, and trials."""
+    """Return a table of the slowest kernels: time by the strategies, the best so far, and
+    trials.
+    """
     table = Table(box=None, header_style="bold")
     for head in ("kernel", "strategy", "calls", "strategy us", "best us", "gain", "trials"):
         table.add_column(head, justify="left" if head in ("kernel", "strategy") else "right")

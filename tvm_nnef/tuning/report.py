@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """A kernel after tuning: seconds of one call by its strategy, and as it is built now.
+    """A kernel after tuning: seconds of one call by its strategy, and with the schedule in use.
 
-    They are the same where the strategy was as fast as all that was tried.
+    They are equal if no schedule was faster than the strategy's.
     """
 
     name: str
@@ -29,14 +29,14 @@ class TunedKernel:
 
 @dataclass(frozen=True, slots=True)
 class TuningReport:
-    """The kernels of a model, the longest first; ``left_out`` are those that were not searched."""
+    """The kernels of a model, the slowest first; ``left_out`` are those that were not searched."""
 
     kernels: tuple[TunedKernel, ...]
     left_out: tuple[str, ...]
     trials: int
 
     def summary(self) -> str:
-        """How many kernels are faster now, and by how much all of them together."""
+        """Return the number of kernels that are faster now, and their total speedup."""
         tuned = [kernel for kernel in self.kernels if kernel.tuned]
         before = sum(kernel.calls * kernel.strategy_seconds for kernel in self.kernels)
         after = sum(kernel.calls * kernel.seconds for kernel in self.kernels)
@@ -46,7 +46,7 @@ class TuningReport:
         return f"{self.trials} trials: {kernels}{gain}.{left}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same as what JSON can hold."""
+        """Return the report as data for JSON."""
         names = ("name", "strategy", "calls", "trials", "strategy_seconds", "seconds")
         kernels = [{name: getattr(each, name) for name in names} for each in self.kernels]
         return {"trials": self.trials, "kernels": kernels, "left_out": list(self.left_out)}
@@ -54,7 +54,7 @@ class TuningReport:
 
 @dataclass(frozen=True, slots=True)
 class TuningState:
-    """What is reported after each trial: trials done and wanted, and the kernels so far."""
+    """The state after each trial: trials done and wanted, and the kernels so far."""
 
     done: int
     wanted: int

@@ -1,7 +1,7 @@
-"""The search for a schedule of one kernel: TVM's evolutionary search, driven a batch at a time.
+"""The search for a schedule of one kernel: TVM's evolutionary search, run a batch at a time.
 
-Input: a PrimFunc as the strategies see it, with what they make of it. Output: a record, which is
-up to date after every batch, so that a search can stop at any moment and go on from the record.
+Input: a PrimFunc as the strategies get it, with their schedule of it. Output: a record, which is up
+to date after every batch, so that a search can stop at any moment and continue from the record.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from tvm_nnef.tuning import trial
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 BATCH = 8
-"""How many schedules the search proposes before it learns how fast they were."""
+"""The number of schedules that the search proposes before it gets their times."""
 
 _POPULATION, _RANDOM, _GENERATIONS = 64, 16, 2
 _ENDLESS = 100_000
 _KIND = "llvm"
-"""The strategies of TVM's search that every CPU can follow."""
+"""The kind of TVM's search strategies that works on every CPU."""
 
 
 class KernelSearch:
-    """A kernel, what is known of it (``record``), and the search for more.
+    """A kernel, the results so far (``record``), and the search for more.
 
-    ``calls`` is how often the model runs it. ``exhausted`` says that there is nothing more to try.
+    ``calls`` is the number of calls in the model. ``exhausted`` means that all schedules were
+    tried.
     """
 
     def __init__(
         self, name: str, calls: int, function: PrimFunction, strategy: Scheduled,
         target: Target, threads: int, known: Record | None,
     ) -> None:  # fmt: skip
-        """Times the strategy's schedule; ValueError if the kernel cannot be called alone."""
+        """Time the strategy's schedule; raise ValueError if the kernel cannot be called alone."""
         arguments = random_arguments(function, {})
         by_strategy = trial.compiled(strategy[0], target)
         if arguments is None or by_strategy is None:
@@ -73,14 +74,14 @@ class KernelSearch:
 
     @property
     def seconds(self) -> float:
-        """The time of the kernel as it would be built now."""
+        """The time of the kernel with its best schedule."""
         tuned = self.record.tuned_seconds
         return self.record.strategy_seconds if tuned is None else tuned
 
     def step(self, batch: int, observe: Callable[[], None]) -> None:
-        """Measures a batch, ``observe`` after each trial; :meth:`judge` is to follow.
+        """Measure a batch, with ``observe`` after each trial; :meth:`judge` has to follow.
 
-        The record holds what was found when it is interrupted, too.
+        The record has all results so far, also if the batch is interrupted.
         """
         if self._step_plans(batch, observe):
             return
@@ -99,7 +100,7 @@ class KernelSearch:
             self._context = None
 
     def _step_plans(self, batch: int, observe: Callable[[], None]) -> bool:
-        """Measures a batch of the alternatives of the plan; whether there were any left."""
+        """Measure a batch of the alternatives of the plan; return whether there were any left."""
         done = len(self.record.plans)
         plans = self._alternatives[done : done + batch]
         for scheduled in plans:
@@ -135,7 +136,7 @@ class KernelSearch:
         return [] if found is None else list(found)
 
     def _started(self) -> Any:
-        """The context of a search that knows the schedules of the record."""
+        """Return the context of a search that starts with the schedules of the record."""
         context = tuning_context(
             as_module(self.function),
             tvm.target.Target({**dict(self._target.export()), "num-cores": self._threads}),
@@ -160,7 +161,7 @@ class KernelSearch:
         self._known.commit_tuning_record(record)
 
     def _tried(self, candidate: Any) -> Any:
-        """The result of a candidate for the search; what it found is put into the record."""
+        """Return the result of a candidate for the search; add it to the record."""
         trials = self.record.trials + 1
         self.record = replace(self.record, trials=trials)
         kernel = trial.compiled_if_small(function_of(candidate.sch), self._target)
@@ -176,10 +177,10 @@ class KernelSearch:
         return meta_schedule.runner.RunnerResult([seconds], None)
 
     def judge(self) -> None:
-        """The best schedule beside the strategy's, in turns, if it had none yet.
+        """Compare the best schedule with the strategy's, in turns, if that was not done yet.
 
-        Where it wins, and by more than what won before, it is the one to be built. A schedule that
-        computes something else is struck out, and the next one is looked at.
+        If it is faster, and by more than the best so far, it will be built. A schedule with
+        different results is removed, and the next one is compared.
         """
         if self.record.judged:
             return
@@ -202,7 +203,7 @@ class KernelSearch:
             return
 
     def _judge_plans(self) -> None:
-        """The fastest alternative of the plan beside the plan itself, like :meth:`judge`."""
+        """Compare the fastest alternative of the plan with the plan itself, like :meth:`judge`."""
         times = [(s, n) for n, s in enumerate(self.record.plans) if s is not None]
         for seconds, number in sorted(times):
             if seconds >= self.seconds:
@@ -219,7 +220,9 @@ class KernelSearch:
             self.record = replace(self.record, plans=plans)
 
     def _compared(self, found: Trace | int) -> trial.Verdict | None:
-        """A trace, or the alternative of the plan with a number, beside the strategy's."""
+        """Compare a trace, or the alternative of the plan with a number, with the strategy's
+        schedule.
+        """
         if isinstance(found, int):
             scheduled = self._alternatives[found]
         else:
@@ -235,10 +238,10 @@ class KernelSearch:
 
 
 def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:
-    """TVM's context of a search over schedules for a CPU.
+    """Return TVM's context of a search over schedules for a CPU.
 
-    Made without the constructor of the class, which first imports the intrinsics of all targets:
-    minutes of parsing for what no schedule here may use.
+    It is created without the constructor of the class, which first imports the intrinsics of all
+    targets: minutes of parsing for intrinsics that no schedule here uses.
     """
     strategy = meta_schedule.search_strategy.EvolutionarySearch(
         population_size=_POPULATION,
@@ -258,9 +261,9 @@ def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:
 
 
 def _silent(level: int, file: str, line: int, message: str) -> None:
-    """Takes the log messages of the search, which would go to standard error."""
+    """Discard the log messages of the search, which would be written to standard error."""
 
 
 def kept(database: Database, search: KernelSearch) -> None:
-    """Writes what a search has found into a database."""
+    """Write the results of a search into a database."""
     database.write(search.function, search.record)

@@ -1,7 +1,8 @@
-"""Tuning of a module: which kernel is searched next, and what is reported and kept on the way.
+"""Tuning of a module: the order of searches, progress reports, and storing of results.
 
-Kernels are those that the strategies see, after all passes over the graph. The one that is promised
-most by another batch goes first: much time in the model, few trials yet.
+Input: a module. Output: schedules in a database. Kernels are those that the strategies get, after
+all passes over the graph. The kernel with the best prospects is first: much time in the model, few
+trials so far.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
 from tvm_nnef.tvm_support.threads import available_cores, checked_threads, use_threads
 
 _WITHOUT_LOOPS = ("ordered", "unscheduled")
-"""Rules of kernels that no schedule can look into."""
+"""Strategies of kernels whose loops no schedule can change."""
 
 
 def tune_module(
@@ -37,7 +38,7 @@ def tune_module(
     progress: bool | Observer = False,
     threads: int | None = None,
 ) -> TuningReport:
-    """Searches schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
+    """Search schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise error(f"trials cannot be {trials!r}", hint="give a whole number, 1 or more")
     threads = min(checked_threads(threads), available_cores())
@@ -103,9 +104,9 @@ def _tuned(
 
 @contextmanager
 def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
-    """Keeps Ctrl-C and a call to end until it is asked for; what asks raises KeyboardInterrupt.
+    """Yield a function that raises KeyboardInterrupt if Ctrl-C or a request to end was received.
 
-    Threads of TVM's search look for signals as well, and die of what is raised in them.
+    Threads of TVM's search poll for signals as well, and an exception ends them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -127,17 +128,17 @@ def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
 
 
 def _promise(search: KernelSearch) -> float:
-    """The seconds of a model's run that another batch may be worth."""
+    """Return the seconds of a model's run that another batch may save."""
     return search.calls * search.seconds / (search.record.trials + BATCH)
 
 
 def _searches(
     mod: Module, target: Target, folder: Database, threads: int
 ) -> tuple[list[KernelSearch], tuple[str, ...]]:
-    """A search for each kernel that can be searched, and the names of the others."""
+    """Return a search for each kernel that can be searched, and the names of the others."""
     fused = run_phases(mod, target, last="fuse")
     calls = calls_of(fused)
-    found: dict[str, tuple[str, int, PrimFunction, Scheduled]] = {}
+    kernels: dict[str, tuple[str, int, PrimFunction, Scheduled]] = {}
     left_out: list[str] = []
 
     def see(name: str, function: PrimFunction, by_strategies: Callable[[], Scheduled]) -> None:
@@ -145,16 +146,16 @@ def _searches(
         key = hash_of(function)
         if strategy[1].plan.strategy in _WITHOUT_LOOPS or not calls.get(name, 0):
             left_out.append(name)
-        elif key in found:
-            first, number, same, scheduled = found[key]
-            found[key] = (first, number + calls[name], same, scheduled)
+        elif key in kernels:
+            first, number, same, scheduled = kernels[key]
+            kernels[key] = (first, number + calls[name], same, scheduled)
         else:
-            found[key] = (name, calls[name], function, strategy)
+            kernels[key] = (name, calls[name], function, strategy)
 
     run_phases(fused, target, "schedule", "schedule", tuned=see)
     use_threads(threads)
     searches = []
-    for name, number, function, strategy in found.values():
+    for name, number, function, strategy in kernels.values():
         known: Record | None = folder.read(function)
         try:
             searches.append(KernelSearch(name, number, function, strategy, target, threads, known))

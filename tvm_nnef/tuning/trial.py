@@ -1,6 +1,6 @@
-"""Schedules of one kernel compiled and timed in this process: alone, or two of them in turns.
+"""Compilation and timing of schedules of one kernel in this process: alone, or two in turns.
 
-TVM's own builder and runner start a process for each and give up on a machine that is busy.
+TVM's own builder and runner start a process for each and give up on a busy machine.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _PATIENCE = 0.05
 """Seconds for which a schedule is timed while searching."""
 
 _TURNS, _SECONDS = 5, 0.5
-"""How often, and for how long, two are compared at least."""
+"""Lower limits of the number of turns and the seconds of a comparison of two schedules."""
 
 _HOPELESS = 4.0
-"""Who takes so many times as long as the best is timed but once."""
+"""A schedule that takes this many times as long as the best is timed only once."""
 
 _GAIN = 0.97
 """A tuned schedule takes at most this fraction of the strategy's time, to rule out noise."""
 
 _MOST_ACCESSES = 2048
-"""How much code a schedule may come to. LLVM's time grows faster than what it is given, to minutes
-for a hundred unrolled vectors of 61 lanes, and nothing interrupts it."""
+"""Upper limit of the memory accesses in the code of a schedule. LLVM's time grows superlinearly
+with its input, to minutes for a hundred unrolled vectors of 61 lanes, and cannot be interrupted.
+"""
 
 Kernel = Callable[..., object]
 
@@ -44,7 +45,7 @@ Kernel = Callable[..., object]
 class Verdict:
     """Two schedules measured in turns, in seconds, and whether they compute the same.
 
-    ``ahead`` says that the tuned one was faster by the clock, too; see :func:`compared`.
+    ``ahead`` means that the tuned one was also faster by the clock; see :func:`compared`.
     """
 
     strategy: float
@@ -54,22 +55,22 @@ class Verdict:
 
     @property
     def tuned_wins(self) -> bool:
-        """Whether the tuned one is right, and faster."""
+        """Whether the tuned schedule is correct, and faster."""
         return self.same and self.ahead and self.tuned < _GAIN * self.strategy
 
     @property
     def gain(self) -> float:
-        """How many times faster the tuned one is."""
+        """The speedup of the tuned schedule."""
         return self.strategy / self.tuned
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
-    """The machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
+    """Return the machine code of a scheduled PrimFunc; None if TVM cannot compile it."""
     return _compiled(function, target, None)
 
 
 def compiled_if_small(function: PrimFunction, target: Target) -> Kernel | None:
-    """The same for an unknown schedule; None if it is too much code, too."""
+    """Return the same for an unknown schedule; None also if it is too much code."""
     return _compiled(function, target, _check_size)
 
 
@@ -88,9 +89,9 @@ def _check_size(function: PrimFunction) -> None:
 
 
 def accesses(function: PrimFunction) -> int:
-    """How many instructions access memory in a PrimFunc whose loops are lowered.
+    """Return the number of instructions in a lowered PrimFunc that access memory.
 
-    A vector is loaded at once where its elements are neighbours, and as many as registers have.
+    A contiguous vector of 2^n lanes counts once, any other one once for each lane.
     """
     count = 0
 
@@ -109,7 +110,7 @@ def accesses(function: PrimFunction) -> int:
 
 
 def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("inf")) -> float:
-    """The shortest of the runs of a kernel within some patience."""
+    """Return the shortest time of repeated runs of a kernel within a time limit."""
     times: list[float] = []
     deadline = time.perf_counter() + _PATIENCE
     while not times or (time.perf_counter() < deadline and min(times) < _HOPELESS * best):
@@ -120,12 +121,13 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
 def compared(
     strategy: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
 ) -> Verdict | None:
-    """Both on the same random data, in turns; None if the kernel cannot be called so.
+    """Measure both on the same random data, in turns; None if the kernel cannot be called so.
 
-    With each kernel comes whether it is parallel. On a busy machine such a one waits for threads
-    that do not get a core, and a schedule with one thread would seem faster. So the
-    processor time on one thread is measured as well, and shared out to the threads of who is
-    parallel: the time of a quiet machine. The tuned one has to be ahead in both.
+    Each kernel has a flag whether it is parallel. On a busy machine a parallel kernel waits for
+    threads that do not get a core, and a schedule with one thread would seem faster. So the
+    processor time on one thread is measured as well, and divided by the number of threads if the
+    kernel is parallel: the time on an idle machine. The tuned one has to be faster by both
+    measures.
     """
     first, second = random_arguments(function, {}), random_arguments(function, {})
     if first is None or second is None:
@@ -155,7 +157,7 @@ def is_parallel(function: PrimFunction) -> bool:
 def _in_turns(
     calls: Sequence[tuple[Kernel, Sequence[Any]]], clock: Callable[[], float]
 ) -> list[float]:
-    """The shortest run of each."""
+    """Return the shortest run of each."""
     times: list[list[float]] = [[] for _ in calls]
     deadline = time.perf_counter() + _SECONDS
     while len(times[-1]) < _TURNS or time.perf_counter() < deadline:
@@ -174,7 +176,7 @@ def _once(
 
 
 def _agree(first: Any, second: Any) -> bool:
-    """Whether two arrays are equal, up to what another order of sums may change."""
+    """Whether two arrays are equal, up to rounding by another order of sums."""
     left, right = first.numpy(), second.numpy()
     if left.dtype.kind != "f":
         return bool(np.array_equal(left, right))

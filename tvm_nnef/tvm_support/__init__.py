@@ -15,7 +15,7 @@ from tvm_nnef.support.requirements import needed_for
 
 @contextmanager
 def _without_folder_of_torch() -> Iterator[None]:
-    """A block in which a folder or file ``torch`` of a user's is not imported.
+    """Yield while the import system finds no folder or file ``torch`` of the user.
 
     TVM takes any module ``torch`` for PyTorch.
     """

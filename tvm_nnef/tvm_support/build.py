@@ -1,7 +1,7 @@
-"""From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
+"""Compilation of scheduled PrimFuncs into libraries and virtual machines by TVM.
 
 Input: a module in which everything is scheduled, and a target. Output: executables, kernels and
-virtual machines of TVM. Knows no strategy and no file of ours.
+virtual machines of TVM. Imports no schedule strategy and no file format of this compiler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tvm_nnef.tvm_support.compat import (
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
-    """What was compiled: instructions of the virtual machine, constants, and kernels.
+    """The result of a compilation: instructions of the virtual machine, constants, and kernels.
 
     ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
     (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` describes it,
@@ -63,7 +63,9 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
         return cuda.fat_binary(self.gpu_source, self.code_forms)
 
     def unused(self) -> relax.VMExecutable:
-        """The same library, which no virtual machine has run; kernels and constants are shared.
+        """Return the same library, which no virtual machine has run.
+
+        Kernels and constants are shared.
 
         A virtual machine of TVM 0.27 adds a memory scope for each constant to the library that it
         runs. If such a library is written, TVM prints a warning for each when it is loaded.
@@ -72,14 +74,14 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
 
 
 class Instructions:
-    """The instructions of the virtual machine of one module, from their writing to their use."""
+    """The instructions of the virtual machine for one module: written first, linked later."""
 
     def __init__(self) -> None:
         self._builder = relax.ExecBuilder()
         self._functions = tvm.IRModule()
 
     def write(self, mod: Module) -> Module:
-        """The PrimFuncs of a module, whose Relax functions become instructions."""
+        """Return the PrimFuncs of a module, whose Relax functions become instructions."""
         self._functions = _functions_of(mod, relax.Function)
         return _functions_of(relax.vm_build._vmcodegen(self._builder, mod), tirx.PrimFunc)
 
@@ -90,7 +92,7 @@ class Instructions:
         metadata: str | None = None,
         parameters: Array | None = None,
     ) -> CompiledLibrary:
-        """The library of the instructions and of lowered kernels."""
+        """Return the library of the instructions and of lowered kernels."""
         code = _machine_code(kernels, target)
 
         def copy() -> Any:
@@ -114,7 +116,7 @@ def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
-    """The machine code for the host, which holds that for the device if there is one."""
+    """Return the machine code for the host, which holds that for the device if there is one."""
     if is_cpu(target):
         return _generated(kernels, target)
     host, devices = split_host_device_mods(kernels)
@@ -132,31 +134,32 @@ def _generated(functions: Module, target: Target) -> Any:
 
 
 def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:
-    """The machine code of one lowered PrimFunc of a module."""
+    """Return the machine code of one lowered PrimFunc of a module."""
     compiled: Callable[..., object] = _machine_code(kernels, target)[name]
     return compiled
 
 
 def module_of(function: PrimFunction, name: str) -> Module:
-    """A module of one PrimFunc, which code can be generated from under a name."""
+    """Return a module of one PrimFunc, which code can be generated from under a name."""
     return tvm.IRModule({name: function.with_attr("global_symbol", name)})
 
 
 def module_like(mod: Module, functions: Mapping[str, Any]) -> Module:
-    """A module of some functions of another one."""
+    """Return a module of some functions of another one."""
     chosen = {mod.get_global_var(name): function for name, function in functions.items()}
     return tvm.IRModule(chosen, attrs=mod.attrs)
 
 
 def host_cpu() -> tuple[str, str]:
-    """LLVM's name of the host CPU, and its target triple."""
+    """Return LLVM's name of the host CPU, and its target triple."""
     return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
 
 
 def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
-    """The CPU features in which the host differs from the model of CPU that a target names.
+    """Return the CPU features in which the host differs from the CPU model that a target names.
 
-    As LLVM writes them: ``+avx2`` where only the host has it, ``-avx512f`` where only the model.
+    The names are LLVM's: ``+avx2`` if only the host has it, ``-avx512f`` if only the model has
+    it.
     """
     host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
     model = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(description))}
@@ -168,10 +171,10 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=64)
 def llvm_complaint(description: str) -> str:
-    """What LLVM says against a target, given as JSON; nothing if it takes the target as it is.
+    """Return LLVM's error message for a target, given as JSON; empty if LLVM accepts the target.
 
-    LLVM ignores options that it does not know with a message, and triples that it does not know
-    crash it, even while TVM makes the target, so a copy of the process asks.
+    LLVM ignores unknown options with a message, and an unknown triple crashes it even while TVM
+    constructs the target, so a copy of the process asks.
     """
     if not hasattr(os, "fork"):
         return ""
@@ -184,25 +187,25 @@ def llvm_complaint(description: str) -> str:
 
 
 def llvm_architectures() -> list[str]:
-    """The names of architectures that LLVM generates code for."""
+    """Return the names of architectures that LLVM generates code for."""
     return [str(name) for name in codegen.llvm_get_targets()]
 
 
 def llvm_cpus(description: str) -> list[str]:
-    """The names of CPUs of the architecture of a target, given as JSON."""
+    """Return the names of CPUs of the architecture of a target, given as JSON."""
     target = tvm.target.Target(json.loads(description))
     return [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
 
 
 def host_of(target: Target) -> Target:
-    """The CPU of a target: itself, or that which controls the device that it is."""
+    """Return the CPU of a target: itself, or that which controls the device that it is."""
     if is_cpu(target):
         return target
     return target.host or tvm.target.Target("llvm")
 
 
 def triple_of(target: Target) -> str:
-    """The target triple of the CPU of a target, for which a library is linked."""
+    """Return the target triple of the CPU of a target, for which a library is linked."""
     return target_features(host_of(target))[0]
 
 
@@ -222,7 +225,7 @@ def runs_here(target: Target) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
-    """The triple of a CPU target, and LLVM's names of the features that it has."""
+    """Return the triple of a CPU target, and LLVM's names of the features that it has."""
     if not is_cpu(target):
         return "", frozenset()
     attributes = target.attrs
@@ -231,13 +234,16 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 
 def cuda_arch() -> str | None:
-    """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
+    """Return the architecture of the GPU of this machine (``sm_80``).
+
+    It is None if it has none for CUDA.
+    """
     device = runtime.present_device("cuda")
     return None if device is None else runtime.architecture_of(device)
 
 
 def in_copy_of_process(action: Callable[[], object]) -> str:
-    """What an action that may end the process prints on standard error, run in a copy of it.
+    """Run an action that may end the process in a copy of it; return what it writes to stderr.
 
     Raises OSError with the last line of that if the action fails.
     """
@@ -275,11 +281,13 @@ def in_copy_of_process(action: Callable[[], object]) -> str:
 
 
 _FATAL = b"LLVM ERROR"
-"""What LLVM prints before it ends the process."""
+"""The beginning of the message that LLVM prints before it ends the process."""
 
 
 def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
-    """The machine code of the PrimFuncs of what :func:`compile_virtual_machine` gave, by name."""
+    """Return the machine code of the PrimFuncs in a result of :func:`compile_virtual_machine`, by
+    name.
+    """
     parts = list(library.mod.imports)
 
     def find(name: str) -> Callable[..., object] | None:

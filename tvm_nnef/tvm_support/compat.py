@@ -60,19 +60,19 @@ Module: TypeAlias = tvm.IRModule
 _Function = TypeVar("_Function", bound=tvm.ir.BaseFunc)
 
 BlockBuilder: TypeAlias = relax.BlockBuilder
-"""What Relax functions are built with."""
+"""TVM's builder of Relax functions."""
 
 Target: TypeAlias = tvm.target.Target
 """A ``tvm.target.Target``."""
 
 
 def tensor_type(shape: Sequence[Any], dtype: str) -> Any:
-    """The Relax type of a tensor of a known shape."""
+    """Return the Relax type of a tensor of a known shape."""
     return relax.TensorType(tuple(shape), dtype)
 
 
 def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
-    """Shape (``int`` where static) and dtype of a Relax expression of a tensor type.
+    """Return shape (``int`` where static) and dtype of a Relax expression of a tensor type.
 
     Such an expression has a known shape (:func:`is_tensor`).
     """
@@ -82,7 +82,7 @@ def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
 
 
 def rank_and_dtype(expression: RelaxExpression) -> tuple[int, str] | tuple[None, None]:
-    """Rank and dtype of a Relax expression, None if it is not a tensor of a known rank."""
+    """Return rank and dtype of a Relax expression, None if it is not a tensor of a known rank."""
     kind = expression.ty
     if not isinstance(kind, relax.TensorType) or kind.ndim < 0:
         return None, None
@@ -96,13 +96,13 @@ def is_tensor(expression: RelaxExpression) -> bool:
 
 
 def constant(array: Array) -> RelaxExpression:
-    """A Relax constant that holds the array; of a dtype of few bits, its bytes."""
+    """Return a Relax constant that holds the array; of a dtype of few bits, its bytes."""
     array = as_held(array)
     return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
 
 
 def constant_array(expression: RelaxExpression) -> Array | None:
-    """The array of a Relax constant, not to be changed; None for any other expression."""
+    """Return the array of a Relax constant, not to be changed; None for any other expression."""
     if isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression):
         value = expression.value
         # NumPy takes no bfloat16 from others; the method copies.
@@ -118,13 +118,13 @@ def is_tensor_constant(expression: Any) -> bool:
 
 
 def packed_call(name: str, kind: Any, *arguments: Any) -> RelaxExpression:
-    """The call of a global function of TVM, whose result has a type."""
+    """Return the call of a global function of TVM, whose result has a type."""
     converted = [relax.prim_value(each) if isinstance(each, int) else each for each in arguments]
     return relax.Call(relax.ExternFunc(name), converted, ty_args=[kind])
 
 
 def function_variable(name: str, params: Sequence[Any], result: Any, *, pure: bool) -> Any:
-    """The variable of a Relax function of a module, by which it is called."""
+    """Return the global variable by which a Relax function of a module is called."""
     variable = relax.GlobalVar(name)
     kind = relax.FuncType([parameter.ty for parameter in params], result, pure)
     relax.expr._update_type(variable, kind)
@@ -132,32 +132,32 @@ def function_variable(name: str, params: Sequence[Any], result: Any, *, pure: bo
 
 
 def string(text: str) -> RelaxExpression:
-    """A Relax expression of a string."""
+    """Return a Relax expression of a string."""
     return tvm.ir.StringImm(text)
 
 
 def dtype_of(expression: PrimExpression) -> str:
-    """The dtype of a scalar expression."""
+    """Return the dtype of a scalar expression."""
     return str(expression.ty)
 
 
 def buffer(shape: Sequence[Any], dtype: str, name: str) -> Buffer:
-    """A row-major buffer of TIR, whose shape may have symbols."""
+    """Return a row-major buffer of TIR, whose shape may have symbols."""
     # Kernels that share a tensor are fused if their buffers have the same type, sizes included.
     sizes = [tirx.const(each, "int64") if isinstance(each, int) else each for each in shape]
     return tirx.decl_buffer(sizes, dtype, name, layout=None)
 
 
 def with_shape(kind: Any, shape: Sequence[Any]) -> Any:
-    """The type of a buffer (``BUFFER_TYPE``) with another shape."""
+    """Return the type of a buffer (``BUFFER_TYPE``) with another shape."""
     rest = (kind.strides, kind.elem_offset, kind.data_alignment, kind.offset_factor, kind.layout)
     return BUFFER_TYPE(kind.dtype, kind.storage_scope, shape, *rest, kind.allocated_addr)
 
 
 def parameter_count(function: Any) -> int:
-    """How many parameters of a function are weights: those after its inputs.
+    """Return the number of parameters of a function that are weights: those after its inputs.
 
-    None are where it has a state as well, which changes from call to call.
+    It is 0 if the function also has a state, which changes from call to call.
     """
     attributes = function.attrs or {}
     if INPUTS not in attributes or int(attributes.get(STATE, 0)):
@@ -171,7 +171,10 @@ def is_scalar(parameter: Var) -> bool:
 
 
 def buffers_of(function: PrimFunction) -> list[Buffer]:
-    """The parameters of a PrimFunc that are buffers; the others are sizes in their shapes."""
+    """Return the parameters of a PrimFunc that are buffers.
+
+    The others are sizes in their shapes.
+    """
     return [parameter for parameter in function.params if not is_scalar(parameter)]
 
 
@@ -182,7 +185,7 @@ def opaque_function(
     allocated: Sequence[Buffer],
     body: tirx.Stmt,
 ) -> PrimFunction:
-    """A PrimFunc of one block that no schedule looks into.
+    """Return a PrimFunc of one block that no schedule looks into.
 
     ``parameters`` are buffers, and variables for scalars, the ``written`` buffers last;
     ``allocated`` buffers live inside the function.
@@ -208,19 +211,19 @@ def with_opaque_body(
     allocated: Sequence[Buffer],
     body: tirx.Stmt,
 ) -> PrimFunction:
-    """A function with the parameters and attributes of another, and its own body.
+    """Return a function with the parameters and attributes of another, and its own body.
 
     ``written`` are the parameters that the body writes, the last ones; ``allocated`` buffers live
     inside the function. The result is one block that no schedule looks into.
     """
-    made = opaque_function("kernel", list(function.params), written, allocated, body)
-    kept = {str(name): value for name, value in dict(function.attrs or {}).items()}
-    kept.pop("global_symbol", None)
-    return made.with_attr(kept) if kept else made
+    rewritten = opaque_function("kernel", list(function.params), written, allocated, body)
+    attributes = {str(name): value for name, value in dict(function.attrs or {}).items()}
+    attributes.pop("global_symbol", None)
+    return rewritten.with_attr(attributes) if attributes else rewritten
 
 
 def opaque_block(function: PrimFunction) -> s_tir.SBlock | None:
-    """The only block in the root block of a function, without iterators; None for others."""
+    """Return the only block in the root block of a function, without iterators; None for others."""
     outer = function.body
     if not isinstance(outer, s_tir.SBlockRealize) or not isinstance(
         outer.block.body, s_tir.SBlockRealize
@@ -231,7 +234,7 @@ def opaque_block(function: PrimFunction) -> s_tir.SBlock | None:
 
 
 def statements(write: Callable[[], None]) -> tirx.Stmt:
-    """The statements that a function writes by the functions of ``IR``."""
+    """Return the statements that a function writes by the functions of ``IR``."""
     # One frame has to be around them.
     with IRBuilder() as written, builder.seq_scope():
         write()
@@ -240,24 +243,26 @@ def statements(write: Callable[[], None]) -> tirx.Stmt:
 
 
 def buffer_view(buffer: Buffer, shape: Sequence[int | PrimExpression]) -> tuple[Buffer, tirx.Stmt]:
-    """A buffer of another shape over the same elements, and the statement that declares it."""
+    """Return a buffer of another shape over the same elements, and the statement that declares
+    it.
+    """
     view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
 def prefetch(load: TensorLoad) -> tirx.Stmt:
-    """The statement that fetches what a load will read into the nearest cache."""
+    """Return the statement that fetches what a load will read into the nearest cache."""
     reading, near, data = 0, 3, 1
     address = tirx.address_of(load)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, reading, near, data))
 
 
 def assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
-    """The statement that raises a ValueError with a message if a condition does not hold."""
+    """Return the statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
-    made: tirx.Stmt = tirx.AssertStmt(condition, kind, parts)
-    return made
+    statement: tirx.Stmt = tirx.AssertStmt(condition, kind, parts)
+    return statement
 
 
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
@@ -265,18 +270,22 @@ CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
 
 
 def poll_signals() -> tirx.Evaluate:
-    """The statement at which a function ends with an exception if a signal handler raises one."""
+    """Return the statement at which a function ends with an exception if a signal handler raises
+    one.
+    """
     return tirx.Evaluate(tirx.call_extern("int32", CHECK_SIGNALS))
 
 
 def cuda_call(name: str, source: str, *arguments: PrimExpression) -> tirx.Stmt:
-    """A call of a CUDA function, which the kernel is compiled with."""
-    given = (name, *arguments, source)
-    return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *given))
+    """Return a call of a CUDA function, which the kernel is compiled with."""
+    arguments_of_call = (name, *arguments, source)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *arguments_of_call))
 
 
 def cuda_assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
-    """The statement of a CUDA kernel that prints a message and ends it if a condition is false."""
+    """Return the statement of a CUDA kernel that prints a message and ends it if a condition is
+    false.
+    """
     name = f"fail_{zlib.crc32(message.encode()):08x}"
     text = json.dumps(message)
     body = f'__device__ void {name}() {{ printf("%s\\n", {text}); __trap(); }}\n'
@@ -284,7 +293,7 @@ def cuda_assertion(condition: PrimExpression, message: str) -> tirx.Stmt:
 
 
 def polling_copy() -> PrimFunction:
-    """A PrimFunc that copies an int64 of rank 0, and polls for signals."""
+    """Return a PrimFunc that copies an int64 of rank 0, and polls for signals."""
     index, result = (buffer((), "int64", name) for name in ("index", "result"))
     body = tirx.SeqStmt([poll_signals(), tirx.BufferStore(result, index[()], [])])
     function = opaque_function("poll", [index, result], [result], [], body)
@@ -292,7 +301,7 @@ def polling_copy() -> PrimFunction:
 
 
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
-    """A PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
+    """Return a PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
 
     ``shape`` is that of the stack, the value has it without the leading dimension; the index is an
     int64 of rank 0, ``scalars`` are symbols in the shape. It is not fused, as the passes that fuse
@@ -337,17 +346,19 @@ def _whole(buffer: Buffer) -> Any:
 
 
 def prim_functions(mod: Module) -> dict[str, PrimFunction]:
-    """The PrimFuncs of a module by name, in the order of their names."""
-    found = {
+    """Return the PrimFuncs of a module by name, in the order of their names."""
+    functions = {
         variable.name_hint: function
         for variable, function in mod.functions.items()
         if isinstance(function, tirx.PrimFunc)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(functions.items()))
 
 
 def with_own_symbols(function: _Function) -> _Function:
-    """A copy of a Relax function or PrimFunc that shares no symbols with any other function."""
+    """Return a copy of a Relax function or PrimFunc that shares no symbols with any other
+    function.
+    """
     if isinstance(function, tirx.PrimFunc):
         renewed: _Function = s_tir.renew_defs(function)
         return renewed
@@ -356,13 +367,15 @@ def with_own_symbols(function: _Function) -> _Function:
 
 
 def with_mapped_body(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
-    """The function with the nodes of some classes replaced, those inside before those around."""
+    """Return the function with all nodes of some classes replaced, inner nodes before outer
+    ones.
+    """
     body = traversal.mapped(function.body, list(rewrites), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
 
 def update_functions(mod: Module, functions: Mapping[str, Any]) -> Module:
-    """A copy of the module in which the named functions are replaced."""
+    """Return a copy of the module in which the named functions are replaced."""
     updated = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for name, function in functions.items():
         updated.update_func(mod.get_global_var(name), function)
@@ -378,7 +391,10 @@ def is_conditional(expression: PrimExpression) -> bool:
 def choice_of(
     expression: PrimExpression,
 ) -> tuple[PrimExpression, PrimExpression, PrimExpression] | None:
-    """Condition, value and other value of an ``if_then_else`` or ``Select``; None for others."""
+    """Return condition, value and other value of an ``if_then_else`` or ``Select``.
+
+    It is None for others.
+    """
     if isinstance(expression, tirx.Select):
         return expression.condition, expression.true_value, expression.false_value
     if not isinstance(expression, tvm.ir.Call) or not is_conditional(expression):
@@ -388,28 +404,28 @@ def choice_of(
 
 
 def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
-    """The type of a vector of so many elements, of a scalar for one."""
+    """Return the type of a vector of so many elements, of a scalar for one."""
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
 
 
 def lanes_of(kind: tvm.ir.Type) -> int:
-    """How many elements a scalar or vector type has."""
+    """Return the number of elements of a scalar or vector type."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
 
 
 def scalar_type_of(value: PrimExpression) -> str:
-    """The dtype of a scalar, of each element of a vector."""
+    """Return the dtype of a scalar, of each element of a vector."""
     return str(value.ty.dtype).split("x")[0]
 
 
 def bits_of(dtype: str) -> int:
-    """The bits of an element in memory, of each one of a vector."""
+    """Return the bits of an element in memory, of each one of a vector."""
     number = re.search(r"\d+", dtype)
     return int(number[0]) if number else 8
 
 
 def itemsize(dtype: str) -> int:
-    """The bytes of an element."""
+    """Return the bytes of an element."""
     return -(-bits_of(dtype) // 8)
 
 

@@ -30,26 +30,26 @@ INSTALL = (
     "pip install nvidia-cuda-nvcc nvidia-cuda-cccl, or install the CUDA toolkit; "
     "a compiler elsewhere is named by $NVCC"
 )
-"""How a user gets a compiler."""
+"""The hint of an error if there is no compiler."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d{2,3})[af]?")
 
 
 def find_compiler() -> Path:
-    """The nvcc of ``$NVCC``, this Python environment, the ``PATH``, or ``$CUDA_HOME``.
+    """Return the nvcc of ``$NVCC``, this Python environment, the ``PATH``, or ``$CUDA_HOME``.
 
     Raises NnefError if there is none.
     """
     named = os.environ.get("NVCC", "")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        path = shutil.which(named)
+        if path is None:
             hint = "name an installed nvcc, or unset NVCC"
             raise error(f"the compiler '{named}' that $NVCC names is missing", hint=hint)
-        return Path(found)
+        return Path(path)
     for each in _installed():
-        if each is not None and (found := shutil.which(each)) is not None:
-            return Path(found)
+        if each is not None and (path := shutil.which(each)) is not None:
+            return Path(path)
     raise error("CUDA code cannot be compiled: there is no nvcc", hint=INSTALL)
 
 
@@ -63,10 +63,10 @@ def has_compiler() -> bool:
 
 
 def check_architectures(names: Sequence[str]) -> None:
-    """Raise NnefError for what cannot be compiled for, before the work of a build.
+    """Raise NnefError if an architecture cannot be compiled for, before the work of a build.
 
-    That is a name that is not one of an architecture, one that is older than :data:`OLDEST` or that
-    the installed nvcc does not know, and any one if no compiler works.
+    Reasons: the name is not one of an architecture, the architecture is older than :data:`OLDEST`,
+    the installed nvcc does not know it, or no compiler works.
     """
     for name in names:
         match = _ARCHITECTURE.fullmatch(name)
@@ -82,10 +82,10 @@ def check_architectures(names: Sequence[str]) -> None:
 
 
 def code_forms(names: Sequence[str]) -> tuple[str, ...]:
-    """What a fat binary for some architectures contains: ``sm_80``, ..., and ``compute_80``.
+    """Return the contents of a fat binary for some architectures: ``sm_80``, ..., ``compute_80``.
 
-    The last one is PTX for the oldest of them, which every newer GPU runs: a GPU between two of the
-    architectures has no other code.
+    The last one is PTX for the oldest architecture, which every newer GPU can run: a GPU between
+    two of the architectures has no other code.
     """
     versions = {name: int("".join(filter(str.isdigit, name))) for name in names}
     ordered = sorted(versions, key=lambda name: (versions[name], name))
@@ -97,9 +97,10 @@ SOURCE = ("source",)
 
 
 def chosen_forms(names: Sequence[str], arch: str) -> tuple[str, ...]:
-    """The code forms of a library: those of the architectures that the user named.
+    """Return the code forms of a library: those of the architectures that the user named.
 
-    If there are none, those of the architecture of the target, and source without a compiler.
+    If the user named none, they are those of the target's architecture, or CUDA source if there is
+    no compiler.
     """
     if not names and not has_compiler():
         return SOURCE
@@ -107,7 +108,7 @@ def chosen_forms(names: Sequence[str], arch: str) -> tuple[str, ...]:
 
 
 def compiled(source: str, names: Sequence[str]) -> bytes:
-    """The fat binary for some architectures; without fast-math.
+    """Return the fat binary for some architectures; without fast-math.
 
     Raises NnefError if there is no compiler or it fails.
     """
@@ -116,13 +117,19 @@ def compiled(source: str, names: Sequence[str]) -> bytes:
 
 
 def fat_binary(source: str, forms: Sequence[str]) -> bytes:
-    """The fat binary of some code forms. Raises NnefError if there is no compiler or it fails."""
+    """Return the fat binary of some code forms.
+
+    Raises NnefError if there is no compiler or it fails.
+    """
     return _fat_binary(find_compiler(), source, tuple(forms))
 
 
 @functools.lru_cache(maxsize=2)
 def _fat_binary(compiler: Path, source: str, forms: tuple[str, ...]) -> bytes:
-    """The fat binary; a model that is built with and without CUDA graphs has the same kernels."""
+    """Return the fat binary.
+
+    A model that is built with and without CUDA graphs has the same kernels.
+    """
     options = [_generated(form) for form in forms]
     with tempfile.TemporaryDirectory() as folder:
         # The fat binary contains the name of the source file.
@@ -142,9 +149,9 @@ _OPTIONS = (
 
 
 def source_of(library: Any) -> str | None:
-    """The CUDA source in a library of TVM; None if it has no code for a GPU."""
-    found = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
-    return str(found[0]) if found else None
+    """Return the CUDA source in a library of TVM; None if it has no code for a GPU."""
+    sources = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
+    return str(sources[0]) if sources else None
 
 
 def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Path:
@@ -157,9 +164,10 @@ def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Pat
 
 
 def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
-    """The serialized imports of a library, in which the module for CUDA has a fat binary.
+    """Yield the serialized imports of a library with its module for CUDA replaced by a fat binary.
 
-    After the length of the whole and the tree of modules, each module follows its kind.
+    The format is: the length of the whole, the tree of modules, and the kind and content of each
+    module.
     """
     reader = Reader(packed)
     whole = reader.number()
@@ -181,7 +189,9 @@ def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
 
 
 def _module_of(module: bytes, binary: bytes) -> bytes:
-    """A serialized module for CUDA with other code: its format, a table of functions, the code."""
+    """Return a serialized module for CUDA with other code: its format, a table of functions, the
+    code.
+    """
     reader = Reader(module)
     reader.text()
     start = reader.offset
@@ -219,7 +229,7 @@ def _modules(library: Any) -> Iterator[Any]:
 
 
 def _installed() -> Iterator[str | None]:
-    """Where nvcc may be."""
+    """Yield the paths at which nvcc may be installed, best first; None for a path that is unset."""
     package = importlib.util.find_spec("nvidia")
     for folder in (package.submodule_search_locations or ()) if package else ():
         yield from sorted(map(str, Path(folder).glob("cu*/bin/nvcc")), reverse=True)
@@ -244,7 +254,7 @@ def _check_architecture(compiler: Path, name: str) -> None:
 
 
 def _generated(form: str) -> str:
-    """The option for code of a form."""
+    """Return the option for code of a form."""
     return f"-gencode=arch={form.replace('sm_', 'compute_')},code={form}"
 
 

@@ -1,8 +1,8 @@
-"""What the driver of a GPU reports, as errors; and what keeps the process alive after them.
+"""Conversion of errors that the driver of a GPU reports, and survival of the process after them.
 
-After an error inside of a kernel every call of CUDA fails until the process ends, that which frees
-memory too. TVM 0.27 frees memory in destructors of C++, from which an exception ends the process.
-Imports no compiler of TVM.
+Input: exceptions of TVM. Output: NnefError. After an error inside of a kernel every call of CUDA
+fails until the process ends, including those that free memory. TVM 0.27 frees memory in destructors
+of C++, from which an exception ends the process. Imports no compiler of TVM.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _KIND = "cuda"
 _SYNCHRONIZE = "runtime.Device_StreamSync"
 
 OUT_OF_MEMORY = "give smaller inputs"
-"""What to do if a model needs more memory than there is."""
+"""The hint of an error if a model needs more memory than the device has."""
 
 _OF_DRIVER = ("CUDA", "dynamic shared memory size")
-"""What the messages of TVM for such errors contain: they are of different kinds."""
+"""Parts of TVM's messages by which errors of the driver are recognized; their classes differ."""
 
 
 class Reported:
-    """A context in which what the driver reports is raised as NnefError.
+    """A context that raises NnefError for each error that the driver reports inside of it.
 
     Tensors that are made in it have to be in variables: what is freed before it ends, while an
     exception is raised, ends the process.
@@ -44,17 +44,17 @@ class Reported:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raises NnefError if the driver reports what is raised."""
-        known = driver_error(problem) if isinstance(problem, RuntimeError) else None
-        if known is not None:
-            raise known from None
+        """Raise NnefError if the driver reported the exception that ends the block."""
+        reported_error = driver_error(problem) if isinstance(problem, RuntimeError) else None
+        if reported_error is not None:
+            raise reported_error from None
 
 
 reported = Reported()
 
 
 def driver_error(problem: RuntimeError) -> NnefError | None:
-    """The error for an exception of TVM that a driver has reported; None for another one."""
+    """Return the error for an exception of TVM that a driver has reported; None for another one."""
     text = (str(problem).splitlines() or [""])[0]
     if not any(part in text for part in _OF_DRIVER):
         return None
@@ -80,7 +80,7 @@ def synchronize(device: Any) -> None:
 
 
 def is_broken() -> bool:
-    """Whether all calls of CUDA fail from now on, in which case no memory is freed any more."""
+    """Whether all calls of CUDA fail from now on; if so, stop freeing memory of the GPU."""
     try:
         synchronize(tvm_ffi.device(_KIND, 0))
     except RuntimeError:

@@ -1,6 +1,7 @@
-"""The tables of functions by which TVM uses the memory of devices, to copy and to change.
+"""TVM's tables of functions for the memory of devices: reading them and replacing entries.
 
-They belong to one version of TVM; :func:`cpu_device` compares one with the symbols of the runtime.
+Input: kinds of devices and functions by number. Output: addresses of tables and objects. The tables
+belong to one version of TVM; :func:`cpu_device` compares one with the symbols of the runtime.
 Imports no compiler of TVM.
 """
 
@@ -20,7 +21,7 @@ _BEFORE = 2
 
 _FUNCTIONS = 20
 ALLOCATE, FREE, FREE_STREAM, ALLOCATE_WORKSPACE, FREE_WORKSPACE = 6, 8, 11, 16, 17
-"""The numbers of functions. That which frees a stream does nothing on the CPU, which has none."""
+"""Indices of functions in a table. The one that frees a stream does nothing on the CPU."""
 
 _KNOWN_SLOTS = {
     7: "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8Optional"
@@ -28,14 +29,14 @@ _KNOWN_SLOTS = {
     FREE_STREAM: "_ZN3tvm7runtime9DeviceAPI10FreeStreamE8DLDevicePv",
     15: "_ZN3tvm7runtime9DeviceAPI16SyncStreamFromToE8DLDevicePvS3_",
 }
-"""Functions that the CPU has from the base class, by their numbers: the others are around them."""
+"""Functions that the CPU inherits from the base class, by index; used to identify the table."""
 
 _KEPT: list[Any] = []
-"""What TVM has the addresses of."""
+"""Objects whose addresses TVM holds, kept alive until the process ends."""
 
 
 def cpu_device() -> int:
-    """The address of TVM's object for the memory of the CPU.
+    """Return the address of TVM's object for the memory of the CPU.
 
     Raises OSError if this version of TVM has another table of functions than the known one.
     """
@@ -43,29 +44,31 @@ def cpu_device() -> int:
     if sys.platform != "win32":
         runtime = ctypes.CDLL(_runtime_path())
         try:
-            known = {
+            expected = {
                 slot: ctypes.cast(getattr(runtime, symbol), ctypes.c_void_p).value
                 for slot, symbol in _KNOWN_SLOTS.items()
             }
         except AttributeError:
-            known = {0: None}
-        if all(function_of(address, slot) == function for slot, function in known.items()):
+            expected = {0: None}
+        if all(function_of(address, slot) == function for slot, function in expected.items()):
             return address
     raise OSError("this version of TVM uses devices by other functions")
 
 
 def device_object(kind: str) -> int:
-    """The address of TVM's object for the memory of a kind of device."""
+    """Return the address of TVM's object for the memory of a kind of device."""
     return int(tvm_ffi.get_global_func(f"device_api.{kind}")().value)
 
 
 def function_of(device: int, slot: int) -> int:
-    """The address of a function in the table of a device's object."""
+    """Return the address of a function in the table of a device's object."""
     return int((ctypes.c_void_p * _FUNCTIONS).from_address(_table_of(device))[slot] or 0)
 
 
 def changed_table(device: int, replaced: Mapping[int, Any]) -> int:
-    """The address of a copy of the table of a device's object, with other functions by number."""
+    """Return the address of a copy of the table of a device's object, with other functions by
+    number.
+    """
     table = (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_buffer_copy(
         (ctypes.c_void_p * (_BEFORE + _FUNCTIONS)).from_address(_table_of(device) - 8 * _BEFORE)
     )
@@ -76,10 +79,10 @@ def changed_table(device: int, replaced: Mapping[int, Any]) -> int:
 
 
 def new_object(table: int) -> int:
-    """The address of a new object for the memory of a device, which has only a table."""
-    made = (ctypes.c_void_p * 1)(table)
-    _KEPT.append(made)
-    return ctypes.addressof(made)
+    """Return the address of a new object for the memory of a device, which has only a table."""
+    instance = (ctypes.c_void_p * 1)(table)
+    _KEPT.append(instance)
+    return ctypes.addressof(instance)
 
 
 def set_table(device: int, table: int) -> None:

@@ -16,7 +16,7 @@ from tvm_nnef.tvm_support.compat import Module
 
 
 def with_readable_constants(mod: Module) -> Module:
-    """The module without constants that cannot be read back."""
+    """Return the module without constants that cannot be read back."""
     changed: list[Any] = []
 
     def view(constant: Any) -> Any:

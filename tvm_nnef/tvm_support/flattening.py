@@ -26,7 +26,9 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def flattened(mod: Module) -> Module:
-    """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
+    """Return the module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives
+    it.
+    """
     names: dict[Any, Any] = {}
     renamed = {name: _renamed(function, names) for name, function in prim_functions(mod).items()}
     changed = {n for n, function in prim_functions(mod).items() if not function.same_as(renamed[n])}
@@ -38,9 +40,10 @@ def flattened(mod: Module) -> Module:
 
 
 def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
-    """The function with names for loop variables in quotients and remainders, which no loop binds.
+    """Return the function with new variables instead of loop variables in quotients and remainders.
 
-    ``names`` gets them, and those for the indices of threads and blocks.
+    ``names`` is extended by the new variables, also by those for the indices of threads and
+    blocks.
     """
     loops: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""TVM's thread pool in a process that was forked from one with a pool: forgotten and made again.
+"""Reset of TVM's thread pool in a process that was forked from one with a pool.
 
 Threads do not survive a fork. The pool that the process inherits would wait for its threads for
 good, in a call and when the process ends, and TVM 0.27 has no function that gives it up. It is a
@@ -31,7 +31,7 @@ class _Pool(ctypes.Structure):
     )
 
     def is_valid(self) -> bool:
-        """Whether the members can be those of a pool with threads."""
+        """Whether the members are plausible for a pool with threads."""
         first, last, capacity = self.queues
         return (
             0 < self.workers_used <= self.workers
@@ -44,7 +44,7 @@ class _Pool(ctypes.Structure):
 
 
 class _Segment(ctypes.Structure):
-    """``Elf64_Phdr``, what describes a part of a library."""
+    """``Elf64_Phdr``: the header that describes a segment of a library."""
 
     _fields_ = (
         ("kind", ctypes.c_uint32),
@@ -56,7 +56,10 @@ class _Segment(ctypes.Structure):
 
 
 class _Library(ctypes.Structure):
-    """``struct dl_phdr_info``, what describes a library; ``variables`` are those of this thread."""
+    """``struct dl_phdr_info``: the description of a loaded library.
+
+    ``variables`` are this thread's.
+    """
 
     _fields_ = (
         ("address", ctypes.c_uint64),
@@ -74,7 +77,10 @@ _Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Library), ctypes.c_size_
 
 
 def pool_of_this_thread() -> Any:
-    """The pool of the current thread; None if it has none, or another form than in TVM 0.27."""
+    """Return the pool of the current thread.
+
+    It is None if it has none, or another form than in TVM 0.27.
+    """
     visit_libraries = getattr(ctypes.CDLL(None), "dl_iterate_phdr", None)
     if visit_libraries is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None

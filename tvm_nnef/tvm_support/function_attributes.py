@@ -1,4 +1,4 @@
-"""The attributes of functions, PrimFuncs and blocks by which passes of this compiler pass on facts.
+"""Names of the attributes of functions, PrimFuncs and blocks that carry facts between passes.
 
 Each is set in one pass and read in a later one; TVM keeps them and does not read them, except for
 ``OP_PATTERN`` and ``ON_HOST``.
@@ -12,26 +12,34 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 
 CONSTANTS_FROM = "constants_from"
-"""Of a private Relax function: constants may be bound to its parameters from this number on, and
-what they make of its result type stays as it is."""
+"""Attribute of a private Relax function: the index of the first parameter that may be bound to a
+constant. The binding does not change the type of its result.
+"""
 
 DESCRIPTION = "nnef_description"
-"""Of ``main``: the labels of the model and how its inputs are made from images, as in
-``model.json``."""
+"""Attribute of ``main``: the labels of the model and how its inputs are made from images, as in
+``model.json``.
+"""
 
 LOOP_BODY = "loop_body"
-"""Of a Relax function that makes one step of a loop: ``(index, state, ...)`` become ``(whether to
-go on, index, state)``."""
+"""Attribute of a Relax function that computes one step of a loop: ``(index, state, ...)`` become
+``(whether to continue, index, state)``.
+"""
 
 LOOP_STEPS = "loop_steps"
-"""Of a Relax function that makes this number of steps by a function with ``LOOP_BODY``; with 0 as
-many as that function decides, at least one."""
+"""Attribute of a Relax function that runs a function with ``LOOP_BODY``: the number of steps; 0 if
+that function decides, after at least one step.
+"""
 
 INITIAL_STATE = "initial_state"
-"""The name of the function that returns what the variables that ``@update`` changes start as."""
+"""The name of the function that returns the initial values of the variables that ``@update``
+changes.
+"""
 
 LIFTED = "main_transform_params"
-"""The name that TVM gives to the function that computes what depends on weights alone."""
+"""The name that TVM gives to the function that computes everything that depends on weights
+alone.
+"""
 
 PREPARED = "main_prepared"
 """The name of the function that takes the results of the prepared computations on weights."""
@@ -43,69 +51,78 @@ EQUAL_SIZES = "main_equal"
 """The name of the private function that ``main`` calls if sizes that could broadcast are equal."""
 
 PORTS = "nnef_ports"
-"""Of ``main``: its inputs, outputs and state, in JSON."""
+"""Attribute of ``main``: its inputs, outputs and state, in JSON."""
 
 SYMBOLS = "nnef_symbols"
-"""Of ``main``: the bounds of the symbols of its inputs, in JSON."""
+"""Attribute of ``main``: the bounds of the symbols in its input shapes, in JSON."""
 
 INPUTS = "num_input"
-"""Of ``main``: how many of its first parameters are inputs; weights and state follow. As in TVM."""
+"""Attribute of ``main``: the number of inputs, its first parameters; weights and state follow. TVM
+uses the same attribute.
+"""
 
 STATE = "num_state"
-"""Of ``main``: how many of its last parameters are state."""
+"""Attribute of ``main``: the number of its last parameters that are state."""
 
 EXACT_BUFFERS = "exact_buffers"
-"""Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
+"""Attribute of a PrimFunc whose buffers have their final size: no pass makes them smaller."""
 
 KEEPS_BUFFERS = "keeps_buffers"
-"""Of a PrimFunc in which no buffer may take the memory of another."""
+"""Attribute of a PrimFunc in which no buffer may reuse the memory of another."""
 
 ON_HOST = "tirx.is_host_func"
-"""Of a PrimFunc in a module for a GPU that the CPU runs, on tensors in its memory; TVM reads it."""
+"""Attribute of a PrimFunc in a module for a GPU that the CPU runs, on tensors in its memory; TVM
+reads it.
+"""
 
 POLLS_SIGNALS = "polls_signals"
-"""Of a PrimFunc that polls for signals while it runs."""
+"""Attribute of a PrimFunc that polls for signals while it runs."""
 
 PANEL_WIDTH = "panel_width"
-"""Of a block with a reduction: the width of the panels in which an operand stores the columns (the
-last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros.
-Fusion keeps it, as it keeps blocks."""
+"""Attribute of a block with a reduction: the width of the panels in which an operand stores the
+columns (the last axis) of the result, ``[..., N/width, ..., width]``. The last panel is padded with
+zeros. Fusion keeps the attribute, as it keeps blocks.
+"""
 
 CODE_BITS = "code_bits"
-"""Of a block with a product: the bits of the codes that it reads, several in each element of an
-operand in panels; those of the lowest bits have the first steps. The reduced axes are blocks of
-codes, elements of a block, and codes of an element."""
+"""Attribute of a block with a product: the number of bits of the codes that it reads. Each element
+of an operand in panels packs several codes; the lowest bits belong to the first steps. The reduced
+axes are blocks of codes, elements of a block, and codes of an element.
+"""
 
 OP_PATTERN = "op_pattern"
-"""Of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""
+"""Attribute of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""
 
 
 class FusionPattern(IntEnum):
-    """How a kernel may be fused with others (``OpPatternKind`` in TVM)."""
+    """The ways in which a kernel may be fused with others (``OpPatternKind`` in TVM)."""
 
     ELEMENTWISE = 0
     BROADCAST = 1
     INJECTIVE = 2
     OUTPUT_ELEMENTWISE = 4
-    """Takes elementwise kernels that read its result in (``kOutEWiseFusable``)."""
+    """May be fused with elementwise kernels that read its result (``kOutEWiseFusable``)."""
     OPAQUE = 8
-    """Is fused with nothing."""
+    """Is not fused with any kernel."""
 
 
 SIZE_ESTIMATES = "size_estimates"
-"""Of a Relax function: what its symbols are taken to be where work is counted, by name."""
+"""Attribute of a Relax function: size estimates of its symbols by name, used where work is
+counted.
+"""
 
 SORT = "sort"
-"""Of a PrimFunc that sorts: how, a :class:`Sort` in JSON. Its body is a definition of that in any
-loops, for targets without a schedule strategy for it."""
+"""Attribute of a PrimFunc that sorts: its :class:`Sort` in JSON. The body defines the sort by plain
+loops, for targets without a schedule strategy for it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """``(data, indices)``: in each row, which runs along the last axis, the indices of the first
-    elements in order; equal elements stay in their order.
+    """A sort ``(data, indices)`` of rows along the last axis.
 
-    NaN comes last, and so do reals that are not greater than ``above``, if there is one.
+    ``indices`` gets the indices of the first elements of each row in order; equal elements keep
+    their order. NaN comes last, and so do reals that do not exceed ``above``, if that is given.
     """
 
     largest: bool
@@ -113,28 +130,30 @@ class Sort:
 
 
 def sort_attributes(sort: Sort) -> dict[str, str | int]:
-    """The attributes of a PrimFunc that sorts; it is fused with nothing."""
+    """Return the attributes of a PrimFunc that sorts; it is fused with nothing."""
     return {SORT: json.dumps(asdict(sort)), OP_PATTERN: int(FusionPattern.OPAQUE)}
 
 
 def read_sort(attributes: Mapping[str, object] | None) -> Sort | None:
-    """How a PrimFunc with some attributes sorts; None if it does not."""
+    """Return the sort that a PrimFunc with some attributes computes; None if it does not sort."""
     text = (attributes or {}).get(SORT)
     return None if text is None else Sort(**json.loads(str(text)))
 
 
 SUPPRESSION = "suppression"
-"""Of a PrimFunc that chooses boxes which overlap no better one: how, a :class:`Suppression` in
-JSON. Its body does that in loops with an order."""
+"""Attribute of a PrimFunc for non-maximum suppression: its :class:`Suppression` in JSON. The body
+does it by sequential loops.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """``(boxes, scores, order, chosen, counts)``: the first boxes in order that do not overlap.
+    """Non-maximum suppression ``(boxes, scores, order, chosen, counts)``.
 
-    A box is given by its ``center`` or by corners, overlaps another one from more than ``overlap``
-    on as intersection over union, and is only chosen if its score exceeds ``score``, if there is
-    one. ``chosen`` are those of each row, ``counts`` how many they are.
+    It chooses boxes in the given order that do not overlap a box chosen before. A box is given by
+    its ``center`` or by corners. Two boxes overlap if their intersection over union exceeds
+    ``overlap``. A box is only chosen if its score exceeds ``score``, if that is given. ``chosen``
+    holds the boxes of each row, ``counts`` their number.
     """
 
     center: bool
@@ -143,11 +162,14 @@ class Suppression:
 
 
 def suppression_attributes(suppression: Suppression) -> dict[str, str | int]:
-    """The attributes of a PrimFunc that chooses boxes; it is fused with nothing."""
+    """Return the attributes of a PrimFunc that chooses boxes; it is fused with nothing."""
     return {SUPPRESSION: json.dumps(asdict(suppression)), OP_PATTERN: int(FusionPattern.OPAQUE)}
 
 
 def read_suppression(attributes: Mapping[str, object] | None) -> Suppression | None:
-    """How a PrimFunc with some attributes chooses boxes; None if it does not."""
+    """Return the suppression that a PrimFunc with some attributes computes.
+
+    It is None for other kernels.
+    """
     text = (attributes or {}).get(SUPPRESSION)
     return None if text is None else Suppression(**json.loads(str(text)))

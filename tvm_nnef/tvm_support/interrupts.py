@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """A block whose first interrupt is handled when it ends; a second one is handled at once.
+    """Yield; handle the first interrupt when the block ends, and a second one at once.
 
     A rewriting pass of Relax that an interrupt ends leaves blocks open, of which TVM warns on
     standard error. Only the main thread gets interrupts; elsewhere this does nothing, nor where
@@ -39,7 +39,9 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def deferring(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A pass of Relax that ends before interrupts are handled: TVM warns of blocks left open."""
+    """Return a pass of Relax that ends before interrupts are handled: TVM warns of blocks left
+    open.
+    """
 
     def whole(mod: Any) -> Any:
         with interrupts_deferred():

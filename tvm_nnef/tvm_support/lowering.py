@@ -1,4 +1,7 @@
-"""Passes over PrimFuncs where TVM's own go wrong, or where it has none."""
+"""Passes over PrimFuncs that replace incorrect passes of TVM or are missing in it.
+
+Input and output: modules of PrimFuncs, or one PrimFunc.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +37,27 @@ from tvm_nnef.tvm_support.traversal import renewed, walk
 _CHOICES = (tirx.Select, tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 _MANY_CHOICES = 5_000
-"""The choices and quotients of a function that TVM simplifies in some seconds (measured)."""
+"""The number of choices and quotients in a function that TVM simplifies in some seconds
+(measured).
+"""
 
 _MANY_VALUES = 3
-"""The values named in an expression that TVM simplifies in less than a second (measured)."""
+"""The number of nested ``Let`` that TVM simplifies in less than a second (measured)."""
 
 
 def with_target(target: Target) -> Any:
-    """A pass that says in each PrimFunc which machine it is for, and which calls it."""
+    """Return a pass that sets the target of each PrimFunc: the machine that runs it, and its
+    host.
+    """
     host = target.host or (target if is_cpu(target) else tvm.target.Target("llvm"))
     return tirx.transform.BindTarget(target.with_host(host))
 
 
 def compacted(mod: Module) -> Module:
-    """The module with buffers as small as what is used of them, as MetaSchedule's schedules need.
+    """Return the module with each buffer reduced to the region in use, as MetaSchedule requires.
 
-    Not in our own kernels: TVM gets it wrong if dimensions are quotients of symbols.
+    Kernels with ``EXACT_BUFFERS`` stay as they are: TVM gets it wrong if dimensions are quotients
+    of symbols.
     """
     chosen = {n: f for n, f in prim_functions(mod).items() if EXACT_BUFFERS not in (f.attrs or {})}
     if not chosen:
@@ -61,50 +69,56 @@ def compacted(mod: Module) -> Module:
         s_tir.transform.ConvertBlocksToOpaque(),
         s_tir.transform.CompactBufferAllocation(),
     ]
-    made = tvm.transform.Sequential(passes)(tvm.IRModule(chosen))
-    return update_functions(mod, prim_functions(made))
+    compacted_module = tvm.transform.Sequential(passes)(tvm.IRModule(chosen))
+    return update_functions(mod, prim_functions(compacted_module))
 
 
 def vectorized(mod: Module) -> Module:
-    """The kernels with vectors of as many lanes as their schedules say."""
+    """Return the module with its vectorized loops replaced by vector operations."""
     mod = update_functions(mod, {n: _named_apart(f) for n, f in prim_functions(mod).items()})
     functions, vectorize = prim_functions(mod), tirx.transform.VectorizeLoop(True)
     for_cpu = all(map(is_host_function, functions.values()))
-    made = _with_hidden_target(vectorize, mod) if for_cpu else vectorize(mod)
+    module = _with_hidden_target(vectorize, mod) if for_cpu else vectorize(mod)
     changed = {
         name: with_mapped_body(each, (tirx.Broadcast, _of_bits))
-        for name, each in prim_functions(made).items()
+        for name, each in prim_functions(module).items()
     }
     return update_functions(mod, changed)
 
 
 def _named_apart(function: PrimFunction) -> PrimFunction:
-    """The function with a variable for each ``Let``.
+    """Return the function with a distinct variable for each ``Let``.
 
-    Conversions to bfloat16 repeat their operand. TVM takes a variable that is bound twice for a
-    mistake, unless both values are equal to it, which those with a ``Let`` in them are not.
+    Conversions to bfloat16 repeat their operand. TVM reports a variable that is bound twice as an
+    error, unless both values are equal to it, and it never takes values that contain a ``Let`` for
+    equal.
     """
     return with_mapped_body(function, (tirx.Let, renewed)) if names_values(function) else function
 
 
 def _with_hidden_target(vectorize: Callable[[Module], Module], mod: Module) -> Module:
-    """What a pass makes of kernels whose CPU it does not see.
+    """Return what a pass makes of kernels while their target is a CPU without vectors of unknown
+    length.
 
-    For CPUs with vectors of unknown length TVM 0.27 makes loops over those of what only copies,
-    which are slower, and which it cannot always generate code for.
+    For CPUs with such vectors TVM 0.27 turns copies into loops over vectors, which are slower, and
+    for which it cannot always generate code.
     """
     functions, hidden = prim_functions(mod), tvm.target.Target("llvm")
     named = {name: each.with_attr("target", hidden) for name, each in functions.items()}
     with hidden:
-        made = prim_functions(vectorize(update_functions(mod, named)))
+        functions_for_hidden_target = prim_functions(vectorize(update_functions(mod, named)))
     targets = {name: (each.attrs or {})["target"] for name, each in functions.items()}
     return update_functions(
-        mod, {name: each.with_attr("target", targets[name]) for name, each in made.items()}
+        mod,
+        {
+            name: each.with_attr("target", targets[name])
+            for name, each in functions_for_hidden_target.items()
+        },
     )
 
 
 def _of_bits(vector: tirx.Broadcast) -> PrimExpression:
-    """A vector of one number of bfloat16, made of its bits: TVM stores no other one."""
+    """Return a vector of one bfloat16 constant as one of its bits: TVM stores no other form."""
     match vector.value:
         case tvm.ir.Call(args=[bits]) as call if dtype_of(call) == "bfloat16":
             kind = typed("bfloat16", lanes_of(vector.ty))
@@ -114,7 +128,8 @@ def _of_bits(vector: tirx.Broadcast) -> PrimExpression:
 
 
 def keeping_buffers(function: PrimFunction) -> PrimFunction:
-    """The function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong there.
+    """Return the function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong
+    there.
 
     A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
     loop reads it where it writes. TVM does not see what goes through views of the two buffers, and
@@ -143,8 +158,8 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     walk(function.body, (tirx.BufferStore, stores.append))
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
     dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
-    known = set(allocated)
-    chained = in_blocks or any(_reads_another(store, known) for store in stores)
+    own_buffers = set(allocated)
+    chained = in_blocks or any(_reads_another(store, own_buffers) for store in stores)
     return has_bools or (len(allocated) > 1 and dynamic) or (chained and bool(minima or views))
 
 
@@ -156,10 +171,12 @@ def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
 
 
 def is_tangled(function: PrimFunction) -> bool:
-    """Whether TVM takes minutes to simplify what a function makes of indices, and gains little."""
-    found: list[tirx.Expr] = []
-    tvm_ffi.structural_walk(function.body, (_CHOICES, found.append))
-    return len(found) > _MANY_CHOICES
+    """Whether TVM needs minutes to simplify the index arithmetic of a function, with little
+    gain.
+    """
+    choices: list[tirx.Expr] = []
+    tvm_ffi.structural_walk(function.body, (_CHOICES, choices.append))
+    return len(choices) > _MANY_CHOICES
 
 
 def names_many_values(function: PrimFunction) -> bool:
@@ -179,23 +196,23 @@ def names_values(function: PrimFunction) -> bool:
 
 
 def converts_positions(function: PrimFunction) -> bool:
-    """Whether a function makes real numbers of a vector of positions.
+    """Whether a function converts a vector of integer positions to real numbers.
 
-    TVM 0.27 looks for the bounds of such a vector if a variable is bound to it, and fails: they are
-    integers for it.
+    TVM 0.27 looks for the bounds of such a vector if a variable is bound to it, and fails because
+    it takes them for integers.
     """
-    found: list[tirx.Ramp] = []
+    ramps: list[tirx.Ramp] = []
 
     def converted(cast: tirx.Cast) -> None:
         if is_real(dtype_of(cast)) and lanes_of(cast.ty) > 1:
             entries = [
-                (tirx.Ramp, found.append),
+                (tirx.Ramp, ramps.append),
                 (TensorLoad, lambda load: tvm_ffi.WalkResult.SKIP),
             ]
             tvm_ffi.structural_walk(cast.value, entries, order="pre")
 
     walk(function.body, (tirx.Cast, converted))
-    return bool(found)
+    return bool(ramps)
 
 
 def _named_values(node: Any) -> list[tirx.Let]:
@@ -205,7 +222,9 @@ def _named_values(node: Any) -> list[tirx.Let]:
 
 
 def polling(function: PrimFunction) -> PrimFunction:
-    """A lowered function in which polling for signals raises the exception of a signal handler."""
+    """Return a lowered function in which each poll for signals raises the signal handler's
+    exception.
+    """
     if POLLS_SIGNALS not in (function.attrs or {}):
         return function
 
@@ -228,14 +247,14 @@ def is_host_function(function: PrimFunction) -> bool:
 
 
 def device_functions(mod: Module) -> dict[str, PrimFunction]:
-    """The functions of a module that run on a device that a CPU controls, by name."""
+    """Return the functions of a module that run on a device that a CPU controls, by name."""
     return {n: f for n, f in prim_functions(mod).items() if not is_host_function(f)}
 
 
 def with_all_registers(function: PrimFunction) -> PrimFunction:
-    """A function of a GPU that may take all registers; one of the host as it is.
+    """Return a GPU function with no limit on registers per thread; a host function unchanged.
 
-    Else the assembler spills registers to memory so that more blocks run at a time, as it likes.
+    Without this the assembler may spill registers to memory so that more blocks run at a time.
     """
     if is_host_function(function):
         return function
@@ -243,7 +262,7 @@ def with_all_registers(function: PrimFunction) -> PrimFunction:
 
 
 def with_written_infinities(function: PrimFunction) -> PrimFunction:
-    """The function with infinite and NaN constants of bfloat16 as conversions from float32.
+    """Return the function with infinite and NaN constants of bfloat16 as conversions from float32.
 
     TVM 0.27 writes such a constant as ``inff``, which is not CUDA.
     """
@@ -257,9 +276,9 @@ def with_written_infinities(function: PrimFunction) -> PrimFunction:
 
 
 def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
-    """The function with conversions to bfloat16 that round although TVM computes in float32.
+    """Return the function with conversions to bfloat16 that round although TVM computes in float32.
 
-    TVM widens what is computed in bfloat16 and drops the conversions, except those of stores.
+    TVM widens arithmetic on bfloat16 and drops the conversions, except those in stores.
     """
     stored: list[Any] = []
     walk(function.body, (tirx.BufferStore, lambda store: stored.append(store.value)))
@@ -274,7 +293,10 @@ def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
 
 
 def _to_bfloat16(value: PrimExpression) -> PrimExpression:
-    """The nearest number with the 16 upper bits of a float32, ties to even; NaN stays NaN."""
+    """Return the nearest number with the 16 upper bits of a float32, ties to even.
+
+    NaN stays NaN.
+    """
 
     def number(bits: int) -> PrimExpression:
         return tirx.const(bits, "uint32")
@@ -286,7 +308,7 @@ def _to_bfloat16(value: PrimExpression) -> PrimExpression:
 
 
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
-    """A pass over the functions that run on a CPU."""
+    """Return a pass over the functions that run on a CPU."""
 
     def run(mod: Module) -> Module:
         chosen = {n: f for n, f in prim_functions(mod).items() if is_host_function(f)}

@@ -1,7 +1,7 @@
-"""What TVM serializes into libraries: its parts, and the object file that holds them.
+"""Reading and writing of the data that TVM serializes into libraries, and of their object file.
 
-Numbers have 64 bits, little-endian; bytes follow their length. TVM itself would need a C compiler
-to write the object file.
+Input: bytes or parts of data. Output: their items, or an object file. Numbers have 64 bits, little-
+endian; bytes follow their length. TVM itself would need a C compiler to write the object file.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ import tvm_ffi
 
 
 class Reader:
-    """Reads what is serialized, item by item; ``offset`` is where the next one begins."""
+    """A reader of serialized data, item by item; ``offset`` is the position of the next item."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self.offset = data, 0
 
     def read(self, layout: str) -> tuple[Any, ...]:
-        """The numbers of a layout of ``struct``."""
+        """Return the numbers of a layout of ``struct``."""
         values = struct.unpack_from(layout, self._data, self.offset)
         self.offset += struct.calcsize(layout)
         return values
 
     def number(self) -> int:
-        """The next number."""
+        """Return the next number."""
         return int(self.read("<Q")[0])
 
     def text(self) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         length = self.number()
         self.offset += length
         return self._data[self.offset - length : self.offset]
 
 
 def number(value: int) -> bytes:
-    """A number as :meth:`Reader.number` reads it."""
+    """Return a number as :meth:`Reader.number` reads it."""
     return struct.pack("<Q", value)
 
 
 def text(value: bytes) -> bytes:
-    """Bytes as :meth:`Reader.text` reads them."""
+    """Return bytes as :meth:`Reader.text` reads them."""
     return number(len(value)) + value
 
 
 def write_data(parts: Iterable[bytes], triple: str, folder: Path) -> Path:
-    """Write parts of data, one after the other, under the name where a library has its imports."""
+    """Write the concatenated parts of data into an object file, under TVM's symbol for imports."""
     content, assembly, target = folder / "imports.bin", folder / "imports.ll", folder / "devc.o"
     with content.open("wb") as file:
         file.writelines(parts)

@@ -1,8 +1,8 @@
-"""How many processors' time the control groups of Linux leave to this process.
+"""The limit that control groups of Linux set on the processor time of this process.
 
-Input: files of the system. Output: a number of threads that can all be busy, or None
-where nothing is limited. Containers are given a part of a machine so; threads beyond that part
-make the system stop all of them for the rest of each period.
+Input: files of the system. Output: the number of threads that can all be busy, or None if nothing
+is limited. Containers limit the processor time in this way; the system suspends all threads for the
+rest of each period once more threads have used it up.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from pathlib import Path, PurePosixPath
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 _FIRST_VERSION = ("cpu,cpuacct", "cpuacct,cpu", "cpu")
-"""Where the groups of processors are mounted in the first version of control groups."""
+"""Names of the folders at which version 1 of control groups mounts the controller of processors."""
 
 
 def processor_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int | None:
-    """The smallest quota of the groups of a process and of those around them, rounded up.
+    """Return the smallest quota of a process's control group and its ancestors, rounded up.
 
-    ``membership`` lists the groups, a line for each kind; ``groups`` is where they are mounted.
+    ``membership`` is the file that lists the groups of the process, a line for each kind;
+    ``groups`` is the folder at which they are mounted.
     """
     quotas = [quota for folder in _folders(membership, groups) if (quota := _quota(folder))]
     return max(1, math.ceil(min(quotas))) if quotas else None
 
 
 def _folders(membership: Path, groups: Path) -> Iterator[Path]:
-    """The folders of the groups; in a container the outermost one is the container's own."""
+    """Yield the folders of the groups; in a container the outermost one is the container's own."""
     for line in _text(membership).splitlines():
         _, kinds, name = (*line.split(":", 2), "", "")[:3]
         if kinds and "cpu" not in kinds.split(","):
@@ -39,7 +40,7 @@ def _folders(membership: Path, groups: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Processors' time in each second; None if a group has no limit."""
+    """Return processors' time in each second; None if a group has no limit."""
     limit = _text(folder / "cpu.max").split()
     if not limit:
         limit = [_text(folder / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]

@@ -36,20 +36,20 @@ tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 
 def version() -> str:
-    """The version of TVM."""
+    """Return the version of TVM."""
     if "tvm" in sys.modules:
         return str(sys.modules["tvm"].__version__)
     return str(runpy.run_path(str(_package() / "_version.py"))["version"])
 
 
 def ffi_version() -> str:
-    """The version of the library TVM FFI, whose functions compiled code calls."""
+    """Return the version of the library TVM FFI, whose functions compiled code calls."""
     return str(tvm_ffi.__version__)
 
 
 @functools.lru_cache(maxsize=64)
 def runtime_function(name: str) -> Callable[..., Any]:
-    """A global function of TVM's runtime."""
+    """Return a global function of TVM's runtime."""
     _load_runtime("tvm_runtime")
     function: Callable[..., Any] = tvm_ffi.get_global_func(name)
     return function
@@ -70,24 +70,24 @@ _CUDA = "libcudart.so.13"
 
 def _load_cuda() -> None:
     """Load CUDA's own runtime if it is in a PyPI package, where no loader looks for it."""
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    package = importlib.util.find_spec("nvidia")
+    for folder in (package.submodule_search_locations or ()) if package else ():
         for path in sorted(Path(folder).glob(f"*/lib/{_CUDA}")):
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
 def _package() -> Path:
-    """The folder of the package ``tvm``, which is not imported."""
-    found = importlib.util.find_spec("tvm")
-    if found is None or not found.submodule_search_locations:
+    """Return the folder of the package ``tvm``, which is not imported."""
+    package = importlib.util.find_spec("tvm")
+    if package is None or not package.submodule_search_locations:
         raise ImportError("TVM is not installed: pip install apache-tvm", name="tvm")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(package.submodule_search_locations)))
 
 
 def missing_library(part: str) -> str | None:
-    """Why the library for a part of TVM's runtime, such as a kind of device, is not loaded.
+    """Return the reason why a part of TVM's runtime, such as a kind of device, cannot be loaded.
 
-    None if it is, and for the CPU, which needs none.
+    It is None if the part is loaded, and for the CPU, which needs no library.
     """
     try:
         if part != "cpu":
@@ -103,12 +103,15 @@ def release_memory() -> None:
 
 
 def executable_module(library: Any) -> Any:
-    """The module of what was built or loaded; machine code is generated for what was built."""
+    """Return the module of what was built or loaded.
+
+    Machine code is generated for what was built.
+    """
     return library if isinstance(library, tvm_ffi.Module) else library.jit()
 
 
 def present_device(kind: str) -> Any:
-    """The device of a kind, such as ``cuda``; None if this machine has none."""
+    """Return the device of a kind, such as ``cuda``; None if this machine has none."""
     device = tvm_ffi.device(kind, 0)
     attribute = runtime_function("runtime.GetDeviceAttr")
     exists = attribute(device.dlpack_device_type(), device.index, _EXISTS)
@@ -116,7 +119,7 @@ def present_device(kind: str) -> Any:
 
 
 def architecture_of(device: Any) -> str:
-    """The architecture of a GPU, such as ``sm_80``."""
+    """Return the architecture of a GPU, such as ``sm_80``."""
     attribute = runtime_function("runtime.GetDeviceAttr")
     with reported:
         version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
@@ -124,51 +127,51 @@ def architecture_of(device: Any) -> str:
 
 
 _EXISTS = 0
-"""The number of the attribute of a device that says whether this machine has it."""
+"""The number of the device attribute that says whether this machine has the device."""
 
 _COMPUTE_VERSION = 4
-"""The number of that which says what its architecture is: ``8.0``."""
+"""The number of the device attribute for the version of its architecture, such as ``8.0``."""
 
 
 def cpu() -> Any:
-    """The device of the CPU."""
+    """Return the device of the CPU."""
     return tvm_ffi.device("cpu", 0)
 
 
 _CPU = cpu().dlpack_device_type()
 
 _NATIVE = {np.dtype(code): np.dtype(code).name for code in "?bhilBHILefdqQ"}
-"""The names of the dtypes that are NumPy's, which takes several microseconds to make them."""
+"""The names of NumPy's dtypes; NumPy itself takes several microseconds to compute one."""
 
 _NATIVE_NAMES = frozenset(_NATIVE.values())
 
 _ALIGNMENT = 64
-"""The bytes at whose multiples the tensors of TVM begin."""
+"""The alignment of TVM's tensors in bytes."""
 
 
 def runtime_tensors(arrays: Iterable[Array], device: Any) -> list[Any]:
-    """Tensors that hold copies of the arrays, on the CPU or another device."""
-    made: list[Any] = []
+    """Return tensors that hold copies of the arrays, on the CPU or another device."""
+    tensors: list[Any] = []
     with reported:
         for array in arrays:
-            made.append(runtime_tensor(array, device))
-    return made
+            tensors.append(runtime_tensor(array, device))
+    return tensors
 
 
 def runtime_tensor(array: Array, device: Any = None) -> Any:
-    """A tensor that holds a copy of the array, on the CPU or another device.
+    """Return a tensor that holds a copy of the array, on the CPU or another device.
 
     It lies in memory of NumPy, which for a large one has large pages: reading it takes up to a
     third less time. Of a dtype of few bits it has the bytes.
     """
     array = as_held(array)
     # NumPy may give an empty array any address.
-    held = aligned_bytes(array.nbytes or _ALIGNMENT)
-    elements = held[: array.nbytes].view(array.dtype).reshape(array.shape)
+    memory = aligned_bytes(array.nbytes or _ALIGNMENT)
+    elements = memory[: array.nbytes].view(array.dtype).reshape(array.shape)
     elements[...] = array
     if is_native(array.dtype) and array.size:
         return _on(device, tvm_ffi.from_dlpack(elements, require_alignment=_ALIGNMENT))
-    return _on(device, _shared(held, array.shape, str(array.dtype)))
+    return _on(device, _shared(memory, array.shape, str(array.dtype)))
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
@@ -177,18 +180,18 @@ def is_native(dtype: np.dtype[Any]) -> bool:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype of NumPy."""
+    """Return the name of a dtype of NumPy."""
     return _NATIVE.get(dtype) or str(dtype.name)
 
 
 def items(array: Any) -> list[Any]:
-    """The items of an array of TVM; iterating over it takes several times as long."""
+    """Return the items of an array of TVM; iterating over it takes several times as long."""
     item = runtime_function("ffi.ArrayGetItem")
     return [item(array, number) for number in range(len(array))]
 
 
 def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any) -> Any:
-    """The array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
+    """Return the array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
 
     On the CPU they share its memory, which begins where a tensor may.
     """
@@ -201,38 +204,38 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 
 
 def aligned_bytes(size: int) -> Array:
-    """An array of so many bytes that begins where a tensor of TVM may."""
+    """Return an array of so many bytes that begins where a tensor of TVM may."""
     memory = np.empty(size + _ALIGNMENT, "uint8")
     first = -memory.__array_interface__["data"][0] % _ALIGNMENT
     return memory[first : first + size]
 
 
 def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:
-    """The tensor of a shape and dtype over the first bytes of an array."""
+    """Return the tensor of a shape and dtype over the first bytes of an array."""
     whole = tvm_ffi.from_dlpack(data, require_alignment=_ALIGNMENT, require_contiguous=True)
     view = runtime_function("runtime.TVMTensorCreateView")
     return view(whole, tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), 0)
 
 
 def from_dlpack(value: Any) -> Any:
-    """The tensor of another library as one of TVM, in the same memory of a device."""
+    """Return the tensor of another library as one of TVM, in the same memory of a device."""
     for kind in ("cuda", "vulkan"):
         missing_library(kind)
     return tvm_ffi.from_dlpack(value, require_contiguous=True)
 
 
 def _on(device: Any, tensor: Any) -> Any:
-    """A tensor of the CPU, or a copy of it in the memory of another device."""
+    """Return a tensor of the CPU, or a copy of it in the memory of another device."""
     if device is None or device == cpu():
         return tensor
     allocate = runtime_function("runtime.TVMTensorAllocWithScope")
-    made = allocate(tensor.shape, tensor.dtype, device, None)
-    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made)
-    return made
+    copy = allocate(tensor.shape, tensor.dtype, device, None)
+    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, copy)
+    return copy
 
 
 def array_of(tensor: Any, dtype: str | None = None) -> Array:
-    """A copy of a tensor of any device, as a NumPy array.
+    """Return a copy of a tensor of any device, as a NumPy array.
 
     Its elements are of ``dtype`` if the tensor has the bytes of one of few bits.
     """
@@ -248,7 +251,7 @@ def _is_on_cpu(tensor: Any) -> bool:
 
 
 def copy_to(array: Array, tensor: Any) -> Array:
-    """The array, to which a tensor of the same shape and dtype on any device is copied."""
+    """Copy a tensor of the same shape and dtype on any device into the array; return the array."""
     if format_of(array.dtype) or not array.flags.c_contiguous:
         array[...] = array_of(tensor, array.dtype.name)
         return array
@@ -262,12 +265,14 @@ def copy_to(array: Array, tensor: Any) -> Array:
 
 
 def numpy_view(value: Any) -> Any:
-    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
+    """Return a NumPy view of a tensor of another library; a copy of one in the memory of a
+    device.
+    """
     return foreign_tensors.numpy_view(value, read_tensor)
 
 
 def read_tensor(value: Any) -> Array:
-    """A tensor of another library whose memory, or elements, NumPy does not take from it."""
+    """Return a tensor of another library whose memory, or elements, NumPy does not take from it."""
     if not _is_on_cpu(value):
         return array_of(from_dlpack(value))
     tensor = from_dlpack(value)

@@ -1,9 +1,9 @@
-"""PrimFuncs rewritten so that TVM's simplifier computes the indices that they say.
+"""PrimFuncs rewritten so that TVM's simplifier keeps the values of their indices.
 
-Three of its simplifications are wrong in TVM 0.27: quotients by negative numbers, indices under the
-condition of a ``Select``, and casts of integers that wrap around. Another one raises an exception:
-a cast of a constant to integers of fewer bits than it has. One more is avoided in
-:mod:`tvm_nnef.tvm_support.flattening`.
+Input and output: PrimFuncs or scalar expressions. Three simplifications of TVM 0.27 are wrong:
+quotients by negative numbers, indices under the condition of a ``Select``, and casts of integers
+that wrap around. Another one raises an exception: a cast of a constant to integers of fewer bits
+than it has. One more is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
-    """The function with positive divisors only, conditions that hide, and constants that fit."""
+    """Return the function with positive divisors only, conditions that hide, and constants that
+    fit.
+    """
     return with_mapped_body(function, *_POSITIVE, (tirx.Select, _hiding), (tirx.Cast, _wrapped))
 
 
 def with_hidden_conditions(value: PrimExpression) -> PrimExpression:
-    """The value with conditions that TVM does not use when it makes a PrimFunc of it."""
+    """Return the value with conditions that TVM does not use when it makes a PrimFunc of it."""
     return traversal.mapped(value, (tirx.Select, _hiding))
 
 
 def with_plain_conditions(function: PrimFunction) -> PrimFunction:
-    """The function with the conditions that :func:`with_hidden_conditions` has hidden."""
+    """Return the function with the conditions that :func:`with_hidden_conditions` has hidden."""
     return with_mapped_body(function, (Call, _plain))
 
 
@@ -47,12 +49,16 @@ def _plain(call: Call) -> PrimExpression:
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
-    """The function with positive divisors only; TVM's simplification makes negative ones again."""
+    """Return the function with positive divisors only.
+
+    TVM's simplification makes negative ones again.
+    """
     return with_mapped_body(function, *_POSITIVE)
 
 
 def _wrapped(cast: tirx.Cast) -> PrimExpression:
-    """A cast of a constant as the constant of its type, wrapped around; another one that may wrap.
+    """Return a cast of a constant as the constant of its type, wrapped around; another one that may
+    wrap.
 
     TVM takes any cast of integers for one that changes no value, unless it is hidden.
     """
@@ -80,7 +86,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32}
 
 
 def _hiding(choice: tirx.Select) -> PrimExpression:
-    """A ``Select`` whose condition TVM does not use to simplify indices in its branches.
+    """Return a ``Select`` whose condition TVM does not use to simplify indices in its branches.
 
     TVM takes the condition for granted in the first branch, and drops what limits an index there.
     But both branches are computed, so the load would read outside of its buffer, and LLVM takes the
@@ -102,7 +108,7 @@ def _hiding(choice: tirx.Select) -> PrimExpression:
 
 
 def _limited(condition: PrimExpression) -> set[Any]:
-    """The variables that a condition compares, as integers."""
+    """Return the integer variables in the comparisons of a condition."""
     if dtype_of(condition) != "bool":
         return set()
     compared = [each for kind in _COMPARISONS for each in _found(condition, kind)]
@@ -115,14 +121,15 @@ _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 
 
 def _found(value: PrimExpression, kind: Any) -> list[Any]:
-    """The parts of a kind of an expression."""
+    """Return all nodes of a class in an expression."""
     parts: list[Any] = []
     traversal.walk(value, (kind, parts.append), order="post")
     return parts
 
 
 def floor_quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A quotient rounded down; by a positive constant, as TVM takes constant divisors for positive.
+    """Return a quotient rounded down; by a positive constant, as TVM takes constant divisors for
+    positive.
 
     ``x // -c`` is ``-ceil(x / c)``, and unlike ``-x // c`` computed without overflow.
     """
@@ -134,7 +141,7 @@ def floor_quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def floor_remainder(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The remainder of :func:`floor_quotient`."""
+    """Return the remainder of :func:`floor_quotient`."""
     divisor = _negated(y)
     if divisor is None:
         return tirx.floormod(x, y)
@@ -143,7 +150,7 @@ def floor_remainder(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _negated(divisor: Any) -> PrimExpression | None:
-    """The positive constant of which the divisor is the negative, None for other divisors."""
+    """Return the positive constant whose negative is the divisor; None for other divisors."""
     number = divisor.value if isinstance(divisor, tirx.Broadcast) else divisor
     if not isinstance(number, tirx.IntImm) or number.value >= 0:
         return None
@@ -151,7 +158,7 @@ def _negated(divisor: Any) -> PrimExpression | None:
 
 
 def _like(value: PrimExpression, number: int) -> PrimExpression:
-    """A constant of the type of a value, which may be a vector."""
+    """Return a constant of the type of a value, which may be a vector."""
     lanes = lanes_of(value.ty)
     constant = tirx.const(number, dtype_of(value).split("x")[0])
     return constant if lanes == 1 else tirx.Broadcast(constant, lanes)

@@ -1,6 +1,7 @@
-"""On how many threads kernels run: TVM's thread pools, set up for all cores of this process.
+"""Number of threads on which kernels run: TVM's thread pools, set up for all cores of this process.
 
-TVM has a pool for each thread of Python that runs kernels.
+Input: the number that a user asks for. TVM has a pool for each thread of Python that runs
+kernels.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from tvm_nnef.tvm_support.processor_quota import processor_quota
 from tvm_nnef.tvm_support.runtime import runtime_function
 
 _MOST_POOLS = 256
-"""Of how many threads of Python is remembered that their pools are set up."""
+"""Upper limit of the number of Python threads whose pools are remembered as set up."""
 
 
 def default_threads() -> int:
-    """How many threads kernels use: one for each core that this process may run on.
+    """Return the default number of threads for kernels: one for each core that this process may
+    use.
 
-    Those are the cores of its affinity, or as many as the quota of its control group comes to.
-    Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
-    though never more than there are cores.
+    These are the cores of its affinity, limited by the quota of its control group. If the user has
+    set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number, at most the number
+    of cores.
     """
     cores = available_cores()
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -37,12 +39,12 @@ def default_threads() -> int:
 
 
 def available_cores() -> int:
-    """The number of cores that the current thread may run on, the most that kernels use."""
+    """Return the number of cores that the current thread may run on, the most that kernels use."""
     return len(_cores())
 
 
 def checked_threads(count: object) -> int:
-    """The number of threads that a user gave, or the default for None; NnefError below 1."""
+    """Return the number of threads that a user gave, or the default for None; NnefError below 1."""
     if count is None:
         return default_threads()
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -62,18 +64,17 @@ def use_threads(count: int) -> None:
 
 
 _ASKED = threading.local()
-"""How many threads the current thread of Python has asked for last."""
+"""The number of threads that the current Python thread asked for last."""
 
 
 @functools.lru_cache(_MOST_POOLS)
 def _cores_of_pool(thread: threading.Thread) -> int:
-    """The number of cores of the pool of the current thread, which is set up.
+    """Return the number of cores of the current thread's pool; set the pool up on the first call.
 
-    Before anything else: TVM by itself takes half of the hardware threads, for good, and lets the
-    thread that calls run on but one of them.
-    Its threads would also spin for a tenth of a second after each kernel, and the system makes who
-    spins wait when other processes want the cores. Some hundred microseconds bridge the way to the
-    next kernel.
+    This has to run before anything else: TVM by itself takes half of the hardware threads for good,
+    and limits the calling thread to one of them. Its threads would also spin for a tenth of a
+    second after each kernel, and the system delays threads that spin when other processes want the
+    cores. Spinning for some hundred microseconds suffices until the next kernel.
     """
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "2000")
     _watch_forks()
@@ -119,6 +120,6 @@ def _configure_threads(count: int) -> None:
 
 
 def _cores() -> list[int]:
-    """The numbers of the cores that the current thread may run on."""
+    """Return the numbers of the cores that the current thread may run on."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))

@@ -1,7 +1,8 @@
 """Walks over the nodes of expressions and statements, as those of ``tvm_ffi`` but faster.
 
-``tvm_ffi`` examines the classes of each call again, which takes ten times as long as the walk of an
-expression of a few nodes, such as an index.
+Input: a node, and callbacks by class. Output: the rewritten node, if any. ``tvm_ffi`` examines the
+classes of each call again, which takes ten times as long as the walk of an expression of a few
+nodes, such as an index.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tvm
 from tvm import tirx
 
 Entry: TypeAlias = "tuple[Any, Callable[[Any], Any]]"
-"""A class of nodes, or a tuple of classes, and what is called with each of its nodes."""
+"""A class of nodes, or a tuple of classes, and the callback for its nodes."""
 
 Root = TypeVar("Root")
 
@@ -29,13 +30,15 @@ def walk(root: Any, entries: Entry | Sequence[Entry], *, order: str = "post") ->
 
 
 def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post") -> Root:
-    """The root with each node replaced by what the first fitting callback returns."""
-    made: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
-    return made
+    """Return the root with each node replaced by what the first fitting callback returns."""
+    result: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
+    return result
 
 
 def renewed(let: tirx.Let) -> tirx.Let:
-    """The same binding with another variable: TVM takes two of one variable for a mistake."""
+    """Return the same binding with a new variable: TVM reports two bindings of a variable as an
+    error.
+    """
     fresh = tirx.Var(let.var.name, str(let.var.ty))
     replaced = {let.var: fresh}
     body = mapped(let.body, (tirx.Var, lambda var: replaced.get(var, var)))

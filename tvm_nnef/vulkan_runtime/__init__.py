@@ -1,1 +1,1 @@
-"""Vulkan without a TVM that has it: devices, memory, and shaders that are launched."""
+"""A runtime for Vulkan, for a TVM without one: devices, memory, and launches of shaders."""

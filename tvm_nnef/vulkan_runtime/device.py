@@ -1,7 +1,7 @@
-"""A Vulkan device: memory that the CPU sees, compute pipelines, and one queue.
+"""A Vulkan device: memory that the CPU can access, compute pipelines, and one queue.
 
-Everything is done at once and in order: a launch returns when its kernel has run. Needs the package
-``vulkan`` and a driver. Knows nothing of TVM.
+Everything is synchronous: a launch returns when its kernel has run. Needs the package ``vulkan``
+and a driver. Independent of TVM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_nnef.vulkan_runtime.shader import Shader
 
 INSTALL = f"{installing('vulkan', 'vulkan')}, and install the driver of your GPU; without a GPU, \
 'apt install mesa-vulkan-drivers'"
-"""How a user gets what is missing."""
+"""The hint how to install missing requirements."""
 
 _FIRST_INSTRUCTION = 5
 """The words before the first instruction of a SPIR-V module."""
@@ -35,7 +35,7 @@ _FEATURES = {
     Capability.StorageBuffer16BitAccess: "storageBuffer16BitAccess",
     Capability.SignedZeroInfNanPreserve: "shaderSignedZeroInfNanPreserveFloat32",
 }
-"""Vulkan's names of what a shader may need."""
+"""Vulkan's names of features that a shader may need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class _Pipeline:
 
 
 class Device:
-    """The fastest device that there is, by its kind.
+    """The fastest device of the machine, by its kind.
 
     ``name`` is that of the device. Calls from several threads take turns.
     """
 
     def __init__(self) -> None:
-        """Raises NnefError if the package, the driver or a device is missing."""
+        """Open the device; raise NnefError if the package, the driver or a device is missing."""
         self._vk = _binding()
         self._turn = threading.RLock()
         self._allocations: dict[int, _Allocation] = {}
@@ -114,7 +114,9 @@ class Device:
         self._memory_type = self._host_memory_type()
 
     def _rank(self, physical: Any) -> int:
-        """The position of a device among all, the fastest first; the last one if it is too old."""
+        """Return the rank of a device among all, the fastest first; the last one if it is too
+        old.
+        """
         properties = self._vk.vkGetPhysicalDeviceProperties(physical)
         if properties.apiVersion < self._vk.VK_MAKE_VERSION(1, 2, 0):
             return len(_KINDS)
@@ -122,7 +124,7 @@ class Device:
         return kinds.index(properties.deviceType)
 
     def _features(self) -> frozenset[str]:
-        """Vulkan's names of the features in ``_FEATURES`` that the device has."""
+        """Return Vulkan's names of the features in ``_FEATURES`` that the device has."""
         vk = self._vk
         parts = [
             vk.VkPhysicalDeviceVulkan12Features(),
@@ -154,7 +156,7 @@ class Device:
         return vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue])
 
     def _host_memory_type(self) -> int:
-        """The memory that the CPU sees without flushes, best one that it reads through a cache."""
+        """Return the memory type that the CPU accesses without flushes, preferably a cached one."""
         vk = self._vk
         properties = vk.vkGetPhysicalDeviceMemoryProperties(self._physical)
         needed = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
@@ -168,27 +170,29 @@ class Device:
     # Memory
 
     def allocate(self, size: int) -> int:
-        """The address of new memory; 0 if there is none, which the next launch reports."""
+        """Return the address of new memory; 0 if there is none, which the next launch reports."""
         with self._turn:
             try:
-                made = self._allocated(max(16, size), self._vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
+                allocation = self._allocated(
+                    max(16, size), self._vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+                )
             except self._vk.VkError as problem:
                 self._failure = f"{size} bytes cannot be allocated: {_described(problem)}"
                 return 0
-            self._allocations[made.address] = made
-            bisect.insort(self._addresses, made.address)
-            return made.address
+            self._allocations[allocation.address] = allocation
+            bisect.insort(self._addresses, allocation.address)
+            return allocation.address
 
     def free(self, address: int) -> bool:
-        """Free memory; whether it was allocated here."""
+        """Free memory; return whether it was allocated here."""
         vk = self._vk
         with self._turn:
-            found = self._allocations.pop(address, None)
-            if found is None:
+            allocation = self._allocations.pop(address, None)
+            if allocation is None:
                 return False
             self._addresses.remove(address)
-            vk.vkDestroyBuffer(self._device, found.buffer, None)
-            vk.vkFreeMemory(self._device, found.memory, None)
+            vk.vkDestroyBuffer(self._device, allocation.buffer, None)
+            vk.vkFreeMemory(self._device, allocation.memory, None)
             return True
 
     def _allocated(self, size: int, usage: int) -> _Allocation:
@@ -211,12 +215,12 @@ class Device:
         return _Allocation(address, size, buffer, memory)
 
     def _found(self, address: int) -> tuple[_Allocation, int]:
-        """The memory that an address lies in, and the offset there."""
+        """Return the memory that contains an address, and the offset in it."""
         number = bisect.bisect_right(self._addresses, address) - 1
         if number >= 0:
-            found = self._allocations[self._addresses[number]]
-            if address < found.address + found.size:
-                return found, address - found.address
+            allocation = self._allocations[self._addresses[number]]
+            if address < allocation.address + allocation.size:
+                return allocation, address - allocation.address
         message = f"out of memory on '{self.name}': {self._failure or 'unknown buffer'}"
         raise error(message, hint="give smaller inputs, or use a device with more memory")
 
@@ -348,7 +352,7 @@ class Device:
 
 
 class _Checked:
-    """Turns errors of Vulkan into NnefError, which says what failed."""
+    """A context that turns errors of Vulkan into NnefError with the name of the failed action."""
 
     def __init__(self, vk: Any, action: str) -> None:
         self._vk, self._action = vk, action
@@ -373,14 +377,14 @@ _FEATURE_GROUPS = (
 
 
 def features_of(shader: Shader) -> set[str]:
-    """Vulkan's names of the features that a shader needs, by its first instructions."""
+    """Return Vulkan's names of the features that a shader needs, by its first instructions."""
     words = shader.words[_FIRST_INSTRUCTION:]
-    found = set()
+    capabilities = set()
     for number in range(0, len(words), 2):
         if words[number] != 2 << 16 | Op.Capability:
             break
-        found.add(words[number + 1])
-    return {name for each, name in _FEATURES.items() if each in found}
+        capabilities.add(words[number + 1])
+    return {name for each, name in _FEATURES.items() if each in capabilities}
 
 
 def _described(problem: Exception) -> str:

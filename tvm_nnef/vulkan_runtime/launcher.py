@@ -1,7 +1,7 @@
-"""Runs kernels for Vulkan under a TVM that cannot: its device and its modules, made here.
+"""Execution of kernels for Vulkan under a TVM without it, by a device and modules made here.
 
-TVM calls a kernel with the addresses of its buffers, which are those of memory that the device and
-the CPU share. :func:`register` comes before TVM uses Vulkan or loads kernels for it.
+TVM calls a kernel with the addresses of its buffers, in memory that the device and the CPU share.
+:func:`register` has to run before TVM uses Vulkan or loads kernels for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from tvm_nnef.vulkan_runtime.shader import Shader
 
 
 class LaunchFailure(NnefError):
-    """A kernel that could not run; made by TVM from a message and, on a second line, a hint."""
+    """The error of a kernel that could not run.
+
+    TVM creates it from a message and a hint in a second line.
+    """
 
     def __init__(self, text: str) -> None:
         message, _, hint = text.partition("\n")
@@ -32,17 +35,19 @@ class LaunchFailure(NnefError):
 tvm_ffi.register_error(tvm_device.FAILURE, LaunchFailure)
 
 _MODULES: dict[Any, Any] = {}
-"""What was made of packed kernels, by their checksum: TVM keeps these modules for good."""
+"""Modules of packed kernels, by the checksum of these: TVM keeps these modules for good."""
 
 
 @functools.cache
 def device() -> Device:
-    """The device that kernels run on; NnefError if there is none."""
+    """Return the device that runs kernels; raise NnefError if there is none."""
     return Device()
 
 
 def kernels_of(module: Any) -> tuple[Any, bytes] | None:
-    """The module of :func:`make_module` that another one is or imports, and its packed form."""
+    """Return the module of :func:`make_module` that another one is or imports, and its packed
+    form.
+    """
     for made, packed in _MODULES.values():
         if module.same_as(made):
             return made, packed
@@ -50,7 +55,7 @@ def kernels_of(module: Any) -> tuple[Any, bytes] | None:
 
 
 def needed_features(module: Any) -> list[str]:
-    """Vulkan's names of the features that a device must have for the kernels of a module."""
+    """Return Vulkan's names of the features that a device must have for the kernels of a module."""
     _, packed = kernels_of(module) or (None, pack(()))
     return sorted({name for shader in unpack(packed) for name in features_of(shader)})
 
@@ -70,7 +75,7 @@ def _loaded(packed: Any) -> Any:
 
 
 def make_module(shaders: Sequence[Shader]) -> Any:
-    """A module of TVM whose functions run kernels."""
+    """Return a module of TVM whose functions run kernels."""
     packed = pack(shaders)
     key = hashlib.sha256(packed).hexdigest()
     if key not in _MODULES:
@@ -80,7 +85,7 @@ def make_module(shaders: Sequence[Shader]) -> Any:
 
 
 def _launching(shader: Shader) -> Callable[[Sequence[int]], None]:
-    """What runs a kernel for the arguments of a call."""
+    """Return a function that runs a kernel for the arguments of a call."""
     count = len(shader.arguments)
     positions = {tag: number for number, tag in enumerate(shader.launch_tags)}
     grid = [positions.get(f"blockIdx.{axis}") for axis in "xyz"]
@@ -101,7 +106,7 @@ def _launching(shader: Shader) -> Callable[[Sequence[int]], None]:
 
 
 def _encoded(dtype: str, bits: int) -> bytes:
-    """A number in 8 bytes; TVM passes reals as float64."""
+    """Return a number in 8 bytes; TVM passes reals as float64."""
     if dtype == "float32":
         (value,) = struct.unpack("<d", struct.pack("<q", bits))
         return struct.pack("<f4x", value)
@@ -109,7 +114,7 @@ def _encoded(dtype: str, bits: int) -> bytes:
 
 
 def missing_device() -> NnefError | None:
-    """Why kernels for Vulkan do not run on this machine; None if they do.
+    """Return the reason why kernels for Vulkan do not run on this machine; None if they do.
 
     From then on TVM uses the device.
     """

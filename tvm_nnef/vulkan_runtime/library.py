@@ -1,8 +1,8 @@
-"""Kernels for Vulkan as TVM 0.27 writes them into a library, and reads them from it.
+"""The form of kernels for Vulkan in libraries of TVM 0.27: packing and unpacking.
 
-A module is ``[format] [name -> description] [name -> shader]``. Numbers of items come before the
-items, lengths before texts, all little-endian in 64 bits. A shader is its length in bytes, 32 bits
-of flags, the number of its words, and the words.
+A module is ``[format] [name -> description] [name -> shader]``. Numbers of items precede the items,
+lengths precede texts, all little-endian in 64 bits. A shader is its length in bytes, 32 bits of
+flags, the number of its words, and the words.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvm_nnef.vulkan_runtime.shader import HANDLE, Shader
 _FORMAT = "vulkan"
 
 _UNIFORM_BUFFER = 1
-"""The flag of a shader whose scalars lie in a uniform buffer."""
+"""The flag of a shader whose scalars are in a uniform buffer."""
 
 _KINDS = ("int", "uint", "float", HANDLE)
 """Kinds of dtypes by their numbers in DLPack."""
 
 
 def pack(shaders: Sequence[Shader]) -> bytes:
-    """The packed form of kernels."""
+    """Return the packed form of kernels."""
     parts = [_text(_FORMAT), number(len(shaders))]
     for each in shaders:
         parts += [_text(each.name), _text(each.name)]
@@ -40,7 +40,7 @@ def pack(shaders: Sequence[Shader]) -> bytes:
 
 
 def unpack(packed: bytes) -> list[Shader]:
-    """The kernels of a packed form; raises ValueError for what is none."""
+    """Return the kernels of a packed form; raise ValueError for other data."""
     try:
         return _unpacked(Reader(packed))
     except (struct.error, UnicodeDecodeError, IndexError, KeyError) as problem:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 MAGIC = 0x07230203
 VERSION = 0x00010300
-"""SPIR-V 1.3, which every driver for Vulkan 1.1 takes."""
+"""SPIR-V 1.3, which every driver for Vulkan 1.1 accepts."""
 
 
 class Op(IntEnum):
@@ -102,7 +102,7 @@ class Op(IntEnum):
 
 
 class Capability(IntEnum):
-    """What a device has to support."""
+    """Features that a device has to support."""
 
     Shader = 1
     Float16 = 9
@@ -123,7 +123,7 @@ EXTENSIONS = {
 
 
 class StorageClass(IntEnum):
-    """Where a variable lies."""
+    """The kinds of memory of variables."""
 
     Input = 1
     Uniform = 2
@@ -193,7 +193,7 @@ class Glsl(IntEnum):
 
 WORKGROUP_SCOPE = 2
 ACQUIRE_RELEASE_SHARED = 0x8 | 0x100
-"""Memory semantics of a barrier: acquire and release of what a workgroup shares."""
+"""Memory semantics of a barrier: acquire and release of the memory that a workgroup shares."""
 
 COMPUTE = 5
 """The execution model of compute shaders."""

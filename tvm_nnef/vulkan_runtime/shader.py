@@ -1,4 +1,4 @@
-"""A compiled kernel and its arguments. Knows neither TVM's compiler nor how it is run."""
+"""A compiled kernel and its arguments. Independent of TVM's compiler and of the runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_PUSH_CONSTANTS = 16
-"""So many scalars are push constants: every device has 128 bytes of them."""
+"""Upper limit of scalars that are push constants: every device has 128 bytes of them."""
 
 HANDLE = "handle"
 """The dtype of an argument that is a buffer."""
@@ -14,11 +14,11 @@ HANDLE = "handle"
 
 @dataclass(frozen=True, slots=True)
 class Shader:
-    """A SPIR-V module of one kernel, and what a call of it passes.
+    """A SPIR-V module of one kernel, and the arguments of a call.
 
     ``arguments`` are the dtypes of its arguments: buffers first (:data:`HANDLE`), then numbers. A
-    call passes these, and after them what the ``launch_tags`` name: the sizes of the grid
-    (``blockIdx.x``) and of its workgroups (``threadIdx.x``), which the module knows as well.
+    call passes these, and after them the values of ``launch_tags``: the sizes of the grid
+    (``blockIdx.x``) and of its workgroups (``threadIdx.x``), which the module contains as well.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""A device and modules of TVM whose functions are written in Python: for a TVM without Vulkan.
+"""A device and modules of TVM whose functions are written in Python, for a TVM without Vulkan.
 
-TVM has no function that makes these, so :func:`register_device` copies the table of functions by
-which TVM uses the memory of the CPU, and replaces those that allocate. Imports no compiler of TVM.
+TVM has no function that creates these, so :func:`register_device` copies the table of functions by
+which TVM uses the memory of the CPU, and replaces those that allocate. Imports no compiler of
+TVM.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ NAME = "vulkan"
 """TVM's name of the kind of device."""
 
 LOADER = "ffi.Module.load_from_bytes.vulkan"
-"""The function of TVM's registry that makes a module from its packed form."""
+"""The name in TVM's registry of the function that creates a module from its packed form."""
 
 FAILURE = "KernelFailure"
-"""The kind of error, in TVM's words, that is raised if a function of :func:`make_module` fails."""
+"""The kind of error that TVM raises if a function of :func:`make_module` fails."""
 
 Kernel: TypeAlias = Callable[[Sequence[int]], None]
-"""Gets the arguments of a call: addresses of buffers, and the bits of numbers."""
+"""A function of the arguments of a call: addresses of buffers, and the bits of numbers."""
 
 
 class Memory(Protocol):
-    """The memory of a device. Addresses are those at which the CPU sees it."""
+    """The memory of a device, with addresses of the CPU."""
 
     def allocate(self, size: int) -> int:
-        """The address of new memory; 0 if there is none."""
+        """Return the address of new memory; 0 if there is none."""
 
     def free(self, address: int) -> bool:
-        """Whether memory was allocated here; it is free now."""
+        """Free memory; return whether it was allocated here."""
 
 
 def has_runtime() -> bool:
@@ -115,9 +116,9 @@ _CALLED = ctypes.CFUNCTYPE(
 
 
 def make_module(name: str, kernels: Mapping[str, Kernel]) -> Any:
-    """A module of TVM with some functions, under a name that no other one has.
+    """Return a module of TVM with some functions, under a unique name.
 
-    It is what TVM calls a system library, so it and its functions stay until the process ends.
+    It is a system library in TVM's terms, so it and its functions stay until the process ends.
     """
     prefix = f"{name}."
     for kernel, run in kernels.items():
@@ -131,7 +132,7 @@ def make_module(name: str, kernels: Mapping[str, Kernel]) -> Any:
 
 
 _KEPT: list[Any] = []
-"""What TVM's table of symbols points to: symbols are never removed from it."""
+"""Objects to which TVM's table of symbols points: symbols are never removed from it."""
 
 
 def _called(run: Kernel) -> Callable[..., int]:
@@ -151,7 +152,7 @@ def _called(run: Kernel) -> Callable[..., int]:
 
 
 def write_imports(library: Any, kernels: Any, packed: bytes, triple: str, folder: Path) -> Path:
-    """Write the object file of what a library imports: ``packed`` instead of a module of kernels.
+    """Write the object file of a library's imports: ``packed`` instead of a module of kernels.
 
     TVM cannot pack a module of :func:`make_module`.
     """
@@ -166,17 +167,17 @@ def write_imports(library: Any, kernels: Any, packed: bytes, triple: str, folder
 
 
 def _importing(module: Any, imported: Any) -> Any:
-    """The module under another one that imports a third one itself."""
+    """Return the module, or one inside it, that imports another one directly."""
     if any(each.same_as(imported) for each in module.imports):
         return module
     return next(filter(None, (_importing(each, imported) for each in module.imports)), None)
 
 
 def _with_module(tree: bytes, packed: bytes) -> bytes:
-    """The modules of a library with one more, which the last of them imports.
+    """Return the modules of a library with one more, which the last of them imports.
 
-    The last one is the code for the host. Before the modules come two lists: for each module where
-    its imports begin and end in the second list, and these imports.
+    The last one is the code for the host. Two lists precede the modules: for each module the begin
+    and end of its imports in the second list, and these imports.
     """
     reader = Reader(tree)
     bounds, imports = ([*reader.read(f"<{reader.number()}Q")] for _ in range(2))

@@ -1,4 +1,5 @@
-"""A composed Graph to NNEF 1.0.4: a folder or an archive with ``graph.nnef`` and ``.dat`` files.
+"""Export of a composed Graph as NNEF 1.0.4: a folder or an archive with ``graph.nnef`` and ``.dat``
+files.
 
 ========================  =========================================================================
 module                    content
@@ -34,6 +35,6 @@ def write_model(
 ) -> None:
     """Write a graph and its variables as an NNEF 1 model.
 
-    Raises NnefError for what NNEF 1 cannot express, all of it at once.
+    Raises NnefError, which lists everything that NNEF 1 cannot express.
     """
     write(exported(graph, variables, source_names), path, overwrite=overwrite)

@@ -1,7 +1,8 @@
-"""Integers of 8 and 16 bits, as quantization makes them: NNEF 1 has none, so they become scalars.
+"""Export of quantized integers of 8 and 16 bits as scalars, as NNEF 1 lacks such integers.
 
-The scalars are the same whole numbers, as long as float32 has all of them. They may be computed
-from reals, moved, added, subtracted and multiplied, and become reals again.
+Input: operations on them. Output: operations on scalars with the same whole numbers, if float32 can
+represent them all. They may be computed from reals, moved, added, subtracted and multiplied, and
+converted to reals again.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.nodes import Graph, Operation, Tensor, flatten
 
 SMALL = frozenset(("int8", "uint8", "int16", "uint16"))
-"""The dtypes of these integers."""
+"""The dtypes of such integers."""
 
 _LARGEST = 1 << 24
-"""The whole numbers up to this one are in float32."""
+"""float32 represents all whole numbers up to this one."""
 
 _MOVING = frozenset(
     ("math.iden", "layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
@@ -36,7 +37,7 @@ _ROUNDING = frozenset(("extra.round_even", "nnef1.round", "math.round", "math.fl
 
 
 def export_codes(operation: Operation, context: Context) -> bool:
-    """Export an operation if it reads or makes such integers; return whether it does.
+    """Export an operation if it reads or computes such integers; return whether it does.
 
     Raises Inexpressible for an operation that they cannot be scalars in.
     """
@@ -77,7 +78,7 @@ def export_codes(operation: Operation, context: Context) -> bool:
 
 
 def refusal(tensors: Iterable[Tensor], context: Context) -> Inexpressible:
-    """Why tensors cannot be exported."""
+    """Return the error for tensors that cannot be exported."""
     small = sorted({context.types[each] for each in tensors} & SMALL)
     dtype = f", such as {small[0]}" if small else ""
     hint = "let integers that are quantized reals become reals again before other operators"
@@ -102,7 +103,7 @@ def _limit(dtype: str) -> int:
 
 
 def _bound(tensor: Tensor, context: Context) -> int:
-    """The largest magnitude of the elements."""
+    """Return the largest magnitude of the elements."""
     if tensor.type != "int":
         return 0
     if tensor in context.codes:
@@ -114,7 +115,7 @@ def _bound(tensor: Tensor, context: Context) -> int:
 
 
 def _scalar(tensor: Tensor, context: Context) -> Value:
-    """The value of an operand; integers that are known become scalars."""
+    """Return the value of an operand; known integers become scalars."""
     array = None if tensor in context.codes else context.array(tensor)
     if tensor.type != "int" or array is None:
         return context.value(tensor)
@@ -125,7 +126,7 @@ def _scalar(tensor: Tensor, context: Context) -> Value:
 
 
 def _keeps_values(operand: Tensor, result: Tensor, context: Context) -> bool:
-    """Whether a conversion of integers changes none."""
+    """Whether a conversion of integers changes no value."""
     if result.type == "real":
         return context.types[result] == "float32"
     before, after = context.types[operand], context.types[result]
@@ -133,7 +134,7 @@ def _keeps_values(operand: Tensor, result: Tensor, context: Context) -> bool:
 
 
 def _fits(invocation: Invocation, dtype: str) -> bool:
-    """Whether limits are in the range of a dtype."""
+    """Whether the limits of an operation are in the range of a dtype."""
     limits = np.iinfo(dtype)
     return bool(limits.min <= invocation.number("low") <= invocation.number("high") <= limits.max)
 
@@ -146,7 +147,7 @@ def _saturated(invocation: Invocation, is_whole: bool) -> Value:
 
 
 def _truncated(x: Value, emitter: Emitter) -> Value:
-    """The whole number next to x in the direction of 0."""
+    """Return x truncated to a whole number."""
     size = emitter.call("abs", x, shape=x.shape)
     sign = emitter.call("sign", x, shape=x.shape)
     return emitter.call("mul", sign, emitter.call("floor", size, shape=x.shape), shape=x.shape)

@@ -1,4 +1,4 @@
-"""What the walk over a Graph carries with it: the values of tensors, and what is wrong so far."""
+"""The state of an export: the values of tensors, and the diagnostics so far."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tvm_nnef.reference.arithmetic import constant_array
 
 @dataclass(slots=True)
 class Context:
-    """The values of tensors, and what is known of tensors.
+    """The values of tensors, and properties of tensors.
 
     ``types`` are the dtypes of tensors, ``arrays`` the values of variables, ``labels`` their
-    labels, ``state`` the variables that a run changes, ``readers`` how often each tensor is read.
-    ``names`` are the tensors that give values their names, ``quantizers`` lines of ``graph.quant``.
-    ``codes`` are integers that are scalars here, with their largest magnitude, ``whole`` the reals
-    that are whole numbers. ``computed`` are tensors that the export has computed.
+    labels, ``state`` the variables that a run changes, ``readers`` the number of readers of each
+    tensor. ``names`` are the tensors that give values their names, ``quantizers`` lines of
+    ``graph.quant``. ``codes`` are integers that are exported as scalars, with their largest
+    magnitude, ``whole`` the reals that are whole numbers. ``computed`` are tensors that the export
+    has evaluated.
     """
 
     types: Mapping[Tensor, str]
@@ -43,21 +44,27 @@ class Context:
     problems: list[Diagnostic] = field(default_factory=list)
 
     def value(self, tensor: Tensor) -> Value:
-        """The value of a tensor; that of a constant or variable is made when it is first read."""
+        """Return the value of a tensor.
+
+        That of a constant or variable is created when it is first read.
+        """
         if tensor not in self.values:
             self.check(tensor)
             if tensor.role == "variable":
-                found = self.emitter.constant(self.arrays[tensor], self.labels[tensor], fixed=True)
-                self.emitter.variables[found].is_state = tensor in self.state
+                value = self.emitter.constant(self.arrays[tensor], self.labels[tensor], fixed=True)
+                self.emitter.variables[value].is_state = tensor in self.state
             else:
                 array = self.array(tensor)
                 assert array is not None, tensor.name
-                found = self.emitter.constant(array)
-            self.values[tensor] = found
+                value = self.emitter.constant(array)
+            self.values[tensor] = value
         return self.values[tensor]
 
     def array(self, tensor: Tensor) -> Array | None:
-        """The elements of a constant, a variable, or of what was computed; None if not known."""
+        """Return the elements of a constant, a variable, or an evaluated tensor.
+
+        It is None if not known.
+        """
         if tensor in self.computed:
             return self.computed[tensor]
         if tensor.role == "variable":
@@ -67,7 +74,7 @@ class Context:
         return constant_array(tensor.value, np.dtype(self.types[tensor]), static(tensor.shape))
 
     def check(self, tensor: Tensor) -> str:
-        """The type of a tensor in NNEF 1. Raises Inexpressible if its shape or dtype has none."""
+        """Check that NNEF 1 has the shape and dtype of a tensor; raise Inexpressible if not."""
         static(tensor.shape)
         dtype = self.types[tensor]
         if dtype not in TYPES:
@@ -76,11 +83,11 @@ class Context:
         return TYPES[dtype]
 
     def bind(self, tensor: Tensor, value: Value) -> None:
-        """Let a value be that of a tensor, and named as it."""
+        """Bind a tensor to a value, which gets the tensor's name."""
         self.values[tensor] = value
         if value.literal is None:
             self.names.setdefault(value, tensor)
 
     def variable(self, value: Value) -> Variable | None:
-        """The variable that a value stands for."""
+        """Return the variable that a value refers to."""
         return self.emitter.variables.get(value)

@@ -1,4 +1,4 @@
-"""The statements of an exported graph while it is made: calls, variables and constants."""
+"""Construction of the statements of an exported graph: calls, variables and constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ TYPES: Mapping[str, str] = {
 """The types of NNEF 1 for the dtypes that its tensors can have."""
 
 _LARGEST_CONSTANT = 64
-"""A constant with more elements becomes a variable, whose values are in a file."""
+"""Upper limit of the elements of a constant in the text; a larger one becomes a variable in a
+file.
+"""
 
 _INT32 = np.iinfo(np.int32)
 
@@ -39,8 +41,8 @@ Layout: TypeAlias = "tuple[str, tuple[int, ...]]"
 class Variable:
     """A variable or a constant, which is declared when it is first used.
 
-    It is declared in the ``layout`` in which it is used then, unless it is state, which a run
-    changes. ``in_file`` keeps its values out of the text.
+    It is declared in the ``layout`` of that use, unless it is state, which a run changes.
+    ``in_file`` keeps its values out of the text.
     """
 
     label: str
@@ -53,10 +55,10 @@ class Variable:
 
 @dataclass(slots=True)
 class Emitter:
-    """Statements so far: ``declarations`` of variables, ``body`` of what is computed.
+    """The statements so far: ``declarations`` of variables, and ``body``, the computations.
 
-    ``files`` has the arrays of variables by label, ``variables`` those that values stand for.
-    ``labels`` differ in more than the case of letters, since they become names of files.
+    ``files`` has the arrays of variables by label, ``variables`` the variables that values refer
+    to. ``labels`` differ in more than the case of letters, since they become names of files.
     """
 
     declarations: list[Statement] = field(default_factory=list)
@@ -74,7 +76,10 @@ class Emitter:
         more: Mapping[str, Argument] = MappingProxyType({}),
         **named: Argument | None,
     ) -> Value:
-        """A call with one result. Attributes that are None or the default are left out."""
+        """Emit a call with one result; return it.
+
+        Attributes that are None or the default are omitted.
+        """
         (result,) = self.calls(
             operation, *positional, shapes=[shape], type=type, more=more, **named
         )
@@ -90,9 +95,9 @@ class Emitter:
         more: Mapping[str, Argument] = MappingProxyType({}),
         **named: Argument | None,
     ) -> tuple[Value | list[Value], ...]:
-        """A call with several results; a result that is an array has a sequence of shapes.
+        """Emit a call with several results; a result that is an array has a sequence of shapes.
 
-        Raises Inexpressible for operands of a type that the operation does not take.
+        Raises Inexpressible for operands of a type that the operation does not accept.
         """
         signature = standard()[operation]
         given = {name.rstrip("_"): each for name, each in named.items() if each is not None}
@@ -102,11 +107,11 @@ class Emitter:
         }
         parameters = {each.name.name: each.type for each in signature.parameters}
         arguments = dict(zip(parameters, positional, strict=False)) | given
-        found = {
+        item_types = {
             name: _item_type(operation, parameters[name], arguments[name]) for name in arguments
         }
         generic = type or next(
-            (found[each] for each in found if is_generic(parameters[each])), None
+            (item_types[each] for each in item_types if is_generic(parameters[each])), None
         )
         results = tuple(
             _result(result.type, generic, shape, operation)
@@ -123,9 +128,10 @@ class Emitter:
         return results
 
     def constant(self, array: Array, label: str = "constant", fixed: bool = False) -> Value:
-        """A value of known elements: a literal if it has no dimensions and need not be a tensor.
+        """Return a value of known elements: a literal if it has no dimensions and need not be a
+        tensor.
 
-        ``fixed`` says that it is a variable of the model, which is stored in a file.
+        ``fixed`` means that it is a variable of the model, which is stored in a file.
         """
         is_finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
         if not array.ndim and is_finite and not fixed:
@@ -137,13 +143,13 @@ class Emitter:
         return value
 
     def number(self, value: float) -> Value:
-        """A literal scalar. Raises Inexpressible for what has none."""
+        """Return a literal scalar. Raises Inexpressible for a number without a literal."""
         if not math.isfinite(value):
             raise Inexpressible(f"NNEF 1 has no literal for {value}")
         return Value("scalar", (), literal=float(value))
 
     def tensor(self, value: Value) -> Value:
-        """The value as the result of a statement."""
+        """Return the value as the result of a statement."""
         if value.literal is not None:
             dtype = {"scalar": "float32", "integer": "int64", "logical": "bool"}[value.type]
             return self._declared("constant", np.asarray(value.literal, dtype), in_file=False)
@@ -162,21 +168,29 @@ class Emitter:
                 return self._transposed(variable.declared, inverse)
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        """The value in another shape; a variable that is not used otherwise is stored so."""
+        """Return the value in another shape.
+
+        A variable without another use is stored in that shape.
+        """
         if tuple(shape) == value.shape:
             return value
         stored = self._stored_as(value, ("reshape", tuple(shape)))
         return self._reshaped(self.tensor(value), shape) if stored is None else stored
 
     def transpose(self, value: Value, order: Sequence[int]) -> Value:
-        """The value with its dimensions in another order; stored so as with :meth:`reshape`."""
+        """Return the value with permuted dimensions.
+
+        A variable is stored so as with :meth:`reshape`.
+        """
         if list(order) == list(range(value.rank)):
             return value
         stored = self._stored_as(value, ("transpose", tuple(order)))
         return self._transposed(self.tensor(value), order) if stored is None else stored
 
     def _stored_as(self, value: Value, layout: Layout) -> Value | None:
-        """A variable in another layout if it is declared so, or not declared yet."""
+        """Return a variable in another layout if it is declared so, or not declared yet; else
+        None.
+        """
         variable = self.variables.get(value)
         if variable is None or variable.is_state:
             return None
@@ -200,7 +214,7 @@ class Emitter:
         return self.call("transpose", value, axes=list(order), shape=shape)
 
     def _declared(self, label: str, array: Array, in_file: bool) -> Value:
-        """The result of a ``variable`` or a ``constant``."""
+        """Declare a ``variable`` or a ``constant``; return its value."""
         if array.ndim > MAX_RANK:
             raise Inexpressible(f"a variable of {array.ndim} dimensions cannot be stored")
         if not array.size:
@@ -221,7 +235,9 @@ class Emitter:
         return result
 
     def _used(self, argument: Argument) -> Argument:
-        """An argument with its variables declared, and literals inside of arrays as tensors."""
+        """Return an argument with its variables declared, and literals inside of arrays as
+        tensors.
+        """
         if isinstance(argument, Value):
             return argument if argument.literal is not None else self.tensor(argument)
         if isinstance(argument, (list, tuple)):
@@ -232,7 +248,7 @@ class Emitter:
 
 
 def _has_literals(values: Array) -> bool:
-    """Whether elements can be written in the text."""
+    """Whether the elements of an array can be written in the text."""
     if values.dtype.kind == "i":
         return int(values.min()) >= _INT32.min and int(values.max()) <= _INT32.max
     return values.dtype.kind == "b" or bool(np.isfinite(values).all())
@@ -249,7 +265,7 @@ def _is_default(name: str, value: Argument, signature: Signature) -> bool:
 
 
 def _item_type(operation: str, declared: Type, argument: Argument) -> str | None:
-    """The type of an argument's elements. Raises Inexpressible if the parameter is of another."""
+    """Return the type of an argument's elements. Raises Inexpressible if the parameter differs."""
     if isinstance(argument, (list, tuple)):
         inner = declared.item if isinstance(declared, ArrayType) else None
         types = [_item_type(operation, inner, each) for each in argument] if inner else []
@@ -267,11 +283,11 @@ def _item_type(operation: str, declared: Type, argument: Argument) -> str | None
 def _result(
     declared: Type, generic: str | None, shape: Sequence[int] | Sequence[Sequence[int]], hint: str
 ) -> Value | list[Value]:
-    """A result of a declared type; an array has a sequence of shapes."""
+    """Return a result of a declared type; an array has a sequence of shapes."""
     if isinstance(declared, ArrayType):
         assert declared.item is not None
-        found = [_result(declared.item, generic, each, hint) for each in shape]  # type: ignore[arg-type]
-        return [each for each in found if isinstance(each, Value)]
+        results = [_result(declared.item, generic, each, hint) for each in shape]  # type: ignore[arg-type]
+        return [each for each in results if isinstance(each, Value)]
     assert isinstance(declared, TensorType)
     item = generic if declared.item in (None, "?") else declared.item
     assert item is not None, hint

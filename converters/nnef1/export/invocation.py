@@ -1,4 +1,4 @@
-"""An operation as the function that exports it reads it."""
+"""An operation of a Graph as the input of the function that exports it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ HINT = "write it with operators that NNEF 1 has (docs/nnef1.md), or convert the 
 _SHAPES_HINT = "give the shapes of the inputs: input_shapes={'x': (1, 3)} (--shape x=1,3)"
 
 Exported: TypeAlias = "Value | Sequence[Value | Sequence[Value]] | None"
-"""The result, or one for each result; None if the operation has to be expanded."""
+"""The result of an export, or one for each result; None if the operation has to be expanded."""
 
 
 def static(shape: Sequence[Dimension]) -> Shape:
-    """A shape of numbers. Raises Inexpressible if it is not."""
-    found = tuple(each for each in shape if isinstance(each, int))
-    if len(found) < len(shape):
+    """Return a static shape as numbers. Raises Inexpressible if a dimension is dynamic."""
+    sizes = tuple(each for each in shape if isinstance(each, int))
+    if len(sizes) < len(shape):
         shown = ", ".join(map(str, shape))
         raise Inexpressible(f"NNEF 1 has static shapes only, and it has [{shown}]", _SHAPES_HINT)
-    if 0 in found:
-        raise Inexpressible(f"NNEF 1 has no tensors without elements, and it has {list(found)}")
-    return found
+    if 0 in sizes:
+        raise Inexpressible(f"NNEF 1 has no tensors without elements, and it has {list(sizes)}")
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,27 @@ class Invocation(Arguments[Value]):
         return self.value(0).rank
 
     def text(self, name: str) -> str:
-        """A string attribute."""
-        found = self.attribute(name)
-        assert isinstance(found, str)
-        return found
+        """Return a string attribute."""
+        value = self.attribute(name)
+        assert isinstance(value, str)
+        return value
 
     def flag(self, name: str) -> bool:
-        """A bool attribute."""
+        """Return a bool attribute."""
         return bool(self.attribute(name))
 
     def reals(self, name: str) -> list[float]:
-        """A pack of reals."""
-        found = self.attribute(name)
-        assert isinstance(found, tuple)
-        return [float(each) for each in found if isinstance(each, (int, float))]
+        """Return an attribute that is a pack of reals."""
+        values = self.attribute(name)
+        assert isinstance(values, tuple)
+        return [float(each) for each in values if isinstance(each, (int, float))]
 
     def call(self, operation: str, *operands: object, **attributes: object) -> Value:
-        """A call whose result has the shape of the operation's first one."""
+        """Emit a call whose result has the shape of the operation's first one."""
         return self.emitter.call(operation, *operands, shape=self.out, **attributes)  # type: ignore[arg-type]
 
 
 ExportFunction: TypeAlias = "Callable[[Invocation], Exported]"
-"""Exports an operation, or returns None to have it expanded; raises Inexpressible."""
+"""A function that exports an operation, or returns None to have it expanded; raises
+Inexpressible.
+"""

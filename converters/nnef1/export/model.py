@@ -1,4 +1,4 @@
-"""``exported``: a composed Graph and its variables as the files of an NNEF 1 model."""
+"""Conversion of a composed Graph and its variables into the texts and arrays of an NNEF 1 model."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Exported:
 def exported(
     graph: Graph, variables: Mapping[str, Any], source_names: Mapping[str, str] | None = None
 ) -> Exported:
-    """A graph with its variables (full name to array) as an NNEF 1.0.4 model.
+    """Return a graph with its variables (full name to array) as an NNEF 1.0.4 model.
 
-    Inputs, outputs and tensors keep their names if these are identifiers of NNEF 1, items
-    of packs get a number. Labels of variables are their names in ``source_names``, else those of
-    the model with slashes. Raises NnefError, which lists everything that NNEF 1 cannot express.
+    Inputs, outputs and tensors keep their names if these are identifiers of NNEF 1; items of packs
+    get a number. Labels of variables are their names in ``source_names``, else those of the model
+    with slashes. Raises NnefError, which lists everything that NNEF 1 cannot express.
     """
     types = graph.machine_types or assign(graph)
     arrays = bind_variables(graph, variables, types)
@@ -91,25 +91,25 @@ def exported(
 
 
 class _Names(UniqueNames):
-    """Identifiers of NNEF 1; ``source_names`` are names by the full names of tensors."""
+    """Unique identifiers of NNEF 1; ``source_names`` are names by the full names of tensors."""
 
     def __init__(self, source_names: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__()
         self.source_names = source_names
 
     def name(self, wanted: str) -> str:
-        """The name as an identifier that no other tensor has."""
+        """Return the name as an identifier that no other tensor has."""
         return super().name(_identifier(wanted))
 
     def port(self, tensor: Tensor, name: str) -> str:
-        """The identifier of an input or output."""
+        """Return the identifier of an input or output."""
         return self.name(self.original(tensor, name))
 
     def original(self, tensor: Tensor, name: str) -> str:
-        """The name that a tensor had before a conversion has made it different from others."""
+        """Return the name of a tensor before a conversion added a number to make it unique."""
         source = self.source_names.get(tensor.name, "")
-        kept = _IDENTIFIER.fullmatch(source) and re.fullmatch(rf"{source}_\d+", name)
-        return source if kept else name
+        is_numbered = _IDENTIFIER.fullmatch(source) and re.fullmatch(rf"{source}_\d+", name)
+        return source if is_numbered else name
 
 
 def _identifier(name: str) -> str:
@@ -119,34 +119,36 @@ def _identifier(name: str) -> str:
 
 
 def _named(port: Port) -> list[tuple[Tensor, str]]:
-    """The tensors of a port and what they are called."""
+    """Yield the tensors of a port with their names."""
     if isinstance(port.operand, tuple):
         return [(each, f"{port.name}_{number}") for number, each in enumerate(port.operand, 1)]
     return [(each, port.name) for each in tensors(port.operand)]
 
 
 def _labels(graph: Graph, source_names: Mapping[str, str]) -> dict[Tensor, str]:
-    """The labels of variables: relative paths without what the model has around its graph."""
-    found: dict[Tensor, str] = {}
+    """Return the labels of variables: paths without the prefix that the model gives to its
+    graph.
+    """
+    labels: dict[Tensor, str] = {}
     for variable in graph.variables:
         label = source_names.get(variable.name, "")
         if not _LABEL.fullmatch(label) or label.startswith(("/", "\\")) or ".." in label:
             parts = variable.name.split(".")
             label = "/".join(parts[2:] or parts)
-        found[variable] = re.sub(r"[^A-Za-z0-9_.\-/\\]", "_", label)
-    return found
+        labels[variable] = re.sub(r"[^A-Za-z0-9_.\-/\\]", "_", label)
+    return labels
 
 
 def _readers(graph: Graph) -> Counter[Tensor]:
-    """How often each tensor is read, by operations, outputs and updates."""
-    found = Counter(tensor for node in operations(graph) for tensor in flatten(node.operands))
-    found.update(flatten(tuple(port.operand for port in graph.outputs)))
-    found.update(tensor for _, tensor in graph.updates)
-    return found
+    """Return the number of times that operations, outputs and updates read each tensor."""
+    readers = Counter(tensor for node in operations(graph) for tensor in flatten(node.operands))
+    readers.update(flatten(tuple(port.operand for port in graph.outputs)))
+    readers.update(tensor for _, tensor in graph.updates)
+    return readers
 
 
 def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
-    """The statements of the inputs."""
+    """Return the statements of the inputs."""
     lines: list[str] = []
     for port in graph.inputs:
         for tensor, name in _named(port):
@@ -163,10 +165,10 @@ def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
 
 
 def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
-    """The values of the outputs, with their names; a copy if a value has another name."""
-    found: list[Value] = []
+    """Return the values of the outputs, with their names; a copy if a value has another name."""
+    values: list[Value] = []
     emitter = context.emitter
-    made = {value for each in emitter.body for value in _results(each)}
+    computed = {value for each in emitter.body for value in _results(each)}
     for tensor, name in ports:
         is_code = tensor in context.codes
         try:
@@ -174,7 +176,7 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
                 raise codes.refusal((tensor,), context)
             context.check(tensor)
             value = context.value(tensor)
-            if value not in made or value.name:
+            if value not in computed or value.name:
                 value = emitter.call("copy", emitter.tensor(value), shape=value.shape)
         except Inexpressible as problem:
             if tensor.role == "result" and not is_code:  # Reported with its operation.
@@ -183,8 +185,8 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
             context.problems.append(_unsupported(message, tensor, problem.hint or HINT))
             continue
         value.name = name
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _unsupported(message: str, tensor: Tensor, hint: str) -> Diagnostic:
@@ -212,14 +214,14 @@ def _results(statement: Statement) -> Iterator[Value]:
 
 
 def _needed(statements: list[Statement], outputs: list[Value]) -> list[Statement]:
-    """The statements that outputs and updates need, in their order."""
+    """Return the statements that outputs and updates need, in their order."""
     needed = set(outputs)
-    found: list[Statement] = []
+    kept_statements: list[Statement] = []
     for statement in reversed(statements):
         if statement.operation == "update" or not needed.isdisjoint(_results(statement)):
             needed.update(_operands((statement.positional, tuple(statement.named.values()))))
-            found.append(statement)
-    return found[::-1]
+            kept_statements.append(statement)
+    return kept_statements[::-1]
 
 
 def _operands(argument: object) -> Iterator[Value]:
@@ -231,7 +233,9 @@ def _operands(argument: object) -> Iterator[Value]:
 
 
 def _name(statements: list[Statement], context: Context, names: _Names) -> None:
-    """Name the results of statements: as the tensors of the model, else as their operations."""
+    """Name the results of statements after the tensors of the model, else after their
+    operations.
+    """
     for statement in statements:
         for value in _results(statement):
             if value.name:

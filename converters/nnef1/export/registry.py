@@ -1,4 +1,4 @@
-"""Which function exports an operator: the tables of the modules in ``operators``."""
+"""The functions that export operators, collected from the modules in ``operators``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tvm_nnef.converters.nnef1.export.invocation import ExportFunction
 from tvm_nnef.converters.nnef1.main import LIBRARY
 
 LIBRARIES = (LIBRARY, EXTRA)
-"""The modules that converters write beside a model, which the table may name."""
+"""The modules that converters write next to a model; the table may name their operators."""
 
 
 @functools.cache
 def table() -> Mapping[str, ExportFunction]:
-    """The functions by qualified name of the operator; each module has a ``TABLE``.
+    """Return the functions by qualified name of the operator; each module has a ``TABLE``.
 
-    An operator that is not there is exported by what it is composed of.
+    An operator without an entry is exported by the operations of its body.
     """
-    found: dict[str, ExportFunction] = {}
+    exporters: dict[str, ExportFunction] = {}
     for name, functions in module_values(operators):
-        found |= functions if name == "TABLE" else {}
-    return found
+        exporters |= functions if name == "TABLE" else {}
+    return exporters

@@ -1,4 +1,4 @@
-"""Values of an exported graph, statements over them, and how both are written."""
+"""Values of an exported graph, statements over them, and their text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Shape: TypeAlias = "tuple[int, ...]"
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """A tensor of the exported graph, or a literal instead.
+    """A tensor of the exported graph, or a literal.
 
-    ``type`` is ``scalar``, ``integer`` or ``logical``. ``name`` is empty until all are given;
-    ``hint`` is what the tensor should be called if it has no name in the model.
+    ``type`` is ``scalar``, ``integer`` or ``logical``. ``name`` is empty until all names are
+    assigned; ``hint`` is the preferred name of a tensor that has no name in the model.
     """
 
     type: str
@@ -34,7 +34,7 @@ class Value:
 
 
 Argument: TypeAlias = "Value | Literal | str | Sequence[Argument]"
-"""A list is an array, a tuple a tuple."""
+"""An argument; a list is an array, a tuple a tuple."""
 
 Results: TypeAlias = "tuple[Value | list[Value], ...]"
 
@@ -50,7 +50,7 @@ class Statement:
     results: Results
 
     def written(self) -> str:
-        """The statement as text, when all values have names."""
+        """Return the statement as text, when all values have names."""
         targets = ", ".join(written(each) for each in self.results)
         generic = f"<{self.item_type}>" if self.item_type else ""
         arguments = [written(each) for each in self.positional]
@@ -59,7 +59,7 @@ class Statement:
 
 
 def written(argument: Argument) -> str:
-    """An argument as text. Raises Inexpressible for numbers without a literal."""
+    """Return an argument as text. Raises Inexpressible for numbers without a literal."""
     match argument:
         case Value(literal=None):
             return argument.name
@@ -81,7 +81,7 @@ def written(argument: Argument) -> str:
 
 
 def _number(value: float) -> str:
-    """The shortest literal that is this number; one without a point would be an integer."""
+    """Return the shortest literal that equals a number; one without a point would be an integer."""
     if not math.isfinite(value):
         raise Inexpressible(f"NNEF 1 has no literal for {value}")
     digits, exponent, power = repr(value).partition("e")

@@ -1,4 +1,4 @@
-"""From the operations of a graph to statements, one after the other."""
+"""Export of the operations of a graph as statements, one after the other."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tvm_nnef.reference.graphs import evaluate
 from tvm_nnef.symbolic.dimensions import Dimension
 
 _COMPUTED = ("onnx.", "layout.cast")
-"""The operators, or their modules, whose results are computed if nothing in NNEF 1 is them."""
+"""Operators, or their modules, that are evaluated if NNEF 1 has no equal operation."""
 
 _MOST_COMPUTED = 1 << 20
-"""The most elements and steps of what is computed."""
+"""Upper limit of the elements and steps of an evaluated operation."""
 
 _QUANTIZED = ":quantized"
-"""The end of the names of tensors that ``@quantize`` makes."""
+"""The suffix of the names of tensors that ``@quantize`` adds."""
 
 
 def walk(graph: Graph, context: Context) -> None:
@@ -44,7 +44,9 @@ def walk(graph: Graph, context: Context) -> None:
 
 
 def _bind_placeholders(node: Node, context: Context) -> None:
-    """Results of a refused operation, so that the next ones can be checked."""
+    """Bind placeholders to the results of an unsupported operation, so that later ones can be
+    checked.
+    """
     for tensor in flatten(node.results):
         shape = tuple(each if isinstance(each, int) else 1 for each in tensor.shape)
         type_ = {"real": "scalar", "int": "integer", "bool": "logical"}[tensor.type]
@@ -53,20 +55,20 @@ def _bind_placeholders(node: Node, context: Context) -> None:
 
 
 def _compute(node: Node, context: Context) -> bool:
-    """Compute the results of an operation that depend on no input; return whether that is done.
+    """Evaluate the results of an operation that depend on no input; return whether that is done.
 
-    So what reads the positions and weights of resampled images knows them.
+    The positions and weights of resampled images become known in this way.
     """
     if not isinstance(node, Operation) or not node.operator.startswith(_COMPUTED):
         return False
     if not _has_few_steps(node):
         return False
-    known = {
+    operand_arrays = {
         each: context.array(each)
         for each in flatten(node.operands)
         if each not in context.state
     }  # fmt: skip
-    arrays = {each: array for each, array in known.items() if array is not None}
+    arrays = {each: array for each, array in operand_arrays.items() if array is not None}
     if len(arrays) < len(set(flatten(node.operands))):
         return False
     inputs = tuple(Port(each.name, each) for each in arrays if each.value is None)
@@ -81,7 +83,7 @@ def _compute(node: Node, context: Context) -> bool:
 
 
 def _has_few_steps(node: Node) -> bool:
-    """Whether what an operation computes is known to be little."""
+    """Whether an operation is known to take few steps."""
     if not isinstance(node, Operation):
         return False
     if isinstance(node.body, Graph):
@@ -111,7 +113,7 @@ def _export(node: Node, context: Context) -> None:
 
 
 def _quantize(operation: Operation, context: Context) -> bool:
-    """Write a line of ``graph.quant`` for what ``@quantize`` has added, if that says the same."""
+    """Write a line of ``graph.quant`` for an operation of ``@quantize``, if they are equal."""
     results = flatten(operation.results)
     if len(results) != 1 or not results[0].name.endswith(_QUANTIZED):
         return False
@@ -135,7 +137,7 @@ def _quantize(operation: Operation, context: Context) -> bool:
 
 
 def _operation(operation: Operation, context: Context) -> None:
-    """By the table, else by the body; of two reasons that of the table is reported."""
+    """Export by the table, else by the body; if both fail, the table's error is reported."""
     function = table().get(known_operator(operation, LIBRARIES))
     reason: Inexpressible | None = None
     if function is not None:
@@ -147,13 +149,13 @@ def _operation(operation: Operation, context: Context) -> None:
             for each in operation.operands
         )  # fmt: skip
         try:
-            found = function(Invocation(context.emitter, operation, operands))
+            exported = function(Invocation(context.emitter, operation, operands))
         except Inexpressible as problem:
             del context.emitter.body[start:]
             reason = problem
         else:
-            if found is not None:
-                _bind(operation, found, context)
+            if exported is not None:
+                _bind(operation, exported, context)
                 return
             del context.emitter.body[start:]
     known_problems, start = len(context.problems), len(context.emitter.body)
@@ -191,7 +193,7 @@ def _bind(operation: Operation, found: Exported, context: Context) -> None:
 
 
 def _expand(operation: Operation, body: Graph, context: Context) -> None:
-    """A composite as what it is composed of; its results are the outputs of its body."""
+    """Export a composite by its body; its results are the outputs of the body."""
     walk(body, context)
     outputs = flatten(tuple(port.operand for port in body.outputs))
     for result, output in zip(flatten(operation.results), outputs, strict=True):

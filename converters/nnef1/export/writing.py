@@ -18,7 +18,7 @@ from tvm_nnef.storage.write import write_container
 
 
 def write(model: Exported, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a model; nothing is replaced before all of it is written.
+    """Write a model; existing files are replaced after all of it is written.
 
     Raises NnefError for a path that cannot be written, and for too large variables.
     """
@@ -35,6 +35,6 @@ _REALS = ("float16", "float32", "float64")
 
 
 def _tensor(array: Array, name: str) -> bytes:
-    """The file of a variable; readers of NNEF 1 know no reals but those of IEEE."""
+    """Return the file of a variable; readers of NNEF 1 accept only reals of IEEE."""
     is_other = kind_of(array.dtype) == "real" and array.dtype.name not in _REALS
     return write_tensor(array.astype(np.float32) if is_other else array, name)

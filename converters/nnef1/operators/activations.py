@@ -24,20 +24,20 @@ GELU = table_of({"gelu": partial(_function, "gelu", approximate="SIGMOID")})
 
 @operation("elu")
 def elu(operation: Operation, builder: Builder) -> Tensor:
-    """An exponential where negative."""
+    """Convert ``elu``: an exponential for negative elements."""
     return _function("elu", operation, builder, alpha=operation.real("alpha"))
 
 
 @operation("selu")
 def selu(operation: Operation, builder: Builder) -> Tensor:
-    """The same, scaled."""
+    """Convert ``selu``: a scaled ``elu``."""
     alpha, factor = operation.real("alpha"), operation.real("lambda")
     return builder.call("nn.selu", operation.tensor("x"), more={"alpha": alpha, "lambda": factor})
 
 
 @operation("leaky_relu")
 def leaky_relu(operation: Operation, builder: Builder) -> Tensor:
-    """A slope where negative."""
+    """Convert ``leaky_relu``: a slope for negative elements."""
     x, alpha = operation.tensor("x"), operation.real("alpha")
     if 0.0 <= alpha <= 1.0:
         return builder.call("nn.relu", x, alpha=alpha)
@@ -46,7 +46,9 @@ def leaky_relu(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("prelu")
 def prelu(operation: Operation, builder: Builder) -> Tensor:
-    """A slope where negative, for each channel or as the shapes say."""
+    """Convert ``prelu``: a slope for negative elements, one for each channel or with a general
+    shape.
+    """
     x, alpha = operation.operands("x", "alpha")
     shape = broadcasting.broadcast_shape(x, alpha)
     if is_by_channel(alpha, x):
@@ -60,6 +62,6 @@ def prelu(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("softmax")
 def softmax(operation: Operation, builder: Builder) -> Tensor:
-    """Powers of e that add up to 1 over some dimensions."""
+    """Convert ``softmax``: exponentials, divided by their sum over some dimensions."""
     x = operation.tensor("x")
     return builder.call("nn.softmax", x, axes=operation.axes(x.rank))

@@ -1,4 +1,4 @@
-"""The elements around a tensor, as NNEF 1's border modes define them (section 4.3)."""
+"""Padding with NNEF 1's border modes (section 4.3)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def padded(
     builder: Builder,
     value: float = 0.0,
 ) -> Tensor:
-    """The tensor with elements before and after its own in each dimension.
+    """Return the tensor with elements before and after its elements in each dimension.
 
-    Negative numbers remove elements, after those on the other side were added.
+    Negative numbers remove elements, after those on the other side have been added.
     """
     added = [[maximum(each, 0) for each in side] for side in (before, after)]
     wide = _enlarged(x, added[0], added[1], border, builder, value)
@@ -63,7 +63,9 @@ def _enlarged(
 
 
 def _check_reflection(size: Size, most: Size, axis: int, border: str) -> None:
-    """A reflection has no more elements than the tensor; those beyond are not defined."""
+    """Raise Unconvertible for a reflection with more elements than the tensor, which is not
+    defined.
+    """
     available = {"reflect": size - 1, "reflect-even": size}.get(border)
     if available is not None and most > available:
         reason = f"the border of dimension {axis} has {most} elements, of which '{border}' defines "
@@ -72,7 +74,7 @@ def _check_reflection(size: Size, most: Size, axis: int, border: str) -> None:
 
 
 def _cropped(x: Tensor, first: Sequence[Size], last: Sequence[Size], builder: Builder) -> Tensor:
-    """The tensor without some elements at both ends of each dimension."""
+    """Return the tensor without some elements at both ends of each dimension."""
     axes = [axis for axis in range(x.rank) if first[axis] != 0 or last[axis] != 0]
     if not axes:
         return x

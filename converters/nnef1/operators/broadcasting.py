@@ -1,7 +1,7 @@
 """Elementwise operators whose operands are aligned from the left, as NNEF 1 defines it.
 
-The leading dimensions of two tensors belong together; the one of lower rank has dimensions of 1
-after its own.
+The leading dimensions of two tensors correspond; the one of lower rank gets trailing dimensions of
+1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 
 
 def broadcast_shape(*operands: Tensor) -> Shape:
-    """The shape that operands broadcast to."""
+    """Return the shape to which operands broadcast."""
     rank = max(each.rank for each in operands)
     try:
         return broadcast(*((*each.shape, *[1] * (rank - each.rank)) for each in operands))
@@ -25,7 +25,10 @@ def broadcast_shape(*operands: Tensor) -> Shape:
 
 
 def alignment(operand: Tensor, rank: int) -> int | None:
-    """SkriptND's attribute that aligns an operand from the left; None if it is not needed."""
+    """Return SkriptND's attribute that aligns an operand from the left.
+
+    It is None if it is not needed.
+    """
     aligned_either_way = operand.rank == rank or all(size == 1 for size in operand.shape)
     return None if aligned_either_way else 0
 
@@ -33,7 +36,7 @@ def alignment(operand: Tensor, rank: int) -> int | None:
 def binary(
     operator: str, x: Tensor, y: Tensor, builder: Builder, as_type: str | None = None
 ) -> Tensor:
-    """An operator of two operands."""
+    """Call an operator with two operands."""
     shape = broadcast_shape(x, y)
     return builder.call(
         operator, x, y, as_type=as_type, as_shape=shape,
@@ -42,7 +45,7 @@ def binary(
 
 
 def select(condition: Tensor, x: Tensor, y: Tensor, builder: Builder) -> Tensor:
-    """``x`` where the condition holds, else ``y``."""
+    """Return ``x`` where the condition holds, else ``y``."""
     shape = broadcast_shape(condition, x, y)
     return builder.call(
         "math.select", condition, x, y, as_type=x.dtype, as_shape=shape,
@@ -52,10 +55,10 @@ def select(condition: Tensor, x: Tensor, y: Tensor, builder: Builder) -> Tensor:
 
 
 def with_rank(x: Tensor, rank: int, builder: Builder) -> Tensor:
-    """The tensor with dimensions of 1 after its own, up to a rank."""
+    """Return the tensor with trailing dimensions of 1, up to a rank."""
     return builder.unsqueeze(x, list(range(x.rank, rank)))
 
 
 def with_number(operator: str, x: Tensor, number: float, builder: Builder) -> Tensor:
-    """An operator of a tensor and a number."""
+    """Call an operator with a tensor and a number."""
     return builder.call(operator, x, builder.constant(number, x.dtype))

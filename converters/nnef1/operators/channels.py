@@ -1,4 +1,4 @@
-"""Tensors with an element for each channel, which SkriptND has as vectors."""
+"""Parameters with an element for each channel, which are vectors in SkriptND."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def is_by_channel(parameter: Tensor, x: Tensor) -> bool:
 
 
 def vector(parameter: Tensor, builder: Builder) -> Tensor:
-    """The elements of such a parameter; those of a variable stay under its label."""
-    found = builder.reshape(parameter, (parameter.shape[1],))
-    if found.value is not None:
-        found.source = parameter.source
-    return found
+    """Return the elements of such a parameter as a vector; a variable keeps its label."""
+    elements = builder.reshape(parameter, (parameter.shape[1],))
+    if elements.value is not None:
+        elements.source = parameter.source
+    return elements

@@ -24,21 +24,23 @@ _BORDERS = ("constant", "replicate", "reflect", "reflect-even")
 
 @operation("conv")
 def conv(operation: Operation, builder: Builder) -> Tensor:
-    """A convolution, as a correlation."""
+    """Convert ``conv``: a convolution, as a correlation."""
     x, weight, bias = operation.operands("input", "filter", "bias")
     return _conv(operation, x, weight, bias, operation.integer("groups"), builder)
 
 
 @operation("deconv")
 def deconv(operation: Operation, builder: Builder) -> Tensor:
-    """The reverse of a convolution."""
+    """Convert ``deconv``: the reverse of a convolution."""
     x, weight, bias = operation.operands("input", "filter", "bias")
     return _deconv(operation, x, weight, bias, operation.integer("groups"), builder)
 
 
 @operation("separable_conv")
 def separable_conv(operation: Operation, builder: Builder) -> Tensor:
-    """A convolution of each channel by itself, then one of single elements."""
+    """Convert ``separable_conv``: a convolution of each channel by itself, then one of single
+    elements.
+    """
     x, plane, point, bias = operation.operands("input", "plane_filter", "point_filter", "bias")
     filtered = _conv(operation, x, plane, None, 0, builder)
     groups = _groups(operation.integer("groups"), filtered.shape[1])
@@ -49,7 +51,7 @@ def separable_conv(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("separable_deconv")
 def separable_deconv(operation: Operation, builder: Builder) -> Tensor:
-    """The reverse of a separable convolution."""
+    """Convert ``separable_deconv``: the reverse of a separable convolution."""
     x, plane, point, bias = operation.operands("input", "plane_filter", "point_filter", "bias")
     groups = _groups(operation.integer("groups"), _channels(x))
     _check_filter(x, point, groups, transposed=True)
@@ -107,17 +109,21 @@ def _convolved(
     groups: int,
     builder: Builder,
 ) -> Tensor:
-    """The operator of SkriptND; no window stands for one element and no padding."""
+    """Call SkriptND's convolution; a window of None is a single element without padding."""
     out = x.shape[2:] if window is None else window.out
     shape = (x.shape[0], weight.shape[0], *out)
-    own, added = _bias(bias, weight.shape[0], x.rank, builder)
-    found = builder.call(
-        "nn.conv", x, weight, *own, as_shape=shape, groups=None if groups == 1 else groups,
+    bias_operand, added = _bias(bias, weight.shape[0], x.rank, builder)
+    convolution = builder.call(
+        "nn.conv", x, weight, *bias_operand, as_shape=shape, groups=None if groups == 1 else groups,
         stride=None if window is None else without_default(window.stride, 1),
         dilation=None if window is None else without_default(window.dilation, 1),
         padding=0 if window is None else [*window.before, *window.after],
     )  # fmt: skip
-    return found if added is None else broadcasting.binary("math.add", found, added, builder)
+    return (
+        convolution
+        if added is None
+        else broadcasting.binary("math.add", convolution, added, builder)
+    )
 
 
 def _deconvolved(
@@ -128,24 +134,28 @@ def _deconvolved(
     groups: int,
     builder: Builder,
 ) -> Tensor:
-    """The operator of SkriptND; no window stands for one element and no padding."""
+    """Call SkriptND's deconvolution; a window of None is a single element without padding."""
     out = x.shape[2:] if window is None else window.out
     channels = weight.shape[1] * groups
-    own, added = _bias(bias, channels, x.rank, builder)
-    found = builder.call(
-        "nn.deconv", x, weight, *own, as_shape=(x.shape[0], channels, *out),
+    bias_operand, added = _bias(bias, channels, x.rank, builder)
+    deconvolution = builder.call(
+        "nn.deconv", x, weight, *bias_operand, as_shape=(x.shape[0], channels, *out),
         groups=None if groups == 1 else groups,
         stride=None if window is None else without_default(window.stride, 1),
         dilation=None if window is None else without_default(window.dilation, 1),
         padding=0 if window is None else [*window.before, *window.after],
     )  # fmt: skip
-    return found if added is None else broadcasting.binary("math.add", found, added, builder)
+    return (
+        deconvolution
+        if added is None
+        else broadcasting.binary("math.add", deconvolution, added, builder)
+    )
 
 
 def _bias(
     bias: Tensor | None, channels: Size, rank: int, builder: Builder
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """The operand of SkriptND for a bias, or what is added to the result instead."""
+    """Return SkriptND's operand for a bias, or the tensor to add to the result instead."""
     if bias is None or (bias.value is not None and not bias.rank and not bias.value):
         return (), None
     if bias.rank > rank or any(size != 1 for axis, size in enumerate(bias.shape) if axis != 1):
@@ -163,7 +173,7 @@ def _channels(x: Tensor) -> Size:
 
 
 def _groups(groups: int, channels: Size) -> int:
-    """The number of groups; 0 stands for one for each channel."""
+    """Return the number of groups; 0 means one for each channel."""
     if groups < 0:
         raise Unconvertible(f"'groups' is {groups}", "give 0 or a positive number")
     return groups or number(channels)
@@ -184,7 +194,9 @@ def _check_filter(x: Tensor, weight: Tensor, groups: int, transposed: bool) -> N
 
 
 def _check_points(weight: Tensor) -> None:
-    """The filter of points is applied with automatic paddings, which are 0 for single elements."""
+    """Check that the filter of points has single elements: its paddings are automatic, so they are
+    0.
+    """
     if any(size != 1 for size in weight.shape[2:]):
         reason = f"'point_filter' has the shape [{', '.join(map(str, weight.shape))}]"
         raise Unconvertible(reason, "its spatial dimensions must be 1", mismatch=True)

@@ -42,14 +42,14 @@ COMPARISONS = table_of({name: partial(_binary, f"math.{name}", "bool") for name 
 
 @operation("select")
 def select(operation: Operation, builder: Builder) -> Tensor:
-    """One of two values for each element."""
+    """Convert ``select``: one of two values for each element."""
     x, y = operation.operands("true_value", "false_value")
     return broadcasting.select(operation.tensor("condition"), x, y, builder)
 
 
 @operation("clamp")
 def clamp(operation: Operation, builder: Builder) -> Tensor:
-    """The elements within limits; the lower one counts if they cross."""
+    """Convert ``clamp``: elements within limits; the lower limit has priority if they cross."""
     x, low, high = operation.operands("x", "a", "b")
     least, most = (operation.call.arguments[name] for name in ("a", "b"))
     if isinstance(least, (int, float)) and isinstance(most, (int, float)) and least <= most:
@@ -58,14 +58,14 @@ def clamp(operation: Operation, builder: Builder) -> Tensor:
 
 
 def clamped(x: Tensor, low: Tensor, high: Tensor, builder: Builder) -> Tensor:
-    """``max(min(x, high), low)``."""
+    """Return ``max(min(x, high), low)``."""
     capped = broadcasting.binary("math.min", x, high, builder)
     return broadcasting.binary("math.max", capped, low, builder)
 
 
 @operation("cast")
 def cast(operation: Operation, builder: Builder) -> Tensor:
-    """The elements as another type; real numbers lose their fraction as integers."""
+    """Convert a cast to another type; real numbers lose their fraction as integers."""
     x = operation.tensor("input")
     item_type = operation.call.item_type or "scalar"
     dtype = DTYPES[item_type]
@@ -74,7 +74,7 @@ def cast(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("copy_n")
 def copy_n(operation: Operation, builder: Builder) -> list[list[Tensor]]:
-    """The same tensor several times."""
+    """Convert ``copy_n``: the same tensor several times."""
     x, times = operation.tensor("x"), operation.integer("times")
     operation.check_result_count(times)
     return [[builder.call("math.iden", x) for _ in range(times)]]
@@ -82,7 +82,7 @@ def copy_n(operation: Operation, builder: Builder) -> list[list[Tensor]]:
 
 @operation("add_n")
 def add_n(operation: Operation, builder: Builder) -> Tensor:
-    """The sum of several tensors; 0 if there are none."""
+    """Convert ``add_n``: the sum of several tensors; 0 if there are none."""
     operands = operation.tensors("x") if operation.call.arguments["x"] else []
     if not operands:
         return builder.constant(0.0, "float32")

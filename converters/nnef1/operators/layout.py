@@ -18,7 +18,7 @@ from tvm_nnef.converters.nnef1.operators.registry import operation
 
 @operation("constant")
 def constant(operation: Operation, builder: Builder) -> Tensor:
-    """A tensor of values in row-major order, or of one value."""
+    """Convert ``constant``: a tensor of values in row-major order, or of one value."""
     shape = operation.integers("shape")
     value = operation.call.arguments["value"]
     items = value if isinstance(value, tuple) else (value,)
@@ -32,19 +32,19 @@ def constant(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("reshape")
 def reshape(operation: Operation, builder: Builder) -> Tensor:
-    """The elements in row-major order in another shape; 0 keeps a dimension, -1 is computed."""
+    """Convert ``reshape``: elements in row-major order; 0 keeps a dimension, -1 is computed."""
     x = operation.tensor("input")
     start, count = operation.integer("axis_start"), operation.integer("axis_count")
     count = x.rank - start if count == -1 else count
     if start < 0 or count < 0 or start + count > x.rank:
         reason = f"'axis_start' {start} and 'axis_count' {count} exceed the rank {x.rank}"
         raise Unconvertible(reason, "name dimensions of the input", mismatch=True)
-    given = operation.sizes("shape")
-    wanted = _resolved(given, x.shape, start, count)
+    target = operation.sizes("shape")
+    wanted = _resolved(target, x.shape, start, count)
     shape = (*x.shape[:start], *wanted, *x.shape[start + count :])
     volumes = product(x.shape), product(shape)
     is_static = all(isinstance(each, int) for each in volumes)
-    if volumes[0] != volumes[1] and (is_static or -1 not in given):
+    if volumes[0] != volumes[1] and (is_static or -1 not in target):
         before, after = (f"[{', '.join(map(str, each))}]" for each in (x.shape, shape))
         hint = "the number of elements must stay; 0 keeps a dimension, and -1 is computed"
         raise Unconvertible(f"{before} cannot be reshaped to {after}", hint, mismatch=True)
@@ -52,7 +52,7 @@ def reshape(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _resolved(wanted: Sequence[Size], shape: Shape, start: int, count: int) -> list[Size]:
-    """The new dimensions, with numbers for 0 and -1."""
+    """Return the new dimensions, with numbers for 0 and -1."""
     replaced = shape[start : start + count]
     if any(item < -1 for item in wanted) or wanted.count(-1) > 1:
         raise Unconvertible(f"'shape' is {list(wanted)}", "at most one item may be -1")
@@ -60,19 +60,19 @@ def _resolved(wanted: Sequence[Size], shape: Shape, start: int, count: int) -> l
     if any(start + position >= len(shape) for position in inherits):
         reason = f"'shape' is {list(wanted)}, and the input has {len(shape)} dimensions"
         raise Unconvertible(reason, "write numbers for 0", mismatch=True)
-    found: list[Size] = [
+    sizes: list[Size] = [
         shape[start + position] if item == 0 else item for position, item in enumerate(wanted)
     ]
     if -1 in wanted:
         # A remainder makes the volumes differ, which is reported.
-        known = [item for item in found if item != -1]
-        found[wanted.index(-1)] = quotient(replaced, known)
-    return found
+        known = [item for item in sizes if item != -1]
+        sizes[wanted.index(-1)] = quotient(replaced, known)
+    return sizes
 
 
 @operation("squeeze")
 def squeeze(operation: Operation, builder: Builder) -> Tensor:
-    """Dimensions of 1 removed."""
+    """Convert ``squeeze``: dimensions of 1 are removed."""
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     for axis in axes:
@@ -84,14 +84,14 @@ def squeeze(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("unsqueeze")
 def unsqueeze(operation: Operation, builder: Builder) -> Tensor:
-    """Dimensions of 1 inserted; axes count in the result."""
+    """Convert ``unsqueeze``: dimensions of 1 are inserted; axes count in the result."""
     x = operation.tensor("input")
     return builder.unsqueeze(x, operation.axes(x.rank + len(operation.integers("axes"))))
 
 
 @operation("transpose")
 def transpose(operation: Operation, builder: Builder) -> Tensor:
-    """The leading dimensions in another order."""
+    """Convert ``transpose``: the leading dimensions are permuted."""
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     if sorted(axes) != list(range(len(axes))):
@@ -101,7 +101,7 @@ def transpose(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("split")
 def split(operation: Operation, builder: Builder) -> list[list[Tensor]]:
-    """Parts along a dimension, whose sizes have given ratios."""
+    """Convert ``split``: parts along a dimension, whose sizes have given ratios."""
     x = operation.tensor("value")
     axis, ratios = operation.axis(x.rank), operation.integers("ratios")
     length, total = x.shape[axis], sum(ratios)
@@ -127,7 +127,7 @@ def _parts(operation: Operation) -> list[Tensor]:
 
 @operation("concat")
 def concat(operation: Operation, builder: Builder) -> Tensor:
-    """Tensors joined along a dimension."""
+    """Convert ``concat``: tensors joined along a dimension."""
     parts = _parts(operation)
     axis = operation.axis(parts[0].rank)
     outside = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in parts}
@@ -138,7 +138,7 @@ def concat(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("stack")
 def stack(operation: Operation, builder: Builder) -> Tensor:
-    """Tensors joined along a new dimension."""
+    """Convert ``stack``: tensors joined along a new dimension."""
     parts = _parts(operation)
     first = parts[0]
     axis = operation.axis(first.rank + 1)
@@ -157,7 +157,7 @@ def _unequal(parts: Sequence[Tensor], hint: str) -> Unconvertible:
 
 @operation("unstack")
 def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
-    """The slices along a dimension, without it."""
+    """Convert ``unstack``: the slices along a dimension, without it."""
     x = operation.tensor("value")
     axis = operation.axis(x.rank)
     count = number(x.shape[axis])
@@ -170,12 +170,12 @@ def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
 
 @operation("slice")
 def slice_(operation: Operation, builder: Builder) -> Tensor:
-    """A section along some dimensions."""
+    """Convert ``slice``: a section along some dimensions."""
     return section(operation, builder)
 
 
 def section(operation: Operation, builder: Builder, rounded_up: bool = False) -> Tensor:
-    """The same; the number of elements is rounded up if strides are positive, or down."""
+    """Return a section; the number of elements is rounded up if strides are positive, or down."""
     x = operation.tensor("input")
     axes, stride = operation.axes(x.rank), operation.integers("stride")
     begin, end = operation.integers("begin"), operation.integers("end")
@@ -202,7 +202,7 @@ def section(operation: Operation, builder: Builder, rounded_up: bool = False) ->
 def _range(
     size: Size, begin: int, end: int, stride: int, plain: bool, rounded_up: bool
 ) -> tuple[Size, Size, Size]:
-    """The first index, the one before which SkriptND stops, and the number of elements.
+    """Return the first index, the index before which SkriptND stops, and the number of elements.
 
     That number is rounded down by the specification: the last step must be a whole one.
     """
@@ -227,16 +227,18 @@ def _range(
 
 
 def _clamped(index: int, size: Size, least: int) -> Size:
-    """An index from the start, at most the dimension, and at least ``least``."""
-    found = index + size if index < 0 else index
-    if found < 0:
+    """Return an index counted from the start, limited to the dimension; ``least`` if it is
+    negative.
+    """
+    position = index + size if index < 0 else index
+    if position < 0:
         return least
-    return size if found > size else found
+    return size if position > size else position
 
 
 @operation("pad")
 def pad(operation: Operation, builder: Builder) -> Tensor:
-    """The tensor with elements before and after its own; negative paddings remove some."""
+    """Convert ``pad``: elements are added before and after; negative paddings remove some."""
     x = operation.tensor("input")
     pairs = operation.pairs("padding")
     border = operation.choice("border", [each for each in BORDERS if each != "ignore"])
@@ -244,13 +246,13 @@ def pad(operation: Operation, builder: Builder) -> Tensor:
         reason = f"'padding' has {len(pairs)} pairs for {x.rank} dimensions"
         raise Unconvertible(reason, "give one for each dimension", mismatch=True)
     before, after = [first for first, _ in pairs], [last for _, last in pairs]
-    found = padded(x, before, after, border, builder, operation.real("value"))
-    return builder.call("math.iden", found) if found is x else found
+    result = padded(x, before, after, border, builder, operation.real("value"))
+    return builder.call("math.iden", result) if result is x else result
 
 
 @operation("tile")
 def tile(operation: Operation, builder: Builder) -> Tensor:
-    """The whole tensor repeated along its dimensions."""
+    """Convert ``tile``: the whole tensor repeated along its dimensions."""
     x, repeats = operation.tensor("input"), operation.integers("repeats")
     if len(repeats) != x.rank or min(repeats, default=1) < 1:
         hint = "give a positive number for each dimension"
@@ -265,7 +267,7 @@ def tile(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("gather")
 def gather(operation: Operation, builder: Builder) -> Tensor:
-    """The slices along a dimension that indices select."""
+    """Convert ``gather``: the slices along a dimension that indices select."""
     x, indices = operation.tensor("input"), operation.tensor("indices")
     axis = in_range("axis", operation.integer("axis"), x.rank)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
@@ -274,7 +276,7 @@ def gather(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("update")
 def update(operation: Operation, builder: Builder) -> Tensor:
-    """The new value of a variable, which it has from the next run on."""
+    """Convert ``update``: the new value of a variable, which it has from the next run on."""
     variable, value = operation.operands("variable", "value")
     if variable.shape != value.shape:
         raise _unequal([variable, value], "the shape of the variable must stay")

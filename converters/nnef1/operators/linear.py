@@ -14,13 +14,13 @@ from tvm_nnef.converters.nnef1.operators.registry import operation
 
 @operation("matmul")
 def matmul(operation: Operation, builder: Builder) -> Tensor:
-    """The product over the last two dimensions."""
+    """Convert ``matmul``: the product over the last two dimensions."""
     a, b = operation.operands("A", "B")
     return product(a, b, operation.flag("transposeA"), operation.flag("transposeB"), builder)
 
 
 def product(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, builder: Builder) -> Tensor:
-    """A product of matrices."""
+    """Return a product of matrices."""
     if a.rank != b.rank or a.rank < 2:
         reason = f"its operands have the ranks {a.rank} and {b.rank}"
         raise Unconvertible(reason, "they must be equal, and at least 2", mismatch=True)
@@ -41,7 +41,7 @@ def product(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, builder: Builder
 
 @operation("linear")
 def linear(operation: Operation, builder: Builder) -> Tensor:
-    """A product with a transposed matrix, and a bias."""
+    """Convert ``linear``: a product with a transposed matrix, and a bias."""
     x, weight, bias = operation.operands("input", "filter", "bias")
     no_bias = operation.is_number("bias", 0.0)
     matrices = x.rank == weight.rank == 2 and x.shape[1] == weight.shape[1]
@@ -49,5 +49,5 @@ def linear(operation: Operation, builder: Builder) -> Tensor:
         added = () if no_bias else (vector(bias, builder),)
         shape = (x.shape[0], weight.shape[0])
         return builder.call("nn.linear", x, weight, *added, as_shape=shape)
-    found = product(x, weight, False, True, builder)
-    return found if no_bias else broadcasting.binary("math.add", found, bias, builder)
+    result = product(x, weight, False, True, builder)
+    return result if no_bias else broadcasting.binary("math.add", result, bias, builder)

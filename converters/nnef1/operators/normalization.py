@@ -17,7 +17,7 @@ from tvm_nnef.converters.nnef1.operators.windows import Window, window_size
 
 
 def _neighbourhood(operation: Operation, x: Tensor) -> Window:
-    """A window around each element, as automatic paddings place it."""
+    """Return a window around each element, with automatic paddings."""
     size = window_size(operation, x.rank)
     ones = tuple(1 for _ in size)
     before = tuple((each - 1) // 2 for each in size)
@@ -32,7 +32,7 @@ def _local_mean(operation: Operation, x: Tensor, builder: Builder) -> Tensor:
 
 @operation("local_response_normalization")
 def local_response_normalization(operation: Operation, builder: Builder) -> Tensor:
-    """Division by a power of the mean of squares around."""
+    """Divide by a power of the mean of squares in a window."""
     x = operation.tensor("input")
     alpha, beta, bias = (operation.real(name) for name in ("alpha", "beta", "bias"))
     if min(alpha, beta, bias) >= 0.0:
@@ -48,7 +48,7 @@ def local_response_normalization(operation: Operation, builder: Builder) -> Tens
 
 @operation("local_mean_normalization")
 def local_mean_normalization(operation: Operation, builder: Builder) -> Tensor:
-    """The difference to the mean around."""
+    """Subtract the mean in a window."""
     return _centered(operation, operation.tensor("input"), builder)
 
 
@@ -58,7 +58,7 @@ def _centered(operation: Operation, x: Tensor, builder: Builder) -> Tensor:
 
 @operation("local_variance_normalization")
 def local_variance_normalization(operation: Operation, builder: Builder) -> Tensor:
-    """Division by the root of the mean of squares around."""
+    """Divide by the root of the mean of squares in a window."""
     return _standardized(operation, operation.tensor("input"), builder)
 
 
@@ -69,7 +69,7 @@ def _standardized(operation: Operation, x: Tensor, builder: Builder) -> Tensor:
 
 
 def _divided(operation: Operation, x: Tensor, sigma: Tensor, builder: Builder) -> Tensor:
-    """``x / max(sigma + bias, epsilon)`` for a sigma that is not negative."""
+    """Return ``x / max(sigma + bias, epsilon)`` for a sigma that is not negative."""
     bias, epsilon = operation.real("bias"), operation.real("epsilon")
     if bias:
         sigma = with_number("math.add", sigma, bias, builder)
@@ -80,14 +80,14 @@ def _divided(operation: Operation, x: Tensor, sigma: Tensor, builder: Builder) -
 
 @operation("local_contrast_normalization")
 def local_contrast_normalization(operation: Operation, builder: Builder) -> Tensor:
-    """Both of these, one after the other."""
+    """Subtract the local mean, then divide by the local deviation."""
     return _standardized(
         operation, _centered(operation, operation.tensor("input"), builder), builder
     )
 
 
 def _norm(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """Division by a norm over some dimensions."""
+    """Divide by a norm over some dimensions."""
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     bias, epsilon = operation.real("bias"), operation.real("epsilon")
@@ -112,7 +112,7 @@ NORMS = table_of(
 
 @operation("batch_normalization")
 def batch_normalization(operation: Operation, builder: Builder) -> Tensor:
-    """Normalization with a mean and a variance that are given, usually for each channel."""
+    """Normalize by a given mean and variance, usually one for each channel."""
     names = ("input", "mean", "variance", "offset", "scale")
     x, *rest = operation.operands(*names)
     epsilon = operation.real("epsilon")

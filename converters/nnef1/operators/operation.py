@@ -1,4 +1,6 @@
-"""A call of an NNEF 1 operation as its function reads it: tensors and attributes by name."""
+"""The interface between a call of an NNEF 1 operation and its function: tensors and attributes by
+name.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ Converted: TypeAlias = "Tensor | Sequence[Tensor | Sequence[Tensor]]"
 OperatorFunction: TypeAlias = "Callable[[Operation, Builder], Converted]"
 
 DTYPES: Mapping[str, str] = {"scalar": "float32", "integer": "int32", "logical": "bool"}
-"""The dtypes of NNEF 1's types, unless a tensor file says otherwise."""
+"""The dtypes of NNEF 1's types, unless a tensor file has another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call, and the tensors that are known when it is made, by label.
+    """A call, and the tensors that are known before it, by label.
 
     ``updates`` collects the variables that operations update, with their new values.
     """
@@ -34,47 +36,47 @@ class Operation:
     updates: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor parameter; a number becomes a constant of rank 0."""
+        """Return a tensor parameter; a number becomes a constant of rank 0."""
         return self._tensor(self.call.arguments[name])
 
     def tensors(self, name: str) -> list[Tensor]:
-        """An array of tensors, all of one dtype."""
+        """Return an array of tensors, all of one dtype."""
         return _of_one_dtype([self._tensor(each) for each in _items(self.call.arguments[name])])
 
     def operands(self, *names: str) -> list[Tensor]:
-        """Several tensor parameters; numbers among them get the dtype of the others."""
+        """Return several tensor parameters; numbers among them get the dtype of the others."""
         return _of_one_dtype([self.tensor(name) for name in names])
 
     def is_number(self, name: str, value: float) -> bool:
-        """Whether a tensor parameter is this very number."""
-        given = self.call.arguments[name]
-        return not isinstance(given, (calls.Tensor, tuple)) and given == value
+        """Whether a tensor parameter is a given number."""
+        argument = self.call.arguments[name]
+        return not isinstance(argument, (calls.Tensor, tuple)) and argument == value
 
     def integer(self, name: str) -> int:
-        """An integer."""
+        """Return an integer parameter."""
         return _static(name, self.call.arguments[name])
 
     def integers(self, name: str) -> list[int]:
-        """An array of integers."""
+        """Return a parameter that is an array of integers."""
         return [_static(name, each) for each in _items(self.call.arguments[name])]
 
     def sizes(self, name: str) -> list[Size]:
-        """An array of integers, some of which may be dynamic dimensions."""
+        """Return an array of integers, some of which may be dynamic dimensions."""
         items = _items(self.call.arguments[name])
         return [each if isinstance(each, Symbolic) else _static(name, each) for each in items]
 
     def real(self, name: str) -> float:
-        """A scalar."""
+        """Return a scalar parameter."""
         value = self.call.arguments[name]
         assert isinstance(value, (int, float)), name
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """A logical."""
+        """Return a logical parameter."""
         return bool(self.call.arguments[name])
 
     def choice(self, name: str, allowed: Sequence[str]) -> str:
-        """A string that is one of those allowed."""
+        """Return a string parameter; raise Unconvertible if it is not one of those allowed."""
         value = self.call.arguments[name]
         if value not in allowed:
             names = ", ".join(f"'{each}'" for each in allowed)
@@ -83,18 +85,18 @@ class Operation:
         return value
 
     def pairs(self, name: str) -> list[tuple[int, int]]:
-        """An array of pairs of integers."""
-        found: list[tuple[int, int]] = []
+        """Return a parameter that is an array of pairs of integers."""
+        pairs: list[tuple[int, int]] = []
         for item in _items(self.call.arguments[name]):
             match item:
                 case (before, after):
-                    found.append((_static(name, before), _static(name, after)))
+                    pairs.append((_static(name, before), _static(name, after)))
                 case _:
                     raise AssertionError(name)
-        return found
+        return pairs
 
     def axes(self, rank: int, name: str = "axes") -> list[int]:
-        """Distinct dimensions of a tensor of a rank, in the order given."""
+        """Return distinct dimensions of a tensor of a rank, in the order given."""
         axes = self.integers(name)
         for axis in axes:
             in_range(name, axis, rank)
@@ -103,9 +105,9 @@ class Operation:
         return axes
 
     def check_result_count(self, count: int) -> None:
-        """Raise Unconvertible unless the array of results names as many tensors.
+        """Raise Unconvertible unless the array of results names ``count`` tensors.
 
-        Operations check this before they make results, of which there may be billions.
+        Operations check this before they create results, of which there may be billions.
         """
         (results,) = self.call.results.values()
         named = len(_items(results))
@@ -114,7 +116,7 @@ class Operation:
             raise Unconvertible(reason, f"name {count} results", mismatch=True)
 
     def axis(self, rank: int) -> int:
-        """A dimension of a tensor of a rank."""
+        """Return a dimension of a tensor of a rank."""
         return in_range("axis", self.integer("axis"), rank)
 
     def _tensor(self, value: Value) -> Tensor:
@@ -130,7 +132,7 @@ class Operation:
 
 
 def _static(name: str, value: Value) -> int:
-    """An integer. Raises Unconvertible for a dynamic dimension."""
+    """Return an integer. Raises Unconvertible for a dynamic dimension."""
     if isinstance(value, Symbolic):
         reason = f"'{name}' depends on the dimension {value}, which is known only at run time"
         raise Unconvertible(reason, "give the shapes of the inputs: convert(…, input_shapes={…})")
@@ -139,7 +141,7 @@ def _static(name: str, value: Value) -> int:
 
 
 def in_range(name: str, axis: int, rank: int) -> int:
-    """The axis, which must be a dimension of a tensor of a rank."""
+    """Return the axis, which must be a dimension of a tensor of a rank."""
     if not 0 <= axis < rank:
         reason = f"'{name}' names dimension {axis} of a tensor of rank {rank}"
         raise Unconvertible(reason, "dimensions count from 0", mismatch=True)
@@ -151,7 +153,7 @@ def _items(value: Value) -> tuple[Value, ...]:
 
 
 def _of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, with constants of rank 0 in the dtype of the others."""
+    """Return the tensors, with constants of rank 0 in the dtype of the others."""
     real = (each for each in tensors if each.value is None or each.rank)
     like = next(real, None)
     if like is None:

@@ -27,17 +27,17 @@ def _window(operation: Operation, x: Tensor) -> Window:
 
 @operation("box")
 def box(operation: Operation, builder: Builder) -> Tensor:
-    """The sum, or the mean, of each window."""
+    """Convert ``box``: the sum, or the mean, of each window."""
     x = operation.tensor("input")
     kind = "avg_pool" if operation.flag("normalize") else "sum_pool"
     return pooled(kind, x, _window(operation, x), _border(operation), builder)
 
 
 def pooled(kind: str, x: Tensor, window: Window, border: str, builder: Builder) -> Tensor:
-    """``sum_pool``, ``avg_pool``, ``rms_pool`` or ``max_pool`` of windows with a border.
+    """Return ``sum_pool``, ``avg_pool``, ``rms_pool`` or ``max_pool`` of windows with a border.
 
-    The border 'ignore' leaves out what is not of the input, also when elements are counted; zeros
-    are elements for a maximum too.
+    The border 'ignore' excludes elements outside of the input, also from the count of a mean. With
+    other borders, zeros are elements for a maximum too.
     """
     zeros_are_skipped = border == "constant" and kind != "max_pool"
     if border != "ignore" and not zeros_are_skipped:
@@ -58,7 +58,7 @@ def _pool(kind: str, operation: Operation, builder: Builder) -> Tensor:
 
 
 def max_pool(operation: Operation, builder: Builder, border: str) -> Tensor:
-    """The maximum of each window with a border."""
+    """Return the maximum of each window with a border."""
     x = operation.tensor("input")
     return pooled("max_pool", x, _window(operation, x), border, builder)
 
@@ -68,31 +68,31 @@ POOLS = table_of({kind: partial(_pool, kind) for kind in ("max_pool", "avg_pool"
 
 @operation("debox")
 def debox(operation: Operation, builder: Builder) -> Tensor:
-    """The reverse of a box filter: each element added to all of its window."""
+    """Convert ``debox``, the reverse of a box filter: each element is added to its whole window."""
     x = operation.tensor("input")
     window = scaling_up(operation, x, window_size(operation, x.rank)).reduced()
     border = _border(operation)
     if border not in ("constant", "ignore"):
         x, window = with_reverse_border(x, window, border, builder)
-    found = builder.call(
+    result = builder.call(
         "nnef1.debox", x, as_shape=window.shape(x), axes=list(window.axes),
         output_size=list(window.out), more=window.geometry(),
     )  # fmt: skip
     if not operation.flag("normalize") or window.volume == 1:
-        return found
-    return broadcasting.with_number("math.div", found, window.volume, builder)
+        return result
+    return broadcasting.with_number("math.div", result, window.volume, builder)
 
 
 @operation("argmax_pool")
 def argmax_pool(operation: Operation, builder: Builder) -> Tensor:
-    """The position in each window of its first maximum."""
+    """Convert ``argmax_pool``: the position in each window of its first maximum."""
     x = operation.tensor("input")
     return _maxima(operation, x, builder)[1]
 
 
 @operation("max_pool_with_index")
 def max_pool_with_index(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
-    """The maximum of each window, and its position there."""
+    """Convert ``max_pool_with_index``: the maximum of each window, and its position there."""
     return _maxima(operation, operation.tensor("input"), builder)
 
 
@@ -110,7 +110,7 @@ def _maxima(operation: Operation, x: Tensor, builder: Builder) -> tuple[Tensor, 
 
 @operation("sample")
 def sample(operation: Operation, builder: Builder) -> Tensor:
-    """The element of each window at a position in it."""
+    """Convert ``sample``: the element of each window at a position in it."""
     x, index = operation.tensor("input"), operation.tensor("index")
     window, border = _window(operation, x), _border(operation)
     _check_index(index, window.shape(x), "result")
@@ -124,7 +124,7 @@ def sample(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("desample")
 def desample(operation: Operation, builder: Builder) -> Tensor:
-    """Each element added at a position in its window."""
+    """Convert ``desample``: each element is added at a position in its window."""
     x, index = operation.tensor("input"), operation.tensor("index")
     operation.choice("border", ("constant",))
     _check_index(index, x.shape, "input")

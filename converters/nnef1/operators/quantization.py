@@ -22,7 +22,7 @@ def _bits(operation: Operation) -> int:
 
 @operation("zero_point_linear_quantize")
 def zero_point_linear_quantize(operation: Operation, builder: Builder) -> Tensor:
-    """Multiples of a scale, as many as the bits can hold, around a zero point."""
+    """Round to multiples of a scale around a zero point, as many as the bits can represent."""
     scale = operation.real("scale")
     if scale == 0.0:
         raise Unconvertible("'scale' is 0", "give another number")
@@ -38,14 +38,14 @@ def zero_point_linear_quantize(operation: Operation, builder: Builder) -> Tensor
 
 @operation("min_max_linear_quantize")
 def min_max_linear_quantize(operation: Operation, builder: Builder) -> Tensor:
-    """The range of values in as many steps as the bits can hold."""
+    """Round to equal steps of a range of values, as many as the bits can represent."""
     signed, symmetric = operation.flag("signed"), operation.flag("symmetric")
     return _in_steps(operation, signed, symmetric, builder)
 
 
 @operation("linear_quantize")
 def linear_quantize(operation: Operation, builder: Builder) -> Tensor:
-    """The same without a sign."""
+    """Convert ``linear_quantize``: as ``min_max_linear_quantize``, without a sign."""
     return _in_steps(operation, False, False, builder)
 
 
@@ -70,7 +70,10 @@ def _in_steps(operation: Operation, signed: bool, symmetric: bool, builder: Buil
 
 
 def _by_channel(limit: Tensor, x: Tensor) -> list[float] | None:
-    """A known limit of each channel, as SkriptND's attribute; None if it is another tensor."""
+    """Return a known limit of each channel as SkriptND's attribute.
+
+    It is None if it is another tensor.
+    """
     if limit.value is None or limit.rank > x.rank:
         return None
     channels = limit.shape[1] if limit.rank > 1 else 1
@@ -85,7 +88,7 @@ def _by_channel(limit: Tensor, x: Tensor) -> list[float] | None:
 
 @operation("logarithmic_quantize")
 def logarithmic_quantize(operation: Operation, builder: Builder) -> Tensor:
-    """Powers of 2 up to a maximum, with the sign of the elements."""
+    """Round to powers of 2 up to a maximum, with the sign of the elements."""
     x, largest = operation.operands("x", "max")
     highest = builder.call("math.ceil", builder.call("math.log2", largest))
     lowest = with_number("math.sub", highest, (1 << _bits(operation)) - 1, builder)

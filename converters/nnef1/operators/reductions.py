@@ -13,7 +13,7 @@ from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
 
 
 def reduced(kind: str, x: Tensor, axes: Sequence[int], builder: Builder) -> Tensor:
-    """``sum``, ``mean``, ``max``, ``min``, ``any`` or ``all`` over some dimensions, which stay."""
+    """Reduce by ``sum``, ``mean``, ``max``, ``min``, ``any`` or ``all``; dimensions stay as 1."""
     if not axes:
         return builder.call("math.iden", x)
     return builder.call(f"math.{kind}_reduce", x, as_shape=_shape(x, axes), axes=list(axes))
@@ -35,14 +35,16 @@ REDUCTIONS = table_of(
 
 @operation("sum_reduce")
 def sum_reduce(operation: Operation, builder: Builder) -> Tensor:
-    """The sum or, normalized, the mean."""
+    """Convert ``sum_reduce``: the sum or, normalized, the mean."""
     return _reduce("mean" if operation.flag("normalize") else "sum", operation, builder)
 
 
 def position(
     name: str, x: Tensor, dimensions: Sequence[int], dtype: str, builder: Builder
 ) -> Tensor:
-    """The position of the first extreme; over several dimensions, that in row-major order."""
+    """Return the position of the first extremum; over several dimensions, that in row-major
+    order.
+    """
     axes = sorted(dimensions)
     shape = _shape(x, axes)
     if not axes:
@@ -53,10 +55,10 @@ def position(
     rows = builder.transpose(x, [*kept, *axes])
     volume = product([x.shape[axis] for axis in axes])
     flat = builder.reshape(rows, (*rows.shape[: len(kept)], volume))
-    found = builder.call(
+    positions = builder.call(
         name, flat, as_type=dtype, as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
     )
-    return builder.reshape(found, shape)
+    return builder.reshape(positions, shape)
 
 
 def _position(name: str, operation: Operation, builder: Builder) -> Tensor:
@@ -74,7 +76,7 @@ POSITIONS = table_of(
 
 @operation("moments")
 def moments(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
-    """Mean and variance."""
+    """Convert ``moments``: mean and variance."""
     x = operation.tensor("input")
     axes = operation.axes(x.rank)
     mean, variance = (Tensor(x.dtype, _shape(x, axes)) for _ in range(2))

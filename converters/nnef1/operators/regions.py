@@ -14,7 +14,7 @@ _METHODS = ("symmetric", "asymmetric", "aligned")
 
 
 def _regions(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-    """Input, regions, the index of each one's item of the batch, and the size of the result."""
+    """Return input, regions, the batch index of each region, and the size of the result."""
     x, rois = operation.operands("input", "rois")
     index, size = operation.tensor("batch_index"), _sizes(operation, "output_size", x.rank - 2)
     if rois.rank != 2 or rois.shape[1] != 2 * len(size):
@@ -54,7 +54,7 @@ POOLS = table_of(
 
 @operation("roi_resample")
 def roi_resample(operation: Operation, builder: Builder) -> Tensor:
-    """Each region resampled to one size."""
+    """Convert ``roi_resample``: each region is resampled to one size."""
     x, rois, index, size = _regions(operation, builder)
     return _resampled(operation, "method", x, rois, index, size, builder)
 
@@ -77,7 +77,7 @@ def _resampled(
 
 
 def _align(name: str, operation: Operation, builder: Builder) -> Tensor:
-    """Regions resampled to a multiple of the size, then pooled."""
+    """Resample regions to a multiple of the size, then pool them."""
     x, rois, index, size = _regions(operation, builder)
     rate = _sizes(operation, "sampling_rate", len(size))
     fine = [length * times for length, times in zip(size, rate, strict=True)]

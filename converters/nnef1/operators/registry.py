@@ -1,4 +1,4 @@
-"""Which function converts which operation: a table made of the modules of this package."""
+"""The functions that convert operations, collected from the modules of this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.converters.nnef1.operators.operation import Converted, Operation, OperatorFunction
 
 MAX_ELEMENTS = 1 << 40
-"""The most elements of a tensor, so that sizes in bytes stay in range."""
+"""Upper limit of the elements of a tensor, so that sizes in bytes stay in range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Converter:
     function: OperatorFunction
 
     def __call__(self, operation: Operation, builder: Builder) -> Converted:
-        """What the function returns."""
+        """Call the function; return its result."""
         return self.function(operation, builder)
 
 
@@ -38,7 +38,9 @@ Table: TypeAlias = "Mapping[str, OperatorFunction]"
 
 
 def operation(name: str) -> Callable[[OperatorFunction], Converter]:
-    """Mark a function ``(operation, builder) -> tensor or tensors`` as the one of an operation."""
+    """Return a decorator that registers a function ``(operation, builder) -> tensor or
+    tensors``.
+    """
 
     def mark(function: OperatorFunction) -> Converter:
         return Converter(name, function)
@@ -47,19 +49,19 @@ def operation(name: str) -> Callable[[OperatorFunction], Converter]:
 
 
 def table_of(functions: Mapping[str, OperatorFunction]) -> tuple[Converter, ...]:
-    """Converters of several operations."""
+    """Return converters of several operations."""
     return tuple(Converter(name, function) for name, function in functions.items())
 
 
 @functools.cache
 def standard() -> Table:
-    """The functions of the standard operations, by name."""
-    found: dict[str, OperatorFunction] = {}
+    """Return the functions of the standard operations, by name."""
+    functions: dict[str, OperatorFunction] = {}
     for _, item in module_values(operators):
         for entry in item if isinstance(item, tuple) else (item,):
             if isinstance(entry, Converter):
-                found[entry.operation] = entry.function
-    return found
+                functions[entry.operation] = entry.function
+    return functions
 
 
 def convert_call(

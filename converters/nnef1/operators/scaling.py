@@ -15,7 +15,7 @@ from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
 
 
 def _factor(operation: Operation, x: Tensor) -> tuple[list[int], list[int]]:
-    """The spatial dimensions that change, and their factors."""
+    """Return the spatial dimensions that change, and their factors."""
     factor = operation.integers("factor")
     if len(factor) != x.rank - 2 or min(factor, default=1) < 1:
         hint = "give a positive number for each spatial dimension"
@@ -66,7 +66,7 @@ DOWN = table_of(
 
 @operation("nearest_upsample")
 def nearest_upsample(operation: Operation, builder: Builder) -> Tensor:
-    """Each element repeated."""
+    """Convert ``nearest_upsample``: each element is repeated."""
     x = operation.tensor("input")
     axes, factor = _factor(operation, x)
     return _scaled("image.nearest_upsample", x, _larger(x, axes, factor), axes, factor, builder)
@@ -74,7 +74,7 @@ def nearest_upsample(operation: Operation, builder: Builder) -> Tensor:
 
 @operation("multilinear_upsample")
 def multilinear_upsample(operation: Operation, builder: Builder) -> Tensor:
-    """Linear interpolation between elements."""
+    """Convert ``multilinear_upsample``: linear interpolation between elements."""
     x = operation.tensor("input")
     axes, factor = _factor(operation, x)
     method = operation.choice("method", ("symmetric", "asymmetric", "aligned"))
@@ -101,7 +101,7 @@ def multilinear_upsample(operation: Operation, builder: Builder) -> Tensor:
 def _reflected(
     x: Tensor, axes: list[int], factor: list[int], symmetric: bool, builder: Builder
 ) -> Tensor:
-    """The interpolation of a tensor with one more element at each end, without what it adds."""
+    """Interpolate a tensor with one more element at each end, and remove the additional results."""
     sides = [1 if axis in axes else 0 for axis in range(x.rank)]
     wide = padded(x, sides, sides, "reflect", builder)
     larger = builder.call(

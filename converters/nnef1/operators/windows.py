@@ -1,7 +1,8 @@
 """The geometry of sliding windows (section 4.3): paddings, shapes and borders.
 
-An operation either scales down (convolution, pooling) or up, as the reverse of one that scales
-down. Paddings are always computed here and written out, because SkriptND chooses others.
+Input: an operation and its input. Output: a :class:`Window`. An operation either scales down
+(convolution, pooling) or up, as the reverse of one that scales down. Paddings are always computed
+here and written explicitly, because SkriptND chooses others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tvm_nnef.converters.nnef1.operators.operation import Operation
 
 @dataclass(frozen=True, slots=True)
 class Window(Geometry):
-    """A window over ``axes``.
+    """A sliding window over ``axes``.
 
     Paddings, strides and dilations are those of the larger tensor: the input of an operation that
     scales down, the output of one that scales up.
@@ -31,7 +32,7 @@ class Window(Geometry):
 
     @property
     def static_after(self) -> Shape:
-        """The paddings after the input that windows cover, if that is static."""
+        """The padding after the input that the windows cover, if it is static."""
         pairs = zip(self.after, self.covered_after, strict=True)
         return tuple(each if isinstance(each, int) else after for after, each in pairs)
 
@@ -42,18 +43,18 @@ class Window(Geometry):
 
     @property
     def weights(self) -> list[int]:
-        """The distance of neighbours in the row-major order of the window's elements."""
+        """The stride of each dimension in the row-major order of the window's elements."""
         return [prod(self.size[axis + 1 :]) for axis in range(len(self.size))]
 
     def shape(self, x: Tensor) -> Shape:
-        """The shape of the result for an input."""
-        found = list(x.shape)
+        """Return the shape of the result for an input."""
+        sizes = list(x.shape)
         for axis, size in zip(self.axes, self.out, strict=True):
-            found[axis] = size
-        return tuple(found)
+            sizes[axis] = size
+        return tuple(sizes)
 
     def geometry(self) -> dict[str, Attribute | None]:
-        """The attributes of SkriptND, without the axes."""
+        """Return the attributes of SkriptND, without the axes."""
         return {
             "size": list(self.size),
             "stride": without_default(self.stride, 1),
@@ -62,8 +63,8 @@ class Window(Geometry):
         }
 
     def reduced(self) -> Window:
-        """The window in those dimensions in which it does something, or in the last one."""
-        kept = [
+        """Return the window in those dimensions in which it has an effect, or in the last one."""
+        used = [
             position
             for position in range(len(self.axes))
             if (self.size[position], self.stride[position]) != (1, 1)
@@ -72,21 +73,21 @@ class Window(Geometry):
             or self.inside[position] != self.out[position]
         ] or [len(self.axes) - 1]
         return Window(
-            tuple(self.size[each] for each in kept),
-            tuple(self.stride[each] for each in kept), tuple(self.dilation[each] for each in kept),
-            tuple(self.before[each] for each in kept), tuple(self.after[each] for each in kept),
-            tuple(self.inside[each] for each in kept), tuple(self.out[each] for each in kept),
-            tuple(self.axes[each] for each in kept),
+            tuple(self.size[each] for each in used),
+            tuple(self.stride[each] for each in used), tuple(self.dilation[each] for each in used),
+            tuple(self.before[each] for each in used), tuple(self.after[each] for each in used),
+            tuple(self.inside[each] for each in used), tuple(self.out[each] for each in used),
+            tuple(self.axes[each] for each in used),
         )  # fmt: skip
 
 
 def without_default(values: Sequence[int], default: int) -> list[int] | None:
-    """The values of an attribute, None if all of them are the default."""
+    """Return the values of an attribute; None if all of them are the default."""
     return None if all(value == default for value in values) else list(values)
 
 
 def window_size(operation: Operation, rank: int) -> list[int]:
-    """The attribute ``size``, which must have an item for each dimension."""
+    """Return the attribute ``size``, which must have an item for each dimension."""
     size = operation.integers("size")
     if not rank:
         raise Unconvertible(
@@ -99,7 +100,7 @@ def window_size(operation: Operation, rank: int) -> list[int]:
 
 
 def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
-    """The window over the dimensions of an input from ``first`` on."""
+    """Return the window over the dimensions of an input from ``first`` on."""
     inside = x.shape[first:]
     stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
     pairs = _paddings(operation, len(inside))
@@ -126,7 +127,9 @@ def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: in
 
 
 def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
-    """The window of a reverse operation over the dimensions of an input from ``first`` on."""
+    """Return the window of a reverse operation over the dimensions of an input from ``first``
+    on.
+    """
     inside = x.shape[first:]
     stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
     pairs = _paddings(operation, len(inside))
@@ -134,7 +137,7 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
     if wanted and len(wanted) != x.rank:
         reason = f"'output_shape' has {len(wanted)} items for {x.rank} dimensions"
         raise Unconvertible(reason, "give one for each dimension, or none", mismatch=True)
-    found = [
+    scaled = [
         _enlarged(
             length, (size[axis] - 1) * dilation[axis] + 1, stride[axis],
             None if pairs is None else pairs[axis], wanted[axis + first] if wanted else None,
@@ -144,8 +147,8 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
     ]  # fmt: skip
     return Window(
         tuple(size), stride, dilation,
-        tuple(each[0] for each in found), tuple(each[1] for each in found), inside,
-        tuple(each[2] for each in found), tuple(range(first, x.rank)),
+        tuple(each[0] for each in scaled), tuple(each[1] for each in scaled), inside,
+        tuple(each[2] for each in scaled), tuple(range(first, x.rank)),
     )  # fmt: skip
 
 
@@ -153,7 +156,7 @@ def _enlarged(
     size: Size, reach: int, stride: int, pads: tuple[int, int] | None, wanted: int | None,
     axis: int,
 ) -> tuple[Size, Size, Size]:  # fmt: skip
-    """The paddings of a dimension that is scaled up, and its size."""
+    """Return the paddings of a dimension that is scaled up, and its size."""
     front: Size
     back: Size
     if pads is not None:
@@ -178,7 +181,7 @@ def _enlarged(
 
 
 def _automatic(large: Size, small: Size, reach: int, stride: int) -> tuple[Size, Size]:
-    """The paddings with which a dimension becomes another one that is ``stride`` times smaller."""
+    """Return the paddings for which the windows reduce a dimension from ``large`` to ``small``."""
     return _halves(maximum((small - 1) * stride + reach - large, 0))
 
 
@@ -195,7 +198,7 @@ def _steps(operation: Operation, name: str, rank: int) -> tuple[int, ...]:
 
 
 def _paddings(operation: Operation, rank: int) -> list[tuple[int, int]] | None:
-    """The paddings of an operation; None if they are automatic."""
+    """Return the paddings of an operation; None if they are automatic."""
     pairs = operation.pairs("padding")
     if not pairs:
         return None
@@ -206,7 +209,7 @@ def _paddings(operation: Operation, rank: int) -> list[tuple[int, int]] | None:
 
 
 def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tuple[Tensor, Window]:
-    """An input with its border as elements, and the window that is on it without paddings.
+    """Return an input that includes its border, and the window on it without paddings.
 
     Negative paddings stay those of the window.
     """
@@ -227,7 +230,7 @@ def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tup
 def with_reverse_border(
     x: Tensor, window: Window, border: str, builder: Builder
 ) -> tuple[Tensor, Window]:
-    """The same for an operation that scales up, whose result reaches beyond its input."""
+    """Return the same for an operation that scales up, whose result extends beyond its input."""
     front: list[Size] = []
     back: list[Size] = []
     for axis, (reach, stride) in enumerate(zip(window.reach, window.stride, strict=True)):
@@ -248,8 +251,8 @@ def with_reverse_border(
 
 
 def _over_all(x: Tensor, axes: Sequence[int], values: Sequence[Size]) -> list[Size]:
-    """Values for all dimensions of a tensor, 0 for those that are not among ``axes``."""
-    found: list[Size] = [0] * x.rank
+    """Return values for all dimensions of a tensor, 0 for those that are not among ``axes``."""
+    padded_values: list[Size] = [0] * x.rank
     for axis, value in zip(axes, values, strict=True):
-        found[axis] = value
-    return found
+        padded_values[axis] = value
+    return padded_values

@@ -55,7 +55,7 @@ def stored(whole: Tensor, new: Tensor, start: Tensor, axis: int, builder: Builde
 
 
 def within(room: Size, start: Tensor, count: Size, builder: Builder) -> Tensor:
-    """The positions from which on so many entries are stored; an error in a call without room."""
+    """Return the positions from which entries are stored; a call without room is an error."""
     rows = builder.cast(builder.dimension(count), start.dtype)
     size = builder.cast(builder.dimension(room), start.dtype)
     end = builder.binary("math.add", start, rows)

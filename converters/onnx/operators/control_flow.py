@@ -96,8 +96,12 @@ def _of_equal_ranks(node: Node, blocks: Sequence[_Block], builder: Builder) -> l
     if not differing:
         return list(blocks)
     suitable = [_suits(node, each) for each in outputs]
+    advice = ""
     if all(suitable) and (squeezing := _squeezing(node)) is not None:
         suitable = [number == squeezing for number in range(2)]
+        advice = (
+            "; convert it for these shapes: 'input_shapes' in Python, '--shape' on the command line"
+        )
     if suitable[0] == suitable[1]:
         raise _differing(*differing[0])
     taken = suitable.index(True)
@@ -105,7 +109,7 @@ def _of_equal_ranks(node: Node, blocks: Sequence[_Block], builder: Builder) -> l
     name = next(filter(None, node.proto.output))
     message = (
         f"'{name}' would have {plural(wrong.rank, 'dimension')}, "
-        f"and the model is converted for {right.rank}"
+        f"and the model is converted for {right.rank}{advice}"
     )
     error = _impossible(blocks[taken], message, builder)
     return [block if each else error for block, each in zip(blocks, suitable, strict=True)]

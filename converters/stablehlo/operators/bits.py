@@ -1,4 +1,4 @@
-"""The bits of elements: seen as another type, and rounded away."""
+"""Converters of operations on bits: reinterpretation, and reduced precision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("bitcast_convert")
 def bitcast(each: Operation, builder: Builder) -> Tensor:
-    """The same bits seen as another type; of another width, with the last dimension split."""
+    """Reinterpret the bits as another type; for another width, the last dimension is split or
+    joined.
+    """
     x, dtype = each.inputs[0], each.dtype()
     if x.dtype == dtype:
         return x
@@ -39,7 +41,7 @@ def _width(dtype: str) -> int:
 
 
 def _as_integers(x: Tensor, builder: Builder) -> Tensor:
-    """The bits as unsigned integers."""
+    """Return the bits as unsigned integers."""
     bits = _width(x.dtype)
     if x.dtype == "bfloat16":
         upper = shifted(
@@ -66,7 +68,7 @@ def _from_integers(x: Tensor, dtype: str, builder: Builder) -> Tensor:
 
 
 def _joined(x: Tensor, source: int, target: int, builder: Builder) -> Tensor:
-    """The elements of the last dimension as one each, the first one in the lowest bits."""
+    """Join the elements of the last dimension into one, the first one in the lowest bits."""
     wide = builder.cast(x, f"uint{target}")
     scale = np.array([1 << k * source for k in range(target // source)], f"uint{target}")
     scaled = builder.binary("math.mul", wide, builder.constant(scale))
@@ -76,7 +78,7 @@ def _joined(x: Tensor, source: int, target: int, builder: Builder) -> Tensor:
 
 
 def _split(x: Tensor, source: int, target: int, builder: Builder) -> Tensor:
-    """Each element as several in a new last dimension, the lowest bits first."""
+    """Split each element along a new last dimension, the lowest bits first."""
     parts = [
         shifted(x, builder.constant(k * target, x.dtype), builder) if k else x
         for k in range(source // target)
@@ -90,7 +92,7 @@ _MANTISSAS = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float
 
 @operation("reduce_precision")
 def reduce_precision(each: Operation, builder: Builder) -> Tensor:
-    """Elements rounded to fewer bits; those that are too small become 0."""
+    """Round elements to fewer bits; those that are too small become 0."""
     x = each.inputs[0]
     exponent, mantissa = each.integer("exponent_bits"), each.integer("mantissa_bits")
     own = _MANTISSAS[x.dtype]

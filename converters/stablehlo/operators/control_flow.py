@@ -1,4 +1,4 @@
-"""Loops and branches."""
+"""Converters of loops and branches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("while")
 def while_(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A region again and again, as long as another one holds."""
+    """Convert a region that is repeated as long as the condition of another region holds."""
     condition_of, body_of = each.regions
     state = [builder.computed(one) for one in each.inputs]
     inner = Builder(builder)
     carried = [Tensor(one.dtype, one.shape, hint="state") for one in state]
     (first,) = each.run(condition_of, state, builder)
-    found = each.run(body_of, carried, inner)
-    yields = [completed(one, old.shape, inner) for one, old in zip(found, carried, strict=True)]
+    results = each.run(body_of, carried, inner)
+    yields = [completed(one, old.shape, inner) for one, old in zip(results, carried, strict=True)]
     for old, new in zip(carried, yields, strict=True):
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             reason = f"it carries {old.dtype}{list(old.shape)}, and gives {list(new.shape)}"
@@ -42,7 +42,7 @@ def while_(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("if")
 def if_(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """One of two regions."""
+    """Convert a selection of one of two regions."""
     (condition,) = each.inputs
     if condition.value is not None:
         region = each.regions[0 if bool(condition.value.reshape(())) else 1]
@@ -53,7 +53,7 @@ def if_(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("case")
 def case(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """One of several regions by a number; the last one if there is none of that number."""
+    """Convert a selection of a region by number; the last one if there is none with that number."""
     (index,) = each.inputs
     if index.value is not None:
         number = int(index.value.reshape(()))

@@ -1,4 +1,4 @@
-"""Element-wise operations: arithmetic, comparisons, logic, bits, functions, choices, types."""
+"""Converters of element-wise operations: arithmetic, comparisons, logic, bits, functions, casts."""
 
 from __future__ import annotations
 
@@ -41,38 +41,40 @@ _COMPARE: Mapping[str, str] = {
 
 
 def shrunk(each: Operation, operands: Sequence[Tensor]) -> list[Tensor]:
-    """Operands, each before it was broadcast, as long as the others broadcast it just so."""
-    found = list(operands)
+    """Return operands before their broadcast, if the other operands broadcast them in the same
+    way.
+    """
+    smaller = list(operands)
     for number, tensor in enumerate(operands):
         small = each.broadcasts.get(id(tensor))
         if small is None:
             continue
-        trial = [*found[:number], small[1], *found[number + 1 :]]
+        trial = [*smaller[:number], small[1], *smaller[number + 1 :]]
         try:
             if broadcast(*(one.shape for one in trial)) == tensor.shape:
-                found = trial
+                smaller = trial
         except (ValueError, Unconvertible):
             continue
-    if all(one.value is not None for one in found):
+    if all(one.value is not None for one in smaller):
         return list(operands)
-    return found
+    return smaller
 
 
 def binary(each: Operation, name: str, builder: Builder, as_type: str | None = None) -> Tensor:
-    """An operator of two operands, which may be broadcast."""
+    """Call an operator of two operands, which may be broadcast."""
     left, right = shrunk(each, each.inputs)
     return builder.binary(name, left, right, as_type)
 
 
 @operation(*_UNARY)
 def unary(each: Operation, builder: Builder) -> Tensor:
-    """A function of one operand."""
+    """Call a function of one operand."""
     return builder.call(_UNARY[each.op.operation.name], each.inputs[0])
 
 
 @operation(*_TO_BOOL)
 def predicate(each: Operation, builder: Builder) -> Tensor:
-    """A question about each element."""
+    """Call a predicate of each element."""
     return builder.call(_TO_BOOL[each.op.operation.name], each.inputs[0], as_type="bool")
 
 
@@ -88,7 +90,7 @@ def is_infinite(each: Operation, builder: Builder) -> Tensor:
 
 @operation(*_BINARY)
 def arithmetic(each: Operation, builder: Builder) -> Tensor:
-    """A function of two operands; of truth values addition is 'or', multiplication 'and'."""
+    """Call a function of two operands; for truth values addition is 'or', multiplication 'and'."""
     kind = each.op.operation.name.removeprefix("stablehlo.")
     if each.inputs[0].kind == "bool":
         logic = {"add": "math.or", "maximum": "math.or", "multiply": "math.and"}
@@ -105,7 +107,9 @@ def arithmetic(each: Operation, builder: Builder) -> Tensor:
 
 @operation("divide")
 def divide(each: Operation, builder: Builder) -> Tensor:
-    """A quotient; of integers truncated, and with all bits set if the divisor is 0, as XLA's."""
+    """Return a quotient; of integers truncated, and with all bits set if the divisor is 0, as
+    XLA's.
+    """
     if each.inputs[0].kind == "real":
         return binary(each, "math.div", builder)
     quotient = binary(each, "extra.truncate_div", builder)
@@ -115,15 +119,17 @@ def divide(each: Operation, builder: Builder) -> Tensor:
 
 @operation("remainder")
 def remainder(each: Operation, builder: Builder) -> Tensor:
-    """The remainder with the sign of the dividend; of integers the dividend if the divisor is 0."""
+    """Return the remainder with the sign of the dividend; of integers the dividend if the divisor
+    is 0.
+    """
     if each.inputs[0].kind == "real":
         return binary(each, "math.mod", builder)
-    found = binary(each, "extra.truncate_mod", builder)
-    return _unless_zero(each, found, shrunk(each, each.inputs)[0], builder)
+    rest = binary(each, "extra.truncate_mod", builder)
+    return _unless_zero(each, rest, shrunk(each, each.inputs)[0], builder)
 
 
 def _unless_zero(each: Operation, value: Tensor, otherwise: Tensor, builder: Builder) -> Tensor:
-    """``value``, but ``otherwise`` where the divisor is 0."""
+    """Return ``value``, but ``otherwise`` where the divisor is 0."""
     divisor = shrunk(each, each.inputs)[1]
     if divisor.sizes is not None or (divisor.value is not None and divisor.value.all()):
         return value
@@ -137,7 +143,7 @@ def _width(tensor: Tensor) -> int:
 
 @operation(*_LOGIC)
 def logic(each: Operation, builder: Builder) -> Tensor:
-    """Logic on truth values, or bit by bit."""
+    """Convert logic on truth values, or bit by bit."""
     kind = each.op.operation.name.removeprefix("stablehlo.")
     if each.inputs[0].kind == "bool":
         return binary(each, _LOGIC[kind], builder)
@@ -146,7 +152,7 @@ def logic(each: Operation, builder: Builder) -> Tensor:
 
 
 def bitwise(kind: str, left: Tensor, right: Tensor, builder: Builder) -> Tensor:
-    """``and``, ``or`` or ``xor``, bit by bit."""
+    """Return ``and``, ``or`` or ``xor``, bit by bit."""
     bits = _width(left)
     # Formulas compute in 32 or 64 signed bits: there the topmost one is the sign.
     top = bits if left.dtype in ("uint8", "uint16", "uint32") else bits - 1
@@ -155,46 +161,46 @@ def bitwise(kind: str, left: Tensor, right: Tensor, builder: Builder) -> Tensor:
 
 @operation("not")
 def negated(each: Operation, builder: Builder) -> Tensor:
-    """The opposite truth value, or every bit turned over."""
+    """Return the opposite truth value, or every bit inverted."""
     x = each.inputs[0]
     return builder.call("math.not" if x.kind == "bool" else "extra.bitwise_not", x)
 
 
 @operation("shift_left")
 def shift_left(each: Operation, builder: Builder) -> Tensor:
-    """Bits moved up."""
+    """Shift bits to the left."""
     left, right = shrunk(each, each.inputs)
     return builder.binary("extra.shift_left", left, right, bits=_width(left))
 
 
 @operation("shift_right_arithmetic", "shift_right_logical")
 def shift_right(each: Operation, builder: Builder) -> Tensor:
-    """Bits moved down; the sign comes in, or 0 where the shift is logical."""
+    """Shift bits to the right, with copies of the sign, or with 0 if the shift is logical."""
     left, right = shrunk(each, each.inputs)
     if each.op.operation.name.endswith("arithmetic"):
         signed = left.dtype.removeprefix("u")
-        found = builder.binary(
+        result = builder.binary(
             "extra.shift_right", builder.cast(left, signed), builder.cast(right, signed),
             bits=max(_width(left), 32), unsigned=False,
         )  # fmt: skip
-        return builder.cast(found, left.dtype)
+        return builder.cast(result, left.dtype)
     return shifted(left, right, builder)
 
 
 def shifted(left: Tensor, right: Tensor, builder: Builder) -> Tensor:
-    """A logical shift to the right."""
+    """Return a logical shift to the right."""
     unsigned = left.dtype if left.dtype.startswith("u") else f"u{left.dtype}"
     bits = 64 if unsigned == "uint64" else 32 if _width(left) < 32 else _width(left)
-    found = builder.binary(
+    result = builder.binary(
         "extra.shift_right", builder.cast(left, unsigned), builder.cast(right, unsigned),
         bits=bits if unsigned != "uint32" else 64, unsigned=unsigned == "uint64",
     )  # fmt: skip
-    return builder.cast(found, left.dtype)
+    return builder.cast(result, left.dtype)
 
 
 @operation("popcnt")
 def population_count(each: Operation, builder: Builder) -> Tensor:
-    """How many bits are set."""
+    """Count the bits that are set."""
     x = each.inputs[0]
     bits = _width(x)
     top = bits if x.dtype in ("uint8", "uint16", "uint32") else bits - 1
@@ -203,13 +209,13 @@ def population_count(each: Operation, builder: Builder) -> Tensor:
 
 @operation("count_leading_zeros")
 def leading_zeros(each: Operation, builder: Builder) -> Tensor:
-    """How many bits from the top on are not set."""
+    """Count the leading bits that are not set."""
     return builder.call("xla.leading_zeros", each.inputs[0], bits=_width(each.inputs[0]))
 
 
 @operation("compare")
 def compare(each: Operation, builder: Builder) -> Tensor:
-    """A comparison; in the total order -0 is less than 0, and NaN is at the ends."""
+    """Compare; in the total order -0 is less than 0, and NaN is at the ends."""
     name = _COMPARE[each.text("comparison_direction")]
     left, right = shrunk(each, each.inputs)
     if left.kind == "real" and each.text("compare_type") == "TOTALORDER":
@@ -220,7 +226,7 @@ def compare(each: Operation, builder: Builder) -> Tensor:
 
 
 def total_order(x: Tensor, builder: Builder) -> Tensor:
-    """Integers in the total order of reals: -0 before 0, NaN last."""
+    """Return integers in the total order of reals: -0 before 0, NaN last."""
     if x.dtype != "float64":
         return builder.call("xla.order", x, as_type="int32")
     return builder.call(
@@ -230,20 +236,20 @@ def total_order(x: Tensor, builder: Builder) -> Tensor:
 
 @operation("select")
 def select(each: Operation, builder: Builder) -> Tensor:
-    """The second operand where the first one holds, else the third."""
+    """Select the second operand where the first one holds, else the third."""
     return builder.select(*shrunk(each, each.inputs))
 
 
 @operation("clamp")
 def clamp(each: Operation, builder: Builder) -> Tensor:
-    """The middle operand within limits."""
+    """Limit the middle operand."""
     low, x, high = shrunk(each, each.inputs)
     return builder.binary("math.min", builder.binary("math.max", x, low), high)
 
 
 @operation("convert")
 def convert(each: Operation, builder: Builder) -> Tensor:
-    """Elements in another type."""
+    """Convert elements to another type."""
     x, dtype = each.inputs[0], each.dtype()
     if x.value is not None and x.size <= 64:
         with np.errstate(all="ignore"):
@@ -256,7 +262,7 @@ def convert(each: Operation, builder: Builder) -> Tensor:
 
 @operation("constant", "chlo.constant")
 def constant(each: Operation, builder: Builder) -> Tensor:
-    """A tensor of known value; one of equal elements remembers the scalar."""
+    """Convert a constant; one of equal elements records the scalar."""
     each.dtype()  # refuses what the bindings cannot read
     attribute = each.attribute("value")
     value = elements(attribute)
@@ -274,20 +280,20 @@ def constant(each: Operation, builder: Builder) -> Tensor:
 
 @operation("map")
 def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A scalar function of the elements of each position."""
-    found = each.run(each.regions[0], each.inputs, builder, True)
+    """Apply a scalar function to the elements at each position."""
+    results = each.run(each.regions[0], each.inputs, builder, True)
     shape = broadcast(*(one.shape for one in each.inputs))
-    return [builder.expand(one, shape) for one in found]
+    return [builder.expand(one, shape) for one in results]
 
 
 @operation(
     "optimization_barrier", "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"
 )
 def barrier(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The operands themselves."""
+    """Return the operands themselves."""
     return each.inputs
 
 
 def least(dtype: str) -> float | int:
-    """The least value of a dtype."""
+    """Return the smallest value of a dtype."""
     return -math.inf if np.dtype(dtype).kind not in "iu" else int(np.iinfo(dtype).min)

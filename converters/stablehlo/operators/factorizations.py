@@ -1,4 +1,4 @@
-"""Factorizations of matrices and systems of equations, as XLA has them or as calls of LAPACK."""
+"""Converters of factorizations and systems of equations, as XLA's operations or calls of LAPACK."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 
 def _flipped(x: Tensor, builder: Builder) -> Tensor:
-    """Matrices with rows and columns exchanged."""
+    """Return matrices with rows and columns in reverse order."""
     return builder.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 
 @operation("cholesky")
 def cholesky(each: Operation, builder: Builder) -> Tensor:
-    """A triangle whose product with its transpose is the matrix; the other triangle is 0."""
+    """Return a triangle whose product with its transpose is the matrix; the other triangle is 0."""
     return _factor(each.inputs[0], each.flag("lower"), builder)
 
 
@@ -30,7 +30,7 @@ def _factor(x: Tensor, lower: bool, builder: Builder) -> Tensor:
 
 @operation("triangular_solve")
 def triangular_solve(each: Operation, builder: Builder) -> Tensor:
-    """The solution of a x = b or of x a = b, where a is triangular."""
+    """Return the solution of a x = b or of x a = b for a triangular a."""
     a, b = each.inputs
     return _solved(
         a, b, builder, left=each.flag("left_side"), lower=each.flag("lower"),
@@ -54,16 +54,19 @@ def _solved(
 
 
 def _letter(each: Operation, name: str) -> str:
-    """An option of LAPACK, which is a letter."""
+    """Return an option of LAPACK, which is a letter."""
     return chr(each.attribute("mhlo.backend_config")[name].value)
 
 
 @operation("custom_call.lapack_spotrf_ffi", "custom_call.lapack_dpotrf_ffi")
 def potrf(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """LAPACK's Cholesky factorization, and the number of the first minor that is not positive."""
+    """Convert LAPACK's Cholesky factorization.
+
+    Also return the number of the first nonpositive minor.
+    """
     x = each.inputs[0]
-    found = _factor(x, _letter(each, "uplo") == "L", builder)
-    return found, _first_not_positive(found, builder)
+    factor = _factor(x, _letter(each, "uplo") == "L", builder)
+    return factor, _first_not_positive(factor, builder)
 
 
 def _first_not_positive(x: Tensor, builder: Builder) -> Tensor:
@@ -75,7 +78,7 @@ def _first_not_positive(x: Tensor, builder: Builder) -> Tensor:
 
 @operation("custom_call.lapack_strsm_ffi", "custom_call.lapack_dtrsm_ffi")
 def trsm(each: Operation, builder: Builder) -> Tensor:
-    """BLAS's solution of a triangular system."""
+    """Convert BLAS's solution of a triangular system."""
     a, b = each.inputs[:2]
     return _solved(
         a, b, builder, left=_letter(each, "side") == "L", lower=_letter(each, "uplo") == "L",
@@ -85,9 +88,11 @@ def trsm(each: Operation, builder: Builder) -> Tensor:
 
 @operation("custom_call.lapack_sgetrf_ffi", "custom_call.lapack_dgetrf_ffi")
 def getrf(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """LAPACK's factorization into a lower and an upper triangle, with the rows it exchanged."""
+    """Convert LAPACK's factorization into a lower and an upper triangle, with the exchanged
+    rows.
+    """
     x = each.inputs[0]
     steps = minimum(*x.shape[-2:])
-    found, pivots = Tensor(x.dtype, x.shape), Tensor("int32", (*x.shape[:-2], steps))
-    builder.add("xla.lu", (x,), (found, pivots), steps=steps)
-    return found, pivots, _first_not_positive(builder.call("math.abs", found), builder)
+    factors, pivots = Tensor(x.dtype, x.shape), Tensor("int32", (*x.shape[:-2], steps))
+    builder.add("xla.lu", (x,), (factors, pivots), steps=steps)
+    return factors, pivots, _first_not_positive(builder.call("math.abs", factors), builder)

@@ -1,4 +1,6 @@
-"""Operations at positions given by tensors: dynamic slices, gather and scatter in general form."""
+"""Converters of operations at positions given by tensors: dynamic slices, general gather and
+scatter.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 
 def _starts(operands: Sequence[Tensor], builder: Builder) -> Tensor:
-    """Scalars as one vector."""
+    """Return scalars as one vector."""
     if all(one.value is not None for one in operands):
         values = [int(one.value.reshape(())) for one in operands if one.value is not None]
         return builder.constant(
@@ -35,7 +37,7 @@ def _run_time(tensor: Tensor, builder: Builder) -> Tensor:
 
 @operation("dynamic_slice")
 def dynamic_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box of given sizes; starts are moved so that it lies inside."""
+    """Slice a box of given sizes; starts are clamped so that it is inside."""
     x, starts, sizes = each.inputs[0], each.inputs[1:], each.integers("slice_sizes")
     if all(one.value is not None for one in starts):
         begin = _inside(x, starts, sizes)
@@ -51,7 +53,7 @@ def dynamic_slice(each: Operation, builder: Builder) -> Tensor:
 
 @operation("real_dynamic_slice")
 def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box with limits from operands, or with sizes that are added to starts."""
+    """Slice a box with limits from operands, or with sizes that are added to starts."""
     x, begin, end, step = each.inputs
     sizes = _added_sizes(each)
     if sizes is not None and set(sizes_of(step)) == {1}:
@@ -61,15 +63,15 @@ def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
 
 
 def _added_sizes(each: Operation) -> list[Size] | None:
-    """What the ends of a box are more than starts that are computed at run time."""
+    """Return the sizes that are added to the starts of a box to give its ends, at run time."""
     start, end = each.op.operands[1:3]
     if each.inputs[1].sizes is not None or each.inputs[1].value is not None:
         return None
     if str(getattr(end.owner, "name", "")) != "stablehlo.add":
         return None
     others = [each.tensor_of(one) for one in end.owner.operands if one != start]
-    known = [one for one in others if one is not None]
-    return sizes_of(known[0]) if len(known) == 1 else None
+    added = [one for one in others if one is not None]
+    return sizes_of(added[0]) if len(added) == 1 else None
 
 
 def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[int]:
@@ -82,7 +84,7 @@ def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Size]) -> list[
 
 @operation("dynamic_update_slice")
 def dynamic_update_slice(each: Operation, builder: Builder) -> Tensor:
-    """A box of an operand replaced; starts are moved so that it lies inside."""
+    """Replace a box of an operand; starts are clamped so that it is inside."""
     x, update, *starts = each.inputs
     if x.shape == update.shape:
         return update
@@ -91,7 +93,7 @@ def dynamic_update_slice(each: Operation, builder: Builder) -> Tensor:
 
 @operation("gather", "dynamic_gather")
 def gather(each: Operation, builder: Builder) -> Tensor:
-    """Slices at positions given by indices, which are moved inside."""
+    """Gather slices at positions given by indices, which are clamped to be inside."""
     numbers = stablehlo.GatherDimensionNumbers(each.attribute("dimension_numbers"))
     x, indices = each.inputs[:2]
     if len(each.inputs) > 2:
@@ -131,7 +133,7 @@ def _row_gather(
     batch: Sequence[int],
     builder: Builder,
 ) -> Tensor | None:
-    """One element along one dimension for each index: the standard operator."""
+    """Gather one element along one dimension for each index, by the standard operator."""
     if len(moved) != 1 or batching or sizes[moved[0]] != 1:
         return None
     axis, rank = moved[0], indices.rank - 1
@@ -153,7 +155,7 @@ def _row_gather(
 
 
 def _vectors_last(indices: Tensor, axis: int, builder: Builder) -> Tensor:
-    """Index tensors with the dimension of the index vectors last."""
+    """Return index tensors with the dimension of the index vectors last."""
     indices = builder.computed(indices)
     if axis == indices.rank:
         return builder.unsqueeze(indices, [axis])
@@ -169,7 +171,7 @@ _SCATTER: Mapping[str, str] = {
 
 @operation("scatter")
 def scatter(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Updates joined to slices at positions given by indices; those not inside are left out."""
+    """Combine updates with slices at positions given by indices; those outside are ignored."""
     count = (len(each.inputs) - 1) // 2
     tensors, indices, updates = (
         each.inputs[:count], each.inputs[count], each.inputs[count + 1 :],
@@ -213,7 +215,7 @@ def _stepwise(
     more: Mapping[str, list[Size]],
     builder: Builder,
 ) -> list[Tensor]:
-    """Any scalar computation: one update element after the other."""
+    """Convert any scalar computation: one update element after the other."""
     inner = Builder(builder)
     shape = tensors[0].shape
     volume = product(updates[0].shape)

@@ -1,4 +1,4 @@
-"""Operations that move elements: shapes, order, slices, padding, and numbers that count."""
+"""Converters of operations that move elements: shapes, order, slices, padding, and iota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 def broadcast_to(
     each: Operation, x: Tensor, dims: Sequence[int], shape: Shape, builder: Builder
 ) -> Tensor:
-    """A tensor whose dimensions are put at ``dims`` of a shape, and stretched to it."""
+    """Return a tensor whose dimensions become ``dims`` of a shape, and are stretched to it."""
     if each.is_scalar_code and not shape:
         return x
     if list(dims) != sorted(dims):
@@ -44,7 +44,7 @@ def broadcast_to(
 
 @operation("broadcast_in_dim")
 def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """Dimensions put at positions of a shape, and stretched."""
+    """Move dimensions to positions of a shape, and stretch them."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
     shape = () if each.is_scalar_code else each.static_shape()
     return broadcast_to(each, x, dims, shape, builder)
@@ -52,14 +52,14 @@ def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
-    """The same for a shape given by an operand."""
+    """Broadcast as :func:`broadcast_in_dim` to a shape given by an operand."""
     x, dims = each.inputs[0], each.integers("broadcast_dimensions")
     return broadcast_to(each, x, dims, tuple(sizes_of(each.inputs[1])), builder)
 
 
 @operation("broadcast")
 def broadcast(each: Operation, builder: Builder) -> Tensor:
-    """New dimensions in front."""
+    """Add new leading dimensions."""
     x = each.inputs[0]
     shape = (*each.integers("broadcast_sizes"), *x.shape)
     return broadcast_to(each, x, range(len(shape) - x.rank, len(shape)), shape, builder)
@@ -67,15 +67,15 @@ def broadcast(each: Operation, builder: Builder) -> Tensor:
 
 @operation("reshape", "dynamic_reshape")
 def reshape(each: Operation, builder: Builder) -> Tensor:
-    """The elements in row-major order in another shape."""
+    """Return the elements in row-major order in another shape."""
     x = each.inputs[0]
     if each.is_scalar_code and x.sizes is None:
         return x
     dynamic = len(each.inputs) > 1
     shape = tuple(sizes_of(each.inputs[1])) if dynamic else each.static_shape()
     if x.sizes is not None:
-        found = x.sizes.reshape(tuple(int(size) for size in shape))
-        return Tensor(x.dtype, found.shape, sizes=found)
+        reshaped = x.sizes.reshape(tuple(int(size) for size in shape))
+        return Tensor(x.dtype, reshaped.shape, sizes=reshaped)
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     kept = [size for size in shape if size != 1]
     if x.value is None and ones and kept == list(x.shape):
@@ -85,13 +85,13 @@ def reshape(each: Operation, builder: Builder) -> Tensor:
 
 @operation("transpose")
 def transpose(each: Operation, builder: Builder) -> Tensor:
-    """Dimensions in another order."""
+    """Permute dimensions."""
     return builder.transpose(each.inputs[0], each.integers("permutation"))
 
 
 @operation("concatenate")
 def concatenate(each: Operation, builder: Builder) -> Tensor:
-    """Tensors concatenated."""
+    """Concatenate tensors."""
     axis = each.integer("dimension")
     if any(one.sizes is not None for one in each.inputs):
         parts = [
@@ -104,7 +104,7 @@ def concatenate(each: Operation, builder: Builder) -> Tensor:
 
 @operation("reverse")
 def reverse(each: Operation, builder: Builder) -> Tensor:
-    """Dimensions turned around."""
+    """Reverse dimensions."""
     x = each.inputs[0]
     for axis in each.integers("dimensions"):
         size = x.shape[axis]
@@ -115,7 +115,7 @@ def reverse(each: Operation, builder: Builder) -> Tensor:
 
 @operation("slice")
 def slice_(each: Operation, builder: Builder) -> Tensor:
-    """A box, in steps."""
+    """Slice a box, with steps."""
     names = ("start_indices", "limit_indices", "strides")
     starts, ends, steps = (each.integers(name) for name in names)
     return sliced(each.inputs[0], starts, ends, steps, builder)
@@ -128,13 +128,13 @@ def sliced(
     steps: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
-    """A box, in steps, as one slice."""
+    """Return a box, with steps, as one slice."""
     if x.value is not None and all(isinstance(end, int) for end in (*starts, *ends, *steps)):
         positions = tuple(map(slice, starts, ends, steps))
-        found = builder.constant(np.ascontiguousarray(x.value[positions]).reshape(
+        folded = builder.constant(np.ascontiguousarray(x.value[positions]).reshape(
             x.value[positions].shape))  # fmt: skip
-        found.hint = x.hint
-        return found
+        folded.hint = x.hint
+        return folded
     axes = [
         axis for axis, (start, end, step) in enumerate(zip(starts, ends, steps, strict=True))
         if not (start == 0 and end == x.shape[axis] and step == 1)
@@ -159,7 +159,7 @@ def padded(
     inner: Sequence[Size],
     builder: Builder,
 ) -> Tensor:
-    """Elements put in front, after and between; negative numbers take elements away."""
+    """Add elements before, after and between; negative numbers remove elements."""
     numbers = [*low, *high, *inner]
     if all(isinstance(one, int) and one == 0 for one in numbers):
         return x
@@ -181,7 +181,7 @@ def padded(
 
 @operation("pad")
 def pad(each: Operation, builder: Builder) -> Tensor:
-    """Padding at the edges and between elements."""
+    """Pad at the edges and between elements."""
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = (each.integers(name) for name in names)
     return padded(each.inputs[0], each.inputs[1], low, high, inner, builder)
@@ -189,14 +189,14 @@ def pad(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dynamic_pad")
 def dynamic_pad(each: Operation, builder: Builder) -> Tensor:
-    """The same with numbers that follow from shapes."""
+    """Pad with numbers that follow from shapes."""
     low, high, inner = (sizes_of(one) for one in each.inputs[2:])
     return padded(each.inputs[0], each.inputs[1], low, high, inner, builder)
 
 
 @operation("iota", "dynamic_iota")
 def iota(each: Operation, builder: Builder) -> Tensor:
-    """Numbers that count along a dimension."""
+    """Return numbers that count along a dimension."""
     shape: Shape = tuple(sizes_of(each.inputs[0])) if each.inputs else each.static_shape()
     axis, dtype = each.integer("iota_dimension"), each.dtype()
     size = shape[axis]
@@ -212,7 +212,7 @@ def iota(each: Operation, builder: Builder) -> Tensor:
 
 @operation("get_dimension_size")
 def dimension_size(each: Operation, builder: Builder) -> Tensor:
-    """The size of a dimension."""
+    """Return the size of a dimension."""
     return builder.cast(
         builder.dimension(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
     )

@@ -1,4 +1,4 @@
-"""Products of tensors: dot products in general, and convolutions in general."""
+"""Converters of products of tensors: general dot products and convolutions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("dot_general")
 def dot_general(each: Operation, builder: Builder) -> Tensor:
-    """Sums of products over some dimensions, for each position of the batch dimensions."""
+    """Return sums of products over some dimensions, for each position of the batch dimensions."""
     numbers = stablehlo.DotDimensionNumbers(each.attribute("dot_dimension_numbers"))
     left, right = each.inputs
     return contracted(
@@ -32,13 +32,13 @@ def dot_general(each: Operation, builder: Builder) -> Tensor:
 
 @operation("dot")
 def dot(each: Operation, builder: Builder) -> Tensor:
-    """A product of matrices or vectors."""
+    """Return a product of matrices or vectors."""
     left, right = each.inputs
     return contracted(left, right, ([], []), ([left.rank - 1], [0]), each.dtype(), builder)
 
 
 def _wide(each: Operation, x: Tensor) -> str:
-    """The type in which an operand is multiplied: that of the result where it has more bits."""
+    """Return the type in which an operand is multiplied: that of the result if it has more bits."""
     dtype = each.dtype()
     return dtype if x.dtype != dtype else x.dtype
 
@@ -51,7 +51,9 @@ def contracted(
     dtype: str,
     builder: Builder,
 ) -> Tensor:
-    """A product by one matrix product: batch, rows and columns each as one dimension or several."""
+    """Return a product as one matrix product: batch, rows and columns each as one or more
+    dimensions.
+    """
     (lb, rb), (lc, rc) = batch, contracting
     lf = [axis for axis in range(left.rank) if axis not in (*lb, *lc)]
     rf = [axis for axis in range(right.rank) if axis not in (*rb, *rc)]
@@ -78,7 +80,7 @@ def contracted(
 
 @operation("convolution", "dynamic_conv")
 def convolution(each: Operation, builder: Builder) -> Tensor:
-    """A convolution in general form, as one with the channels after the batch."""
+    """Convert a general convolution into one with the channels after the batch."""
     numbers = stablehlo.ConvDimensionNumbers(each.attribute("dimension_numbers"))
     x, filter_ = (builder.cast(one, each.dtype()) for one in each.inputs[:2])
     spatial = list(numbers.input_spatial_dimensions)
@@ -121,7 +123,7 @@ def _is_plain(low: Sequence[Size], high: Sequence[Size], spread: Sequence[int]) 
 
 
 def _batches_as_channels(x: Tensor, count: int, builder: Builder) -> Tensor:
-    """The batch in so many parts, as groups of channels."""
+    """Return the batch divided into ``count`` parts, as groups of channels."""
     batch, channels, *sizes = x.shape
     size = batch // count
     x = builder.reshape(x, (count, size, channels, *sizes))

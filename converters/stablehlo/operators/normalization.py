@@ -1,4 +1,6 @@
-"""Batch normalization: of known statistics, of those of the batch, and its gradient."""
+"""Converters of batch normalization: with given statistics, with those of the batch, and its
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tvm_nnef.converters.stablehlo.registry import operation
 
 @operation("batch_norm_inference")
 def batch_norm_inference(each: Operation, builder: Builder) -> Tensor:
-    """Elements normalized by a mean and a variance for each feature."""
+    """Normalize elements by a mean and a variance for each feature."""
     x, scale, offset, mean, variance = each.inputs
     return builder.call(
         "nn.batch_norm", x, mean, variance, offset, scale,
@@ -23,23 +25,23 @@ def batch_norm_inference(each: Operation, builder: Builder) -> Tensor:
 
 @operation("batch_norm_training")
 def batch_norm_training(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Elements normalized by the mean and the variance of the batch, and these."""
+    """Normalize elements by the mean and the variance of the batch; return these, too."""
     x, scale, offset = each.inputs
     axis = each.integer("feature_index")
     mean = _reduced("math.mean_reduce", x, axis, builder)
     centered = builder.binary("math.sub", x, _aligned(mean, x, axis, builder))
     squares = builder.call("math.sqr", centered)
     variance = _reduced("math.mean_reduce", squares, axis, builder)
-    found = builder.call(
+    normalized = builder.call(
         "nn.batch_norm", x, mean, variance, offset, scale,
         epsilon=each.real("epsilon"), channel_axis=axis,
     )  # fmt: skip
-    return found, mean, variance
+    return normalized, mean, variance
 
 
 @operation("batch_norm_grad")
 def batch_norm_grad(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The gradients of the operand, the scale and the offset."""
+    """Return the gradients of the operand, the scale and the offset."""
     x, scale, mean, variance, gradient = each.inputs
     axis = each.integer("feature_index")
     count = product([size for k, size in enumerate(x.shape) if k != axis])
@@ -69,5 +71,5 @@ def _reduced(name: str, x: Tensor, axis: int, builder: Builder) -> Tensor:
 
 
 def _aligned(x: Tensor, like: Tensor, axis: int, builder: Builder) -> Tensor:
-    """Numbers for each feature that broadcast along the other dimensions."""
+    """Return numbers for each feature that broadcast along the other dimensions."""
     return builder.unsqueeze(x, list(range(1, like.rank - axis)))

@@ -1,4 +1,4 @@
-"""Random numbers, which follow from a seed or from a state alone."""
+"""Converters of random numbers, which depend on a seed or on a state alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Words: TypeAlias = "list[Tensor]"
 
 @operation("rng")
 def rng(each: Operation, builder: Builder) -> Tensor:
-    """Numbers between two, or around one; the same in every run, others for each operation."""
+    """Return uniform or normal numbers; the same in every run, others for each operation."""
     low, high, shape_of = each.inputs
     shape, dtype = tuple(sizes_of(shape_of)), each.dtype()
     if np.dtype(dtype).kind == "b":
@@ -40,7 +40,10 @@ def rng(each: Operation, builder: Builder) -> Tensor:
 
 @operation("rng_bit_generator")
 def rng_bit_generator(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Random bits and the next state; the default algorithm is Philox, as it is of XLA on CPUs."""
+    """Return random bits and the next state.
+
+    The default algorithm is Philox, XLA's default on CPUs.
+    """
     (state,) = each.inputs
     shape, dtype = each.static_shape(1), each.dtype(1)
     if state.dtype != "uint64" or state.shape not in ((2,), (3,)):
@@ -58,7 +61,7 @@ def _element(state: Tensor, index: int, builder: Builder) -> Tensor:
 
 
 def _halves(x: Tensor, builder: Builder) -> Words:
-    """The lower and the upper 32 bits of uint64."""
+    """Return the lower and the upper 32 bits of uint64."""
     upper = shifted(x, builder.constant(32, "uint64"), builder)
     return [builder.cast(x, "uint32"), builder.cast(upper, "uint32")]
 
@@ -72,14 +75,17 @@ def _joined(halves: Words, builder: Builder) -> Tensor:
 
 
 def _sum(left: Tensor, right: Tensor, upper: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
-    """The 64-bit sum of two numbers, and the upper 64 bits with its carry."""
+    """Return the 64-bit sum of two numbers, and the upper 64 bits with its carry."""
     total = builder.binary("math.add", left, right)
     carry = builder.cast(builder.binary("math.lt", total, left, "bool"), "uint64")
     return total, builder.binary("math.add", carry, upper)
 
 
 def _counters(state: Tensor, count: int, builder: Builder) -> tuple[Tensor, Tensor]:
-    """The 128-bit numbers from the state on; their upper half is the last element of the state."""
+    """Return the 128-bit numbers from the state on.
+
+    Their upper half is the last element of the state.
+    """
     row = builder.call(
         "layout.range", as_type="int32", as_shape=(count,), first=0, last=count, stride=1
     )
@@ -96,11 +102,13 @@ def _next_state(state: Tensor, count: int, builder: Builder) -> Tensor:
 
 
 _Bits: TypeAlias = "tuple[Tensor, int]"
-"""Random bits, and how many counters they use."""
+"""Random bits, and the number of counters that they use."""
 
 
 def _philox(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Builder) -> _Bits:
-    """Philox 4x32 with 10 rounds, by Salmon et al., 'Parallel Random Numbers', 2011."""
+    """Return bits by Philox 4x32 with 10 rounds (Salmon et al., 'Parallel Random Numbers',
+    2011).
+    """
     wide = np.dtype(dtype).itemsize == 8
     total = int(product(shape))
     count = -(-total // (2 if wide else 4))
@@ -133,7 +141,7 @@ def _added(x: Tensor, constant: int, builder: Builder) -> Tensor:
 
 
 def _product(x: Tensor, factor: int, builder: Builder) -> Words:
-    """The lower and the upper 32 bits of a product."""
+    """Return the lower and the upper 32 bits of a product."""
     wide = builder.cast(x, "uint64")
     return _halves(builder.binary("math.mul", wide, builder.constant(factor, "uint64")), builder)
 
@@ -142,7 +150,10 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _three_fry(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Builder) -> _Bits:
-    """Threefry 2x32 with 20 rounds; each counter gives elements of both halves of a dimension."""
+    """Return bits by Threefry 2x32 with 20 rounds.
+
+    A counter gives elements of both halves of a dimension.
+    """
     wide = np.dtype(dtype).itemsize == 8
     split = _split_dimension(shape)
     half = list(shape)
@@ -163,7 +174,7 @@ def _three_fry(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Build
 
 
 def _split_dimension(shape: Sequence[int]) -> int:
-    """The first even dimension, else the largest one."""
+    """Return the first even dimension, else the largest one."""
     even = [axis for axis, size in enumerate(shape) if size % 2 == 0]
     return even[0] if even else max(range(len(shape)), key=shape.__getitem__, default=0)
 
@@ -183,7 +194,7 @@ def _three_fry_words(words: Words, key: Words, builder: Builder) -> Words:
 
 
 def _rotated(x: Tensor, positions: int, builder: Builder) -> Tensor:
-    """The bits moved to the left, those that fall out put in on the right."""
+    """Return the bits rotated to the left."""
     left = builder.binary("math.mul", x, builder.constant(1 << positions, "uint32"))
     right = shifted(x, builder.constant(32 - positions, "uint32"), builder)
     return builder.binary("math.add", left, right)

@@ -1,4 +1,4 @@
-"""Reductions: those that are known, and any others step by step."""
+"""Converters of reductions: the standard ones, and any others step by step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOIN: Mapping[str, str] = {
 
 
 def known_computation(region: Any, dtype: str) -> str:
-    """The operation that is all that a region of two scalars does; empty for any other."""
+    """Return the only operation of a region of two scalars; empty for any other region."""
     block = region.blocks[0]
     ops = list(block.operations)
     if len(ops) != 2 or len(block.arguments) != 2 or len(ops[0].operands) != 2:
@@ -59,7 +59,7 @@ def is_neutral(name: str, start: Array | None, dtype: str) -> bool:
 
 @operation("reduce")
 def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A reduction over some dimensions."""
+    """Reduce over some dimensions."""
     half = len(each.inputs) // 2
     tensors, starts = each.inputs[:half], each.inputs[half:]
     axes = each.integers("dimensions")
@@ -90,9 +90,9 @@ def _extreme(
     axes: Sequence[int],
     builder: Builder,
 ) -> list[Tensor] | None:
-    """The positions of largest or least elements as JAX writes them; None for anything else.
+    """Return the positions of the max or min in the form that JAX writes; None for anything else.
 
-    The region compares values, takes NaN first, and of equal values the lower position.
+    The region compares values, prefers NaN, and for equal values the lower position.
     """
     if len(tensors) != 2 or len(axes) != 1 or tensors[1].kind != "int":
         return None
@@ -114,7 +114,9 @@ def _extreme(
 
 
 def _compared(block: Any, is_real: bool) -> str | None:
-    """``GT`` or ``LT`` if a region chooses of two values and their positions as JAX does."""
+    """Return ``GT`` or ``LT`` if a region selects between two values and their positions as JAX
+    does.
+    """
     *ops, _ = block.operations
     left, first, right, second = block.arguments
     pairs = {"values": (left, right), "positions": (first, second)}
@@ -138,7 +140,7 @@ def _compared(block: Any, is_real: bool) -> str | None:
 
 
 def _first_nan(x: Tensor, position: Tensor, axis: int, builder: Builder) -> Tensor:
-    """The position of the first NaN of each row, and the given one of rows that have none."""
+    """Return the position of the first NaN of each row, or the given one if a row has none."""
     nan = builder.binary("math.ne", x, x, "bool")
     shape = position.shape
     some = builder.call("math.any_reduce", nan, as_shape=shape, axes=[axis], squeeze=True)
@@ -171,12 +173,13 @@ def _stepwise(
     axes: Sequence[int],
     builder: Builder,
 ) -> list[Tensor]:
-    """Any scalar computation: it takes one slice after the other in."""
-    kept = [axis for axis in range(tensors[0].rank) if axis not in axes]
-    shape = [tensors[0].shape[axis] for axis in kept]
+    """Convert any scalar computation: it combines one slice after the other."""
+    kept_axes = [axis for axis in range(tensors[0].rank) if axis not in axes]
+    shape = [tensors[0].shape[axis] for axis in kept_axes]
     count = product([tensors[0].shape[axis] for axis in axes])
     rows = [
-        builder.reshape(builder.transpose(one, [*axes, *kept]), (count, *shape)) for one in tensors
+        builder.reshape(builder.transpose(one, [*axes, *kept_axes]), (count, *shape))
+        for one in tensors
     ]
     return fold_slices(each, rows, starts, count, builder)
 
@@ -188,7 +191,7 @@ def fold_slices(
     count: Size,
     builder: Builder,
 ) -> list[Tensor]:
-    """A region's scalar computation of what it has and one slice after the other."""
+    """Fold slices by a region's scalar computation, one after the other."""
     inner = Builder(builder)
     shape = rows[0].shape[1:]
     carried = [Tensor(one.dtype, shape, hint="total") for one in rows]
@@ -212,7 +215,7 @@ def _variable(start: Tensor, builder: Builder) -> Tensor:
 
 
 def completed(tensor: Tensor, shape: Sequence[Size], builder: Builder) -> Tensor:
-    """What a block yields: of the whole shape, and made inside of the block."""
+    """Return a result of a block in its whole shape, computed inside of the block."""
     tensor = builder.computed(tensor)
     if tensor.shape != tuple(shape):
         if tensor.rank == 0:

@@ -1,4 +1,4 @@
-"""Operations that a program of one device cannot mean, those of one replica, and custom calls."""
+"""Operations without a meaning on one device, collectives of one replica, and custom calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IDENTITIES = frozenset(
 @operation("infeed", "outfeed", "send", "recv", "create_token", "after_all", "async_start",
            "async_done")  # fmt: skip
 def no_stream(each: Operation, builder: Builder) -> Tensor:
-    """Data from or for elsewhere, which a function of its inputs has not."""
+    """Reject data transfer to or from elsewhere, which a function of its inputs does not have."""
     hint = "make the data an argument or a result of the exported function"
     raise Unconvertible("a model reads its inputs alone, and gives its results alone", hint)
 
@@ -31,7 +31,7 @@ def no_stream(each: Operation, builder: Builder) -> Tensor:
 @operation("all_reduce", "cross-replica-sum", "all_gather", "all_to_all", "reduce_scatter",
            "collective_broadcast")  # fmt: skip
 def collective(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Among one replica the operands themselves; among more there is no meaning here."""
+    """Return the operands themselves for one replica; reject more replicas."""
     widest = max(np.array(each.attribute("replica_groups")).shape[-1:], default=1)
     if widest > 1:
         raise Unconvertible(
@@ -42,7 +42,7 @@ def collective(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("collective_permute")
 def permuted(each: Operation, builder: Builder) -> Tensor:
-    """What the only replica sends to itself; zeros if it sends nothing."""
+    """Return the data that the only replica sends to itself; zeros if it sends none."""
     pairs = np.array(each.attribute("source_target_pairs"))
     if pairs.any():
         text = f"it sends between {pairs.max() + 1} replicas, and a model runs on one device"
@@ -53,13 +53,13 @@ def permuted(each: Operation, builder: Builder) -> Tensor:
 
 @operation("partition_id", "replica_id")
 def one_device(each: Operation, builder: Builder) -> Tensor:
-    """The number of the only device."""
+    """Return the number of the only device."""
     return builder.constant(0, each.dtype())
 
 
 @operation("custom_call")
 def custom_call(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A call of foreign code; some only say where data shall be."""
+    """Convert a call of foreign code; some calls only annotate the placement of data."""
     target = each.text("call_target_name")
     if target in _IDENTITIES:
         return each.inputs
@@ -75,7 +75,7 @@ def custom_call(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @operation("complex", "real", "imag", "fft")
 def complex_numbers(each: Operation, builder: Builder) -> Tensor:
-    """Complex numbers, which SkriptND has not."""
+    """Reject complex numbers, which SkriptND does not have."""
     hint = "split complex numbers into real and imaginary parts in the source"
     raise Unconvertible("complex numbers cannot be converted", hint)
 
@@ -83,7 +83,7 @@ def complex_numbers(each: Operation, builder: Builder) -> Tensor:
 @operation("uniform_quantize", "uniform_dequantize", "set_dimension_size", "torch_index_select",
            "einsum", "unary_einsum")  # fmt: skip
 def not_yet(each: Operation, builder: Builder) -> Tensor:
-    """Operations that JAX's networks do without."""
+    """Reject operations that JAX's networks do not use."""
     name = each.op.operation.name
     hint = f"give a function that converts it: converters={{'{name}': function}}"
     raise Unconvertible("there is no converter for it", hint)

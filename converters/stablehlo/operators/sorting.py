@@ -1,4 +1,4 @@
-"""Sorting by any comparator, and the largest elements."""
+"""Converters of sorting by any comparator, and of top-k."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select
 
 @operation("sort")
 def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """Tensors in the order that a comparator of the elements at two positions says."""
+    """Sort tensors by a comparator of the elements at two positions."""
     axis = each.integer("dimension")
     tensors = [builder.computed(one) for one in each.inputs]
     if tensors[0].shape[axis] in (0, 1):
@@ -39,10 +39,10 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
 
 @dataclass(frozen=True)
 class _Key:
-    """The operand that alone decides an order, and whether its largest element comes first.
+    """The operand that alone decides an order, and whether its largest element is first.
 
-    ``is_total`` if NaN is greater than infinity, and the order is not that of ``algo.top_k``, which
-    puts it last. ``zeros_differ`` if -0 comes before 0.
+    ``is_total`` if NaN is greater than infinity, unlike the order of ``algo.top_k``, which puts it
+    last. ``zeros_differ`` if -0 is before 0.
     """
 
     operand: int
@@ -52,7 +52,7 @@ class _Key:
 
 
 def _ranks(x: Tensor, builder: Builder, key: _Key) -> Tensor:
-    """Numbers that ``algo.top_k`` orders as the key does."""
+    """Return numbers that ``algo.top_k`` orders in the same way as the key."""
     if x.kind == "bool":
         return builder.cast(x, "int32")
     if x.kind != "real" or not key.is_total:
@@ -68,10 +68,10 @@ def _taken(x: Tensor, positions: Tensor, axis: int, builder: Builder) -> Tensor:
 
 
 def _single_key(block: Any) -> _Key | None:
-    """The operand that alone decides the order; None for any other comparator.
+    """Return the operand that alone decides the order; None for any other comparator.
 
     JAX compares reals in the total order, with -0 and 0 made equal, and all NaN. A plain comparison
-    leaves their order open.
+    does not define their order.
     """
     *ops, end = list(block.operations)
     compared = ops[-1] if ops and list(end.operands) == list(ops[-1].results) else None
@@ -94,7 +94,7 @@ def _single_key(block: Any) -> _Key | None:
 
 
 def _key(value: Any, arguments: Sequence[Any]) -> int | None:
-    """The argument that a value is, with zeros and NaN made equal to others of their kind."""
+    """Return the argument that a value is, with all zeros, and all NaN, made equal."""
     while value not in arguments:
         owner = value.owner
         if getattr(owner, "name", "") != "stablehlo.select":
@@ -106,7 +106,7 @@ def _key(value: Any, arguments: Sequence[Any]) -> int | None:
 def _ranked(
     each: Operation, tensors: Sequence[Tensor], axis: int, builder: Builder
 ) -> list[Tensor]:
-    """Each element's position: how many come before it, of equal ones the first one first."""
+    """Return each element's rank: the number of smaller elements, and of equal ones before it."""
     rank = tensors[0].rank
     count = number(tensors[0].shape[axis])
     order = [*(k for k in range(rank) if k != axis), axis]
@@ -140,7 +140,7 @@ def _ranked(
 
 @operation("chlo.top_k")
 def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The largest elements along the last dimension, and their positions."""
+    """Return the largest elements along the last dimension, and their positions."""
     x, k = each.inputs[0], each.integer("k")
     keys = _ranks(x, builder, _Key(0, largest=True, is_total=True, zeros_differ=True))
     values, places = first_in_order(keys, x.rank - 1, k, builder, dtype=each.dtype(1))

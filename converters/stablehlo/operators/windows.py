@@ -1,4 +1,4 @@
-"""Reductions of windows, cumulative ones, and gradients of pooling."""
+"""Converters of reductions of windows, cumulative reductions, and gradients of pooling."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Windows:
 
     @property
     def low(self) -> list[Size]:
-        """The padding in front."""
+        """The padding before the elements."""
         return list(self.padding[::2])
 
     @property
     def high(self) -> list[Size]:
-        """The padding after."""
+        """The padding after the elements."""
         return list(self.padding[1::2])
 
     def shape(self, sizes: Sequence[Size]) -> Shape:
-        """The shape of the results for padded and spread dimensions."""
+        """Return the shape of the results for padded and dilated dimensions."""
         return tuple(
             (length - (size - 1) * wide - 1) // step + 1
             for length, size, wide, step in zip(
@@ -54,13 +54,13 @@ class Windows:
         )
 
     def padded(self, x: Tensor, value: Tensor, builder: Builder) -> Tensor:
-        """The operand, padded and spread."""
+        """Return the operand, padded and dilated."""
         inner = [one - 1 for one in self.spread]
         return padded(x, value, self.low, self.high, inner, builder)
 
 
 def _declared(each: Operation, rank: int) -> Windows:
-    """The windows that the attributes of an operation give."""
+    """Return the windows that the attributes of an operation describe."""
     ones = [1] * rank
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
     size, stride, spread, dilation = (each.integers(name, ones) for name in names)
@@ -69,14 +69,14 @@ def _declared(each: Operation, rank: int) -> Windows:
 
 @operation("reduce_window")
 def reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """A reduction of each window."""
+    """Reduce each window."""
     windows = _declared(each, each.inputs[0].rank)
     return _reduced(each, each.inputs, each.regions[0], windows, builder)
 
 
 @operation("custom_call.stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
-    """The same with windows from operands, which must follow from shapes."""
+    """Reduce windows whose sizes are from operands, which must follow from shapes."""
     operands, given = each.inputs[:-5], each.inputs[-5:]
     module = each.op.operation.parent.parent
     (wanted,) = each.attribute("called_computations")
@@ -100,7 +100,7 @@ def _reduced(
 
 
 def _cumulative(name: str, x: Tensor, windows: Windows, builder: Builder) -> Tensor | None:
-    """A cumulative sum where that is what the windows make."""
+    """Return a cumulative sum if the windows compute that."""
     wide = [axis for axis, size in enumerate(windows.size) if size != 1]
     if name != "stablehlo.add" or len(wide) != 1:
         return None
@@ -141,7 +141,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
 def _element(
     x: Tensor, position: Tensor, windows: Windows, shape: Shape, builder: Builder
 ) -> Tensor:
-    """One element of each window, at a position that is counted in row-major order."""
+    """Return one element of each window, at a position in row-major order."""
     return builder.call(
         "xla.window_element", x, position, as_shape=shape, shape=list(shape), size=windows.size,
         stride=windows.stride, dilation=windows.dilation,
@@ -156,15 +156,15 @@ def _stepwise(
     windows: Windows,
     builder: Builder,
 ) -> list[Tensor]:
-    """Any scalar computation: it takes one element of all windows after the other in."""
+    """Convert any scalar computation: it combines one element of all windows after the other."""
     shape = windows.shape(tensors[0].shape)
     inner = Builder(builder)
     carried = [Tensor(one.dtype, shape, hint="total") for one in tensors]
     begin = [builder.full(builder.computed(one), shape, one.dtype) for one in starts]
     index = Tensor("int32", (), hint="step")
     items = [_element(one, index, windows, shape, inner) for one in tensors]
-    found = each.run(region, [*carried, *items], inner, True)
-    yields = tuple(completed(one, shape, inner) for one in found)
+    results = each.run(region, [*carried, *items], inner, True)
+    yields = tuple(completed(one, shape, inner) for one in results)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
     count = product(windows.size)
@@ -176,7 +176,9 @@ def _stepwise(
 
 @operation("select_and_scatter")
 def select_and_scatter(each: Operation, builder: Builder) -> Tensor:
-    """Each source element joined to what a window selects, in a tensor of start values."""
+    """Combine each source element with the element that a window selects, in a tensor of start
+    values.
+    """
     x, source, start = each.inputs
     windows = _declared(each, x.rank)
     shape = source.shape
@@ -201,7 +203,7 @@ _SCATTER: Mapping[str, str] = {
 def _selected(
     each: Operation, x: Tensor, windows: Windows, shape: Shape, builder: Builder
 ) -> Tensor:
-    """The row-major position, in the operand, of the element that each window selects."""
+    """Return the row-major position, in the operand, of the element that each window selects."""
     inner = Builder(builder)
     more: dict[str, Attribute | None] = {
         "shape": list(shape), "size": windows.size, "stride": windows.stride, "low": windows.low,
@@ -209,7 +211,9 @@ def _selected(
     }  # fmt: skip
 
     def element(step: Tensor, into: Builder) -> tuple[Tensor, Tensor]:
-        """An element of each window and its position, which is negative outside the operand."""
+        """Return an element of each window and its position, which is negative outside the
+        operand.
+        """
         at = into.call("xla.window_position", x, step, as_type="int32", as_shape=shape, more=more)
         safe = into.binary("math.max", at, into.constant(0, "int32")) if is_padded else at
         flat = into.reshape(x, (product(x.shape),))
@@ -249,7 +253,7 @@ def _selected(
 def _scattered(
     each: Operation, flat: Tensor, positions: Tensor, rows: Tensor, builder: Builder
 ) -> Tensor:
-    """Elements joined one after the other by any scalar computation."""
+    """Combine elements one after the other by any scalar computation."""
     inner = Builder(builder)
     total = Tensor(flat.dtype, flat.shape, hint="total")
     index = Tensor("int32", (), hint="step")

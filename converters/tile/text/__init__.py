@@ -1,1 +1,1 @@
-"""Tile functions in C++: a text is parsed, and interpreted with the classes of ``tracing``."""
+"""Tile functions in C++: parsing, and interpretation with the classes of ``tracing``."""

@@ -1,4 +1,4 @@
-"""The expressions of a parsed text, with the tensors of ``tracing`` as their values."""
+"""Interpretation of the expressions of a parsed text, with the tensors of ``tracing`` as values."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tvm_nnef.converters.tile.tracing import Access, Output, Tensor
 from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
 
 MAX_STEPS = 1 << 15
-"""Expressions and statements that may run, loops included."""
+"""Upper limit of the expressions and statements that run, loops included."""
 MAX_INTEGER = 1 << 62
 
 UNKNOWN = object()
-"""The value of what a mistake defines."""
+"""The value of a variable whose definition is an error."""
 
 
 class UnknownValue(Exception):
-    """A value is read that a mistake has left unknown."""
+    """A value is read that is unknown because of an error."""
 
 
 @dataclass
 class Expressions:
-    """Evaluates expressions; ``variables`` are those of the function that runs."""
+    """The evaluation of expressions; ``variables`` are those of the function that runs."""
 
     source: Source
     functions: Mapping[str, Tree]
@@ -47,10 +47,10 @@ class Expressions:
 
     @abstractmethod
     def call(self, name: str, arguments: Sequence[Any], span: Span) -> Any:
-        """The result of a function of the text."""
+        """Call a function of the text; return its result."""
 
     def value(self, tree: Tree) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         self.count(tree)
         match tree.data:
             case "comparison" if tree.children[1] is None:
@@ -70,7 +70,7 @@ class Expressions:
         raise AssertionError(tree.data)
 
     def _chain(self, tree: Tree) -> Any:
-        """Operators of one precedence, from left to right."""
+        """Return the value of operators of one precedence, from left to right."""
         first, *rest = tree.children
         assert isinstance(first, lark.Tree)
         result = self.value(first)
@@ -90,7 +90,7 @@ class Expressions:
         return value
 
     def binary(self, sign: str, left: Any, right: Any, tree: Tree) -> Any:
-        """The result of an operator."""
+        """Return the result of an operator."""
         if not (isinstance(left, VALUES) and isinstance(right, VALUES)):
             raise self._untyped(sign, tree, left, right)
         span = span_of(self.source, tree)
@@ -182,7 +182,7 @@ class Expressions:
         return value[self.position(value, trailer)]
 
     def position(self, vector: Any, trailer: Tree) -> int:
-        """The position of an item of a vector."""
+        """Return the position of an item of a vector."""
         position = self.value(trees(trailer)[0])
         span = span_of(self.source, trailer)
         if not isinstance(vector, list) or not isinstance(position, int):
@@ -193,18 +193,18 @@ class Expressions:
         return position
 
     def variable(self, name: str, tree: Tree) -> Any:
-        """The value of a variable. Raises UnknownValue if a mistake has left it unknown."""
-        found = self.variables.get(name)
-        if found is UNKNOWN:
+        """Return the value of a variable. Raises UnknownValue if its definition is an error."""
+        value = self.variables.get(name)
+        if value is UNKNOWN:
             raise UnknownValue
-        if found is None:
+        if value is None:
             span = span_of(self.source, tree)
             is_empty = name in self.variables
             near = None if is_empty else did_you_mean(name, self.variables)
             hint = near or f"define it: auto {name} = …;"
             message = f"'{name}' has no value" if is_empty else f"'{name}' is not declared"
             raise error(message, span, hint=hint)
-        return found
+        return value
 
     def _integer(self, value: Any, tree: Tree) -> Any:
         if type(value) is int and abs(value) > MAX_INTEGER:
@@ -213,24 +213,24 @@ class Expressions:
         return value
 
     def guarded(self, span: Span, run: Callable[[], Any]) -> Any:
-        """A value, with the position of the text in errors."""
+        """Return a value; errors get the position of the text."""
         try:
             return run()
         except Mistake as mistake:
             raise mistake.at(span) from None
 
     def located(self, value: Any, where: Span | Tree) -> Any:
-        """A value with its position in the text."""
+        """Return a value with its position in the text."""
         span = where if isinstance(where, Span) else span_of(self.source, where)
         if isinstance(value, (Tensor, Constraint)):
             value.location = span
-        found = value.tensor if isinstance(value, Access) else None
-        if isinstance(found, Output) and found.contraction is not None:
-            found.contraction.location = span
+        written = value.tensor if isinstance(value, Access) else None
+        if isinstance(written, Output) and written.contraction is not None:
+            written.contraction.location = span
         return value
 
     def count(self, tree: Tree) -> None:
-        """Count a step. Raises NnefError for too many."""
+        """Count a step. Raises NnefError beyond the limit."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             message = f"the function takes more than {MAX_STEPS} steps"

@@ -1,4 +1,4 @@
-"""The statements and functions of a parsed text run."""
+"""Interpretation of the statements and functions of a parsed text."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tvm_nnef.converters.tile.tracing import Access, Tensor
 from tvm_nnef.diagnostics import NnefError, Span, error
 
 MAX_CALLS = 16
-"""Functions that call each other."""
+"""Upper limit of the nesting of calls."""
 MAX_VECTOR = 64
-"""Items of a vector."""
+"""Upper limit of the items of a vector."""
 
 
 class _Return(Exception):
@@ -49,8 +49,8 @@ class _Return(Exception):
 class Interpreter(Expressions):
     """A run of the functions of a text.
 
-    A statement that is wrong is reported, and what it defines is ``broken``: statements that read
-    it are skipped. ``beside`` are the tensors that such statements read as well.
+    A wrong statement is reported, and its variables are ``broken``: statements that read them are
+    skipped. ``beside`` are the other tensors that such statements read.
     """
 
     calls: int = 0
@@ -60,7 +60,10 @@ class Interpreter(Expressions):
     beside: list[Tensor] = field(default_factory=list)
 
     def run(self, name: str, arguments: Sequence[Any], span: Span) -> Tensor | None:
-        """The result of a function; None if it is not known, for one of the ``problems``."""
+        """Call a function.
+
+        Return its result, or None if it is unknown because of one of the ``problems``.
+        """
         try:
             result: Tensor = self.call(name, arguments, span)
         except UnknownValue:
@@ -71,7 +74,7 @@ class Interpreter(Expressions):
         return result
 
     def call(self, name: str, arguments: Sequence[Any], span: Span) -> Any:
-        """The result of a function."""
+        """Call a function; return its result."""
         parameters = [str(each.children[-1]) for each in parameters_of(self.functions[name])]
         if len(parameters) != len(arguments):
             message = f"'{name}' takes {len(parameters)} arguments, not {len(arguments)}"
@@ -100,14 +103,17 @@ class Interpreter(Expressions):
         raise error(f"'{name}' returns nothing", span, hint="end it with: return O;")
 
     def block(self, block: Tree) -> None:
-        """Run the statements of a block; its variables are its own."""
+        """Run the statements of a block, which has a separate scope."""
         outer = dict(self.variables)
         for statement in trees(block):
             self.attempt(statement)
         self.variables = {name: self.variables[name] for name in outer}
 
     def attempt(self, statement: Tree) -> None:
-        """Run one statement; what it defines is not known if it is wrong, or reads such a value."""
+        """Run one statement.
+
+        Its variables are unknown if it is wrong, or reads an unknown value.
+        """
         try:
             self.statement(statement)
             return
@@ -175,7 +181,7 @@ class Interpreter(Expressions):
         self.variables = {name: self.variables[name] for name in outer}
 
     def truth(self, condition: Tree) -> bool:
-        """The value of a condition on numbers."""
+        """Return the value of a condition on numbers."""
         value = self.value(condition)
         if not isinstance(value, (bool, int)):
             raise error(
@@ -189,14 +195,14 @@ class Interpreter(Expressions):
         """Run the declaration of one variable."""
         name = str(declarator.children[0])
         span = span_of(self.source, declarator)
-        given = [each for each in declarator.children[1:] if isinstance(each, lark.Tree)]
+        initial = [each for each in declarator.children[1:] if isinstance(each, lark.Tree)]
         if type_.startswith("vector"):
-            self.variables[name] = self._vector(type_, name, declarator, given, span)
+            self.variables[name] = self._vector(type_, name, declarator, initial, span)
             return
         if declarator.data != "initialized":
             raise error(f"'{name}' is not a vector", span, hint=f"write '{type_} {name} = …'")
-        if given:
-            value = self.value(given[0])
+        if initial:
+            value = self.value(initial[0])
         elif type_ in ("TensorDim", "TensorIndex"):
             value = TensorDim(name) if type_ == "TensorDim" else TensorIndex(name)
         else:

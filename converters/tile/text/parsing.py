@@ -1,4 +1,7 @@
-"""Text in C++ to a tree; what is too deep or not in the grammar is an error at its position."""
+"""Parsing of C++ text into a tree.
+
+Text that is too deep or not in the grammar is an error at its position.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tvm_nnef.converters.common.collected_errors import Problems
 from tvm_nnef.diagnostics import NnefError, Source, Span, error
 
 MAX_DEPTH = 32
-"""Brackets inside each other."""
+"""Upper limit of the nesting of brackets."""
 
 _HINTS = [
     (re.compile(pattern), hint)
@@ -24,10 +27,10 @@ _HINTS = [
         (r"[\s}]*\S+", "a function begins as in: Tensor name(const Tensor& I) {"),
     )
 ]
-"""What to write instead of a word, by the end of the text before it and the word."""
+"""Hints for unsupported words, by the end of the text before the error."""
 
 MAX_ERRORS = 20
-"""Syntax errors that are reported at once."""
+"""Upper limit of the syntax errors that are reported at once."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SIGN = re.compile(r"//[^\n]*|/\*(?:.|\n)*?\*/|[(){};]")
@@ -42,7 +45,7 @@ _WORDS = {
 
 
 def parse(source: Source) -> lark.Tree[lark.Token]:
-    """The functions of a text. Raises NnefError for the syntax errors of its statements."""
+    """Return the functions of a text. Raises NnefError for the syntax errors of its statements."""
     _check_depth(source)
     problems, text = Problems(), source.text
     while True:
@@ -77,7 +80,10 @@ def _explained(failure: lark.UnexpectedInput, source: Source) -> NnefError:
 
 
 def _without_statement(text: str, position: int) -> str | None:
-    """The text with blanks instead of the statement at a position; None if that is not clear."""
+    """Return the text with blanks instead of the statement at a position.
+
+    It is None if that is not clear.
+    """
     start = end = 0
     depth = nested = 0
     for match in _SIGN.finditer(text):
@@ -111,7 +117,7 @@ def _hint(failure: lark.UnexpectedInput) -> str:
 
 
 def _check_depth(source: Source) -> None:
-    """Raises NnefError for brackets that are nested too deeply."""
+    """Raise NnefError for brackets that are nested too deeply."""
     text = _COMMENT.sub(lambda match: " " * len(match[0]), source.text)
     depth = 0
     for match in _BRACKET.finditer(text):

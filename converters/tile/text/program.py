@@ -1,4 +1,4 @@
-"""A text as a whole: which of its functions is converted, and the values of its parameters."""
+"""Tracing of a text: the choice of the function to convert, and the values of its parameters."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tvm_nnef.diagnostics import Source, did_you_mean, error
 _REAL = re.compile(r"\b(float|double)\b")
 _INTEGER = re.compile(r"\b(u?int\w*|long|unsigned|size_t|bool|TensorDim)\b")
 _SHOWN = 40
-"""Characters of a value in a message."""
+"""Upper limit of the characters of a value in a message."""
 
 
 def trace_text(source: Source, arguments: Mapping[str, Any], function: str | None) -> Trace:
-    """What a function of a text computes; ``function`` names it if there are several.
+    """Trace a function of a text; ``function`` names it if there are several.
 
-    Raises NnefError for what cannot be run; the trace has the mistakes of statements.
+    Raises NnefError for a text that cannot be run; the trace has the errors of statements.
     """
     tree = parse(source)
     functions: dict[str, Tree] = {}
@@ -53,7 +53,7 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
 
 
 def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -> str:
-    """The function to convert: the one that is named, or that no other calls."""
+    """Return the function to convert: the one that is named, or that no other calls."""
     if wanted is not None:
         if wanted not in functions:
             hint = did_you_mean(wanted, functions) or f"functions are {', '.join(functions)}"
@@ -78,7 +78,7 @@ def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -
 
 
 def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any]) -> Any:
-    """The value of a parameter: a tensor, or what the user gives."""
+    """Return the value of a parameter: a tensor, or the user's value."""
     (type_, *_), name = trees(parameter), str(parameter.children[-1])
     kind = type_of(type_)
     if kind == "Tensor":
@@ -100,7 +100,10 @@ def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any])
 
 
 def _number(value: Any, kind: str) -> float | None:
-    """A number of Python for a parameter of a type; None for anything else, and if too large."""
+    """Return a number of Python for a parameter of a type.
+
+    It is None for anything else, and if too large.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, int) and abs(value) <= MAX_INTEGER:
         return float(value) if _REAL.search(kind) else value

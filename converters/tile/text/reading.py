@@ -1,4 +1,4 @@
-"""The text of Tile functions, whatever it is given as."""
+"""Reading of the text of Tile functions from any source."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.regular import open_regular
 
 MAX_BYTES = 1 << 16
-"""Bytes of a text."""
+"""Upper limit of the bytes of a text."""
 
 
 def read_text(source: str | bytes | os.PathLike[str]) -> Source:
-    """The text and its name in messages. Raises NnefError if it cannot be read or is too long."""
+    """Return the text and its name in messages.
+
+    Raises NnefError if it cannot be read or is too long.
+    """
     path, data = "<text>", b""
     if isinstance(source, bytes):
         path, data = "<bytes>", source

@@ -1,4 +1,4 @@
-"""Values of an interpreted text, and what is read of its syntax tree."""
+"""Values of an interpreted text, and access to its syntax tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES = (bool, int, float, Dim, IndexExpression, Tensor, Access, Combination)
 
 
 def divided(left: Any, right: Any) -> Any:
-    """Division as C++ has it: of integers towards zero, of sizes rounded down."""
+    """Return a quotient as in C++: of integers rounded towards zero, of sizes rounded down."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return left / right
     if isinstance(left, (Dim, IndexExpression)) or isinstance(right, (Dim, IndexExpression)):
@@ -53,7 +53,7 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def kind_of(value: object) -> str:
-    """What a value is called in messages."""
+    """Return the name of a value in messages."""
     match value:
         case None:
             return "nothing"
@@ -75,13 +75,13 @@ def kind_of(value: object) -> str:
 
 
 def type_of(tree: Tree) -> str:
-    """``Tensor``, ``size_t``, ``vector<TensorDim>``"""
+    """Return the text of a type: ``Tensor``, ``size_t``, ``vector<TensorDim>``."""
     (child,) = tree.children
     return str(child) if isinstance(child, lark.Token) else f"vector<{type_of(trees(child)[0])}>"
 
 
 def trees(tree: Tree) -> list[Tree]:
-    """The inner nodes of a node."""
+    """Return the inner nodes of a node."""
     return [each for each in tree.children if isinstance(each, lark.Tree)]
 
 
@@ -91,7 +91,7 @@ def is_token(value: object, kind: str) -> bool:
 
 
 def span_of(source: Source, tree: object) -> Span:
-    """The position of a node or a token."""
+    """Return the position of a node or a token."""
     if isinstance(tree, lark.Token):
         return Span(source, tree.start_pos or 0, tree.end_pos or 0)
     assert isinstance(tree, lark.Tree)
@@ -99,12 +99,14 @@ def span_of(source: Source, tree: object) -> Span:
 
 
 def parameters_of(function: Tree) -> list[Tree]:
-    """The parameters of a function."""
+    """Return the parameters of a function."""
     return [each for each in trees(function) if each.data == "parameter"]
 
 
 def defined_in(statement: Tree) -> tuple[set[str], set[str]]:
-    """The variables that a statement assigns, and the outputs and dimensions that it defines."""
+    """Return the variables that a statement assigns, and the outputs and dimensions that it
+    defines.
+    """
     assigned: set[str] = set()
     changed: set[str] = set()
     for node in statement.iter_subtrees():
@@ -122,7 +124,7 @@ def defined_in(statement: Tree) -> tuple[set[str], set[str]]:
 
 
 def _target(tree: Tree) -> tuple[str, list[Tree]]:
-    """The name of ``X[0] = …``, ``O(i) >= …`` or ``I.bind_dims(…)``, and what follows it."""
+    """Return the name of ``X[0] = …``, ``O(i) >= …`` or ``I.bind_dims(…)``, and the rest of it."""
     while tree.data != "postfix":
         tree = trees(tree)[0]
     base, *trailers = trees(tree)

@@ -1,7 +1,7 @@
-"""One tile of a reduction: accumulators in registers, the steps of the reduction, the epilogue.
+"""The code of one tile of a reduction: accumulators in registers, the reduction, the epilogue.
 
-The input is a :class:`~reduction.Reduction`, its :class:`~tile_plan.Tiling`, and the position of a
-tile, the result its statements. The loops over tiles are written by :mod:`register_tile`.
+Input: a :class:`~reduction.Reduction`, its :class:`~tile_plan.Tiling`, and the position of a tile.
+Output: statements. The loops over tiles are in :mod:`register_tile`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var
 
 _Values: TypeAlias = "Mapping[Var, PrimExpression]"
 _Element: TypeAlias = "Callable[[PrimExpression, PrimExpression], tirx.Stmt]"
-"""Writes the statement for a row and a lane of the tile."""
+"""A function that returns the statement for a row and a lane of the tile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows of a tile: ``numbers``; at run time those below ``limit`` that fulfil conditions."""
+    """Rows of a tile: ``numbers``, restricted at run time to those below ``limit`` that meet
+    conditions.
+    """
 
     numbers: range
     limit: PrimExpression | None = None
@@ -38,12 +40,12 @@ class _Rows:
 
 
 _Deeper: TypeAlias = "Callable[[PrimExpression, _Rows, bool], tirx.Stmt]"
-"""Writes the inner loops of a step, for some rows, unrolled if they are short."""
+"""A function that returns the inner loops of a step, for some rows, unrolled if they are short."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileBody:
-    """Writes a tile of ``width`` columns from one column on; ``stored`` of them are stored.
+    """The code of a tile of ``width`` columns from one column on; ``stored`` of them are stored.
 
     ``values`` are those of the outer axes, ``start`` is the first row. Rows of it may lie in
     ``borders``, or after the last row if it is ``guarded``.
@@ -61,21 +63,21 @@ class TileBody:
     guarded: bool = False
 
     def whole(self, start: sizes.Extent) -> tirx.Stmt:
-        """The tile whose rows begin at ``start`` and take part in all steps."""
+        """Return the tile whose rows begin at ``start`` and are all inside in every step."""
         return replace(self, start=start)._statement()
 
     def partial(self, start: sizes.Extent) -> tirx.Stmt:
-        """The tile of which rows may lie in borders, or after the last row if it is dynamic."""
+        """Return the tile whose rows may lie in borders, or after the last row if it is dynamic."""
         borders = row_borders(self.reduction, self.tiling.rows)
         guarded = not sizes.is_known(start)
         return replace(self, start=start, borders=borders, guarded=guarded)._statement()
 
     def number(self, value: sizes.Extent) -> PrimExpression:
-        """A size as an index."""
+        """Return a size as an index."""
         return sizes.number(value, self.dtype)
 
     def _statement(self) -> tirx.Stmt:
-        """Accumulators, the reduction, the epilogue."""
+        """Return accumulators, the reduction and the epilogue."""
         accumulators = sums = self._accumulators("accumulators")
         parts: list[tirx.Stmt] = []
         rows = whole = _Rows(range(self.tiling.height))
@@ -115,23 +117,23 @@ class TileBody:
         return self.each(element, rows)
 
     def _final(self, row: PrimExpression, lane: PrimExpression, sums: Buffer) -> tirx.Stmt:
-        """The store of the epilogue of an accumulator."""
+        """Return the store of the epilogue of an accumulator."""
         value = sums[(self.position(row, lane),)]
         return self.reduction.store(value, self.point(row, lane))
 
     def point(self, row: PrimExpression, lane: PrimExpression) -> _Values:
-        """The axes at a row and a lane of the tile."""
+        """Return the values of the axes at a row and a lane of the tile."""
         indices = {**self.values, self.tiling.columns.var: self.column + lane}
         if self.tiling.rows is not None:
             indices[self.tiling.rows.var] = self.number(self.start) + row
         return indices
 
     def position(self, row: PrimExpression, lane: PrimExpression) -> PrimExpression:
-        """The index of the accumulator of a row and a lane."""
+        """Return the offset of the accumulator of a row and a lane."""
         return lane + row * self.number(self.width)
 
     def each(self, body: _Element, rows: _Rows, columns: int | None = None) -> tirx.Stmt:
-        """A statement for the rows and all columns, or the first ones."""
+        """Return a statement for the rows and all columns, or the first ones."""
         width, lanes, dtype = columns or self.width, self.tiling.lanes, self.dtype
 
         def row(number: PrimExpression) -> tirx.Stmt:
@@ -154,13 +156,13 @@ class TileBody:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """Writes the loops of the reduction for a tile."""
+    """The loops of the reduction for a tile."""
 
     tile: TileBody
     accumulators: Buffer
 
     def blocked(self, rows: _Rows, flush: tirx.Stmt) -> tirx.Stmt:
-        """All loops, with a statement after each block of steps."""
+        """Return all loops, with a statement after each block of steps."""
         reduced = self.tile.reduction.reduced
 
         def step(indices: list[PrimExpression]) -> tirx.Stmt:
@@ -173,7 +175,9 @@ class _Steps:
         return blocked_loops(outer, step, flush, self.tile.dtype, inner=inner)
 
     def nest(self, level: int, fixed: _Values, rows: _Rows, unrolled: bool = True) -> tirx.Stmt:
-        """The loops from a level on, for some rows of the tile; ``unrolled`` if they are short."""
+        """Return the loops from a level on, for some rows of the tile; ``unrolled`` if they are
+        short.
+        """
         tile, reduction, dtype = self.tile, self.tile.reduction, self.tile.dtype
         if level == len(reduction.reduced):
             return self._update(fixed, rows)
@@ -200,7 +204,7 @@ class _Steps:
         return emit.loop(size, lambda k: deeper(k, rows, unrolled), name="k", dtype=dtype)
 
     def _update(self, fixed: _Values, rows: _Rows) -> tirx.Stmt:
-        """A step for all accumulators of some rows."""
+        """Return a step for all accumulators of some rows."""
         tile, reduction = self.tile, self.tile.reduction
         term = substituted(reduction.term, fixed)
         if nodes(reduction.term, tirx.Select):
@@ -228,10 +232,10 @@ class _Steps:
         rows: _Rows,
         deeper: _Deeper,
     ) -> tirx.Stmt:
-        """Each step for the rows that do not lie in the padding then.
+        """Return each step for the rows that are not in the padding at that step.
 
-        Steps of the same rows are a loop: LLVM would mix what is written out one after the other,
-        until no register is left.
+        Steps of the same rows are a loop: LLVM would interleave unrolled steps until it runs out of
+        registers.
         """
         statements: list[tirx.Stmt] = []
         count = sizes.static(axis.extent)
@@ -253,10 +257,10 @@ class _Steps:
         return emit.sequence(statements) if statements else tirx.Evaluate(0)
 
     def _rows_inside(self, moving: Sequence[Border], step: int, rows: _Rows) -> _Rows:
-        """The rows that do not lie in the padding at a step.
+        """Return the rows that are not in the padding at a step.
 
-        Those in the padding at the end are all from some row on; of those at the beginning only
-        the first rows of a tile can be one.
+        Rows in the padding at the end are all rows from some row on; of those in the padding at the
+        beginning a tile has only its first rows.
         """
         number, start = self.tile.number, self.tile.start
         numbers, limit, conditions = rows.numbers, rows.limit, dict(rows.conditions)
@@ -282,7 +286,9 @@ class _Steps:
     def _loop(
         self, borders: Sequence[Border], steps: range, rows: _Rows, deeper: _Deeper
     ) -> tirx.Stmt:
-        """Those of some steps that are outside of paddings that do not move with rows."""
+        """Return the loop over the steps that are outside of paddings that do not depend on the
+        row.
+        """
         number = self.tile.number
         first: sizes.Extent = steps.start
         count: sizes.Extent = len(steps)

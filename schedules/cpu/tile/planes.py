@@ -1,8 +1,9 @@
-"""What a reduction over padded copies has staged of them: one plane at a time, or some rows of it.
+"""Staging of the padded copies that a reduction reads: one plane at a time, or some rows of it.
 
-Poolings and depthwise convolutions of tensors whose channels are not last. What is staged is in a
-small buffer, which stays in the cache while register tiles compute what needs it: without padding
-all tiles are alike, with full vectors at any offset.
+Input: a reduction with copies. Output: a reduction over one plane. This serves poolings and
+depthwise convolutions of tensors whose channels are not last. A staged plane is a small buffer,
+which stays in the cache while register tiles read it: without padding all tiles are alike, with
+full vectors at any offset.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _FEWEST = 8
-"""The rows of a block at least, on any machine: the rows between blocks are staged twice."""
+"""Lower limit of the rows of a block, on any machine: the rows between blocks are staged twice."""
 
 
 def plane_axes(reduction: Reduction, machine: CpuModel) -> tuple[Axis, ...]:
-    """The leading axes that number the planes of all copies.
+    """Return the leading axes that number the planes of all copies.
 
-    None of them if threads pay, but there are too few planes: these are staged at once. None also
-    if a copy is read by another one, which is not staged.
+    Return none if threads pay, but there are too few planes, which are staged at once; nor if a
+    copy is read by another one, which is not staged.
     """
     copies = reduction.copies
     if any(loads(other.value, copy.buffer) for other in copies for copy in copies):
@@ -49,9 +50,11 @@ def plane_axes(reduction: Reduction, machine: CpuModel) -> tuple[Axis, ...]:
 def in_blocks(
     reduction: Reduction, planes: tuple[Axis, ...], rows: Axis | None, machine: CpuModel
 ) -> tuple[Reduction, tuple[Axis, ...]]:
-    """The reduction with ``rows`` divided into blocks whose copies fit half of the first cache.
+    """Return the reduction with ``rows`` divided into blocks whose copies fit half of the first
+    cache.
 
-    The axis of the blocks is one of the ``planes``; nothing is divided that fits, or does not then.
+    The axis of the blocks is appended to the ``planes``. Nothing is divided that fits already, or
+    does not fit in blocks.
     """
     if not planes or rows is None or not rows.is_known or row_borders(reduction, rows):
         return reduction, planes
@@ -59,15 +62,15 @@ def in_blocks(
         if rows.extent % height:
             continue
         blocks, block, _ = divided(reduction, rows, height, ("block", "row"))
-        found = (blocks, (*planes, block)) if height < rows.extent else (reduction, planes)
-        copies = one_plane(*found, machine).copies
+        candidate = (blocks, (*planes, block)) if height < rows.extent else (reduction, planes)
+        copies = one_plane(*candidate, machine).copies
         if sum(stage.work * bits_of(stage.dtype) // 8 for stage in copies) <= machine.l1_bytes // 2:
-            return found
+            return candidate
     return reduction, planes
 
 
 def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -> Reduction:
-    """The reduction over one plane, with copies of what it reads."""
+    """Return the reduction over one plane, with copies of the part that it reads."""
     if not planes:
         return reduction
     inner = replace(reduction, axes=tuple(axis for axis in reduction.axes if axis not in planes))
@@ -96,11 +99,11 @@ def _uses(reduction: Reduction, copy: Stage) -> list[TensorLoad]:
 
 
 _Region = tuple[PrimExpression, sizes.Extent]
-"""The part of a dimension that is staged: its first element, and how many there are."""
+"""The staged part of a dimension: its first element, and the number of elements."""
 
 
 def _regions(inner: Reduction, copy: Stage, planes: Sequence[Axis]) -> list[_Region]:
-    """What is read of each dimension of a copy at one plane."""
+    """Return the part of each dimension of a copy that is read at one plane."""
     uses = zip(*(load.indices for load in _uses(inner, copy)), strict=True)
     pairs = zip(copy.axes, uses, strict=True)
     return [_region(inner, axis, indices, planes) for axis, indices in pairs]
@@ -109,7 +112,9 @@ def _regions(inner: Reduction, copy: Stage, planes: Sequence[Axis]) -> list[_Reg
 def _region(
     inner: Reduction, axis: Axis, indices: Sequence[PrimExpression], planes: Sequence[Axis]
 ) -> _Region:
-    """All of a dimension if what is read of it does not depend on the plane, or in several ways."""
+    """Return the part of a dimension that is read; all of it if that is not a function of the
+    plane.
+    """
     inside = [*inner.axes, *inner.reduced]
     zero = tirx.const(0, dtype_of(axis.var))
     zeros = {a.var: zero for a in inside}
@@ -124,7 +129,9 @@ def _region(
 
 
 def _stage(copy: Stage, regions: Sequence[_Region], machine: CpuModel) -> Stage:
-    """The stage that computes a part of each dimension of a copy, on the stack if it is small."""
+    """Return the stage that computes a part of each dimension of a copy, on the stack if it is
+    small.
+    """
     axes, values = [], {}
     for axis, (first, extent) in zip(copy.axes, regions, strict=True):
         axes.append(replace(axis, extent=extent))

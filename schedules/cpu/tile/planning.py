@@ -1,7 +1,7 @@
-"""How a reduction is tiled: the axes and sizes of its tiles, the order of loops, and the tails.
+"""Tiling of a reduction: the axes and sizes of its tiles, the order of loops, and the tails.
 
-The input is a :class:`~reduction.Reduction` and the machine model, the result a :class:`Tiling`, or
-None if lanes would not be contiguous. Writes no loops.
+Input: a :class:`~reduction.Reduction` and the machine model. Output: a :class:`Tiling`, or None if
+lanes would not be contiguous.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _MANY = 1 << 20
-"""The number of rows if it is dynamic, no threshold: tiles are as high as is good for many."""
+"""The assumed number of rows if it is dynamic: tiles have the best height for many rows."""
 
 
 class Level(Enum):
-    """A loop over tiles, beside those over single axes."""
+    """The kinds of loops over tiles, besides loops over single axes."""
 
     PANELS = "columns"
     ROW_TILES = "rows"
@@ -64,7 +64,7 @@ class Tiling:
     blocked: bool = False
 
     def cycles(self, reduction: Reduction) -> float:
-        """The estimated cycles of one core, without those of moving data."""
+        """Return the estimated cycles of one core, without those of moving data."""
         rows = self.rows.estimate if self.rows is not None else 1
         full, rest = divmod(self.columns.estimate, self.width)
         tail = self.tail_width or self.width
@@ -75,35 +75,35 @@ class Tiling:
         return step * extent_product((*self.outer, *reduction.reduced)) / self.machine.fma_per_cycle
 
     def decisions(self) -> dict[str, int | str]:
-        """What was decided, for people."""
+        """Return the decisions as text."""
         names = [at.value if isinstance(at, Level) else str(at.var.name) for at in self.order]
-        found: dict[str, int | str] = {
+        decisions: dict[str, int | str] = {
             "tile": f"{self.height}x{self.width}",
             "lanes": self.lanes,
             "order": " ".join(names),
             "parallel": " ".join(names[: self.parallel]) or "no",
         }
         tails = {"row tail": self.row_tail, "column tail": self.column_tail}
-        found |= {name: tail.value for name, tail in tails.items() if tail is not None}
-        return found | ({"sums": "blocked"} if self.blocked else {})
+        decisions |= {name: tail.value for name, tail in tails.items() if tail is not None}
+        return decisions | ({"sums": "blocked"} if self.blocked else {})
 
 
 def row_borders(reduction: Reduction, rows: Axis | None) -> list[Border]:
-    """The paddings that some rows lie in."""
+    """Return the paddings that some rows lie in."""
     return [b for b in reduction.borders if b.axis is not None and b.axis is rows]
 
 
 def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool) -> Tiling | None:
-    """The tiles of a reduction; None if lanes would not be contiguous."""
+    """Return the tiles of a reduction; None if lanes would not be contiguous."""
     accesses = loads(reduction.term)
     if not reduction.axes or not accesses or not _is_contiguous(reduction):
         return None
     *others, columns = reduction.axes
     packed = reduction.panel_width
     lanes = min(machine.lanes(bits_of(reduction.dtype)), _power_of_two(columns.estimate))
-    found = [_column_stride(load, columns, packed or lanes) for load in accesses]
-    strides = [stride for stride in found if stride is not None and 0 <= stride <= WIDEST]
-    if len(strides) < len(found):
+    column_strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
+    strides = [stride for stride in column_strides if stride is not None and 0 <= stride <= WIDEST]
+    if len(strides) < len(column_strides):
         return None
     interleaved = max(strides) > 1
     sliding = interleaved or any(_slides(load, columns, reduction) for load in accesses)
@@ -140,7 +140,7 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool) -> Ti
 
 
 def _slides(load: TensorLoad, axis: Axis, reduction: Reduction) -> bool:
-    """Whether windows move along an axis: an index grows with it and with a step."""
+    """Whether windows slide along an axis: an index grows with it and with a step."""
     return any(
         count(index, axis) > 0 and any(count(index, step) > 0 for step in reduction.reduced)
         for index in load.indices
@@ -148,7 +148,7 @@ def _slides(load: TensorLoad, axis: Axis, reduction: Reduction) -> bool:
 
 
 def _column_stride(load: TensorLoad, columns: Axis, width: int) -> int | None:
-    """By how much an access moves from lane to lane of a tile; None if unevenly."""
+    """Return the stride of an access from lane to lane of a tile; None if it is not constant."""
     dtype = dtype_of(columns.var)
     lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
     analyzer = sym.Analyzer()
@@ -160,33 +160,33 @@ def _column_stride(load: TensorLoad, columns: Axis, width: int) -> int | None:
 
 
 def _row_stride(load: TensorLoad, rows: Axis) -> int:
-    """By how many elements an access moves from row to row, in any direction; -1 if unevenly."""
+    """Return the magnitude of the stride of an access from row to row; -1 if it is not constant."""
     stride = stride_of(load, rows.var)
     return -1 if stride is None else abs(stride)
 
 
 def _row_axis(accesses: Sequence[TensorLoad], others: Sequence[Axis]) -> Axis | None:
-    """The axis along which something that was loaded is used again; else the last one."""
+    """Return the axis along which a loaded element is reused; else the last one."""
     candidates = [axis for axis in others if axis.estimate > 1]
     shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
     return next(reversed(shared or candidates), None)
 
 
 def is_parallel(reduction: Reduction, machine: CpuModel) -> bool:
-    """Whether threads pay."""
+    """Whether several threads are faster."""
     work = extent_product((*reduction.axes, *reduction.reduced))
     return work >= machine.parallel_work(1)
 
 
 def _is_contiguous(reduction: Reduction) -> bool:
-    """Whether results of neighbouring columns are neighbours, and no column lies in the padding."""
+    """Whether results of adjacent columns are contiguous, and no column lies in the padding."""
     columns = reduction.axes[-1]
     bordered = any(border.axis is columns for border in reduction.borders)
     return slope(reduction.indices[-1], columns.var) == 1 and not bordered
 
 
 def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuModel) -> int:
-    """The rows of a tile of so many vectors that are computed fastest."""
+    """Return the number of rows of a tile with ``vectors`` vectors that is fastest."""
     accesses = loads(reduction.term)
     distance = max(_row_stride(load, rows) for load in accesses)
     number = rows.extent if sizes.is_known(rows.extent) else _MANY
@@ -195,22 +195,22 @@ def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuMod
 
 
 def _even(rows: Axis, most: int) -> int:
-    """At most so many rows for a tile, and about as many for each."""
+    """Return a number of rows for a tile, at most ``most``, that makes all tiles about equal."""
     height = min(most, rows.estimate)
     return -(-rows.estimate // -(-rows.estimate // height)) if rows.is_known else height
 
 
 def _power_of_two(size: int) -> int:
-    """The largest power of two that is not above."""
+    """Return the largest power of two that is at most ``size``."""
     return 1 << (size.bit_length() - 1)
 
 
 def _shared_batches(
     tiling: Tiling, reduction: Reduction, *, sliding: bool
 ) -> tuple[Axis, ...] | None:
-    """The outer axes that number the operands that rows share, if each panel is to be read once.
+    """Return the outer axes of the operands that rows share, if each panel is to be read once.
 
-    None if what they share fits half of the second cache.
+    None if the shared operands fit half of the second cache.
     """
     rows = tiling.rows
     if rows is None or sliding:
@@ -227,7 +227,7 @@ def _shared_batches(
 def _order(
     tiling: Tiling, reduction: Reduction, batches: Sequence[Axis] | None
 ) -> tuple[Axis | Level, ...]:
-    """The loops over tiles: rows first, or columns first for each value of ``batches``."""
+    """Return the loops over tiles: rows first, or columns first for each value of ``batches``."""
     outer, panels = tiling.outer, Level.PANELS
     rows = () if tiling.rows is None or row_borders(reduction, tiling.rows) else (Level.ROW_TILES,)
     if batches is not None:
@@ -236,7 +236,7 @@ def _order(
 
 
 def _row_tail(reduction: Reduction, rows: Axis | None, height: int) -> Tail | None:
-    """Static rows overlap, if whole tiles do not cover them."""
+    """Return the tail of rows: static rows overlap, if whole tiles do not cover them."""
     if rows is None:
         return None
     if sizes.are_known([rows.extent, *(b.last for b in row_borders(reduction, rows))]):
@@ -245,7 +245,7 @@ def _row_tail(reduction: Reduction, rows: Axis | None, height: int) -> Tail | No
 
 
 def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
-    """The tiling with tiles for the columns that whole tiles do not cover.
+    """Return the tiling with tiles for the columns that whole tiles do not cover.
 
     Sliding windows may be computed again.
     """
@@ -266,7 +266,7 @@ def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
 def _is_blocked_sum(reduction: Reduction) -> bool:
     """Whether a reduction is a long sum of elements of which each is read once.
 
-    A product of matrices reads each several times, and steps of a window may be left out.
+    A product of matrices reads each several times, and steps of a window may be skipped.
     """
     steps = sizes.product(axis.extent for axis in reduction.reduced)
     if reduction.borders or not is_blocked(reduction.reducer, reduction.dtype, steps):
@@ -279,7 +279,7 @@ def _is_blocked_sum(reduction: Reduction) -> bool:
 
 
 def alternatives(tiling: Tiling, reduction: Reduction) -> Iterator[Tiling]:
-    """Tilings with another size of tiles, another order of loops, or other parallel loops."""
+    """Yield tilings with another size of tiles, another order of loops, or other parallel loops."""
     if tiling.rows is not None:
         vectors = -(-tiling.width // tiling.lanes)
         highest = max(1, (tiling.machine.registers - 1 - vectors) // vectors)

@@ -2,13 +2,13 @@
 
 Products of matrices, convolutions (dense, grouped, depthwise), pooling, sums over all but the last
 axis. A tile of accumulators stays in registers while the reduction runs; elementwise code after the
-reduction reads them before anything is stored. :mod:`tile_plan` decides how.
+reduction reads them before anything is stored. :mod:`tile_plan` chooses the tiles.
 
-- **Rows that do not divide** overlap: the last tile begins earlier and computes some elements
-  again. If their number is dynamic, those of the last tile are guarded. **Columns that do not
-  divide** get their own tile with narrower vectors.
+- **Rows that tiles do not divide** overlap: the last tile begins earlier and recomputes some
+  elements. If their number is dynamic, those of the last tile are guarded. **Columns that tiles do
+  not divide** get a separate tile with narrower vectors.
 - **Padding** costs nothing: positions outside are not visited. The few tiles of rows that touch it
-  are written out; along outer axes the loop of the reduction runs from the first valid step to the
+  are unrolled; along outer axes the loop of the reduction runs from the first valid step to the
   last. Padding along columns is copied instead (:mod:`tile_planes`).
 - **Order**: operands that fit half of the second cache stay there while the rows are computed;
   else each panel of weights is read once, and all rows are computed for each. Batches of products
@@ -42,17 +42,17 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, Var, with_
 NAME = "cpu.register_tile"
 
 _NARROWING = 4
-"""By what factor tiles for fewer columns are narrower: each width takes time to compile."""
+"""The factor by which tiles for fewer columns are narrower: each width takes time to compile."""
 
 
 def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
-    """The plan of a reduction in register tiles; None for other kernels."""
+    """Return the plan of a reduction in register tiles; None for other kernels."""
     plans = (_plan(kernel, machine, padded=padded) for padded in (False, True))
     return min((plan for plan in plans if plan is not None), key=lambda p: p.cost, default=None)
 
 
 def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePlan | None:
-    """The plan with paddings as borders, or ``padded`` copies that are staged."""
+    """Return the plan with paddings as borders, or ``padded`` copies that are staged."""
     reduction = read_reduction(kernel, padded=padded)
     if reduction is None or reduction.code_bits is not None or (padded and not reduction.copies):
         return None
@@ -77,7 +77,9 @@ def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePla
 
 
 def _moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None) -> float:
-    """The cycles to move operands and results once, and copies twice, in parts of some bytes."""
+    """Return the cycles to move operands and results once, and copies twice, in parts of some
+    bytes.
+    """
     buffers = {load.source for load in loads(reduction.term)} | {reduction.target}
     moved = [sizes.estimate(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
     copied = [stage.work * bits_of(stage.dtype) // 8 for stage in reduction.copies]
@@ -87,10 +89,10 @@ def _moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegisterTilePlan(Plan):
-    """A reduction in register tiles, after the ``copies`` that it reads.
+    """A plan of a reduction in register tiles, after the ``copies`` that it reads.
 
-    Both are of one plane if there are ``planes``, the axes that number them; else threads share
-    the tiles. Operands, copies and results take ``moving`` cycles.
+    Both are of one plane if there are ``planes``, the axes that number them; else threads share the
+    tiles. Operands, copies and results take ``moving`` cycles.
     """
 
     kernel: Kernel
@@ -108,26 +110,26 @@ class RegisterTilePlan(Plan):
 
     @property
     def cost(self) -> float:
-        """Multiply-adds of all planes, and operands and results moved once."""
+        """The cost of the multiply-adds of all planes, and of moving operands and results once."""
         return self.tiling.cycles(self.reduction) * extent_product(self.planes) + self.moving
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile, the order of loops and the tails, and the size of what is staged."""
+        """Return the tile, the order of loops and the tails, and the size of staged buffers."""
         shapes = ["x".join(map(str, copy.buffer.shape)) for copy in self.reduction.copies]
         return self.tiling.decisions() | ({"staged": " ".join(shapes)} if shapes else {})
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops over planes and tiles."""
+        """Return the function with the loops over planes and tiles."""
         results = [stage.buffer for stage in self.kernel.results]
         return with_opaque_body(function, results, [], self.statement())
 
     def statement(self) -> tirx.Stmt:
-        """The loops over planes and tiles."""
+        """Return the loops over planes and tiles."""
         extents, dtype = [axis.extent for axis in self.planes], self.kernel.index_type
         tasks, tiling = self._tasks(), self.tiling
 
         def task(outer: list[PrimExpression]) -> tirx.Stmt:
-            """The planes of a task, one after the other in the same memory."""
+            """Return the planes of a task, one after the other in the same memory."""
             allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
             planes = emit.grid(extents[tasks:], lambda inner: plane([*outer, *inner]), dtype)
             return emit.sequence([*allocated, *self.reduction.views, planes])
@@ -141,7 +143,9 @@ class RegisterTilePlan(Plan):
         return emit.grid(extents[:tasks], task, dtype, parallel=self.parallel)
 
     def _tasks(self) -> int:
-        """How many of the leading axes of planes are parallel: as few as keep all threads busy."""
+        """Return the number of leading plane axes that are parallel: as few as keep all threads
+        busy.
+        """
         tasks = 1
         for number, axis in enumerate(self.planes if self.parallel else ()):
             if tasks >= self.tiling.machine.parallel_tasks:
@@ -151,14 +155,14 @@ class RegisterTilePlan(Plan):
         return len(self.planes) if self.parallel else 0
 
     def alternatives(self) -> Iterator[RegisterTilePlan]:
-        """Other tiles, orders and parallel loops."""
+        """Yield plans with other tiles, orders and parallel loops."""
         for tiling in planning.alternatives(self.tiling, self.reduction):
             yield replace(self, tiling=tiling)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TileLoops:
-    """Writes the loops over the tiles of a plane, at the ``values`` of some axes."""
+    """The loops over the tiles of a plane, at the ``values`` of some axes."""
 
     reduction: Reduction
     tiling: Tiling
@@ -166,7 +170,9 @@ class _TileLoops:
     values: Mapping[Var, PrimExpression]
 
     def statement(self) -> tirx.Stmt:
-        """All loops; with narrower tiles if there are fewer columns than overlapping tiles have."""
+        """Return all loops; with narrower tiles if there are fewer columns than overlapping tiles
+        have.
+        """
         columns, width = self.tiling.columns.extent, self.tiling.width
         overlapping = self.tiling.column_tail is Tail.OVERLAP
         if not overlapping or sizes.is_known(columns) or width == 1:
@@ -206,7 +212,7 @@ class _TileLoops:
         return sizes.number(size, self.dtype)
 
     def _panel(self, panel: PrimExpression, row_tile: PrimExpression | None) -> tirx.Stmt:
-        """The tiles of a panel of columns, or the one of a number."""
+        """Return the tiles of a panel of columns, or the one with a number."""
         tiling, columns, width = self.tiling, self.tiling.columns.extent, self.tiling.width
 
         def tiles(first: PrimExpression, width: int, stored: int = 0) -> tirx.Stmt:
@@ -229,7 +235,7 @@ class _TileLoops:
         return tirx.IfThenElse(panel < self._number(full), tiles(start, width), last)
 
     def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
-        """All tiles of rows, or the one of a number."""
+        """Return all tiles of rows, or the one with a number."""
         rows, height = self.tiling.rows, self.tiling.height
         if rows is None:
             return body.whole(0)
@@ -240,13 +246,15 @@ class _TileLoops:
         return body.whole(emit.tile_start(row_tile, rows.extent, height, self.dtype))
 
     def _bordered_rows(self, body: TileBody, rows: Axis) -> tirx.Stmt:
-        """All tiles of rows: those that touch the padding by themselves, the others in a loop."""
+        """Return all tiles of rows: those that touch the padding separately, the others in a
+        loop.
+        """
         height, statements = self.tiling.height, []
         last, count = sizes.static(rows.extent) - height, sizes.static(self._row_tiles())
         starts = [min(n * height, last) for n in range(count)]
 
         def alone(number: int) -> int | None:
-            """The number of a tile that is written out; None for one of a loop."""
+            """Return the number of a tile that is unrolled; None for one of a loop."""
             regular = starts[number] == number * height
             return None if regular and self._is_inside(starts[number]) else number
 
@@ -277,9 +285,9 @@ class _TileLoops:
     def _dynamic_rows(
         self, body: TileBody, rows: Axis, row_tile: PrimExpression | None
     ) -> tirx.Stmt:
-        """A tile of rows of which some may lie in the padding or not exist, or all of them.
+        """Return a tile of rows of which some or all may lie in the padding or not exist.
 
-        If none does, nothing is tested inside of a tile.
+        If all rows are inside, nothing is tested inside of a tile.
         """
         if row_tile is None:
             count, dtype = self._row_tiles(), self.dtype

@@ -1,10 +1,10 @@
-"""How large a register tile is: rows and vectors for dimensions and a machine model.
+"""The size of a register tile: rows and vectors.
 
-A tile keeps ``rows`` x ``vectors`` accumulators in registers while the reduction runs. For each
-step it loads ``vectors`` vectors and broadcasts ``rows`` elements, and multiplies all with all, so
-the larger both are, the fewer loads for each multiplication; accumulators, the loaded vectors and
-one broadcast have to fit in the registers. Fewer than some eight accumulators would wait for each
-other.
+Input: dimensions and a machine model. A tile keeps ``rows`` x ``vectors`` accumulators in registers
+while the reduction runs. For each step it loads ``vectors`` vectors and broadcasts ``rows``
+elements, and multiplies all pairs, so the larger both are, the fewer loads for each multiplication;
+accumulators, the loaded vectors and one broadcast have to fit in the registers. With fewer than
+about eight accumulators, latency would not be hidden.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from tvm_nnef.schedules.machine import CpuModel
 
 
-def rows_for(extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0) -> int:
-    """How many rows a tile of so many vectors has for so many rows in all.
+def rows_for(total_rows: int, vectors: int, machine: CpuModel, row_bytes: int = 0) -> int:
+    """Return the number of rows of a tile with ``vectors`` vectors, for a total number of rows.
 
     ``row_bytes`` is the distance of two rows in memory: if the cache maps them to one set, more
     rows than it has ways would evict each other.
@@ -21,22 +21,22 @@ def rows_for(extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0) -
     limit = max(1, (machine.registers - 1 - vectors) // vectors)
     if row_bytes and row_bytes % machine.alias_bytes == 0:
         limit = min(limit, max(4, machine.l1_ways - 1))
-    candidates = range(1, min(limit, extent) + 1)
-    return min(candidates, key=lambda rows: (cost(extent, rows, vectors, machine), -rows))
+    candidates = range(1, min(limit, total_rows) + 1)
+    return min(candidates, key=lambda rows: (cost(total_rows, rows, vectors, machine), -rows))
 
 
-def cost(extent: int, rows: int, vectors: int, machine: CpuModel) -> float:
-    """Multiply-adds' worth of time for one step of all rows with so many vectors."""
-    tiles = -(-extent // rows)
+def cost(total_rows: int, rows: int, vectors: int, machine: CpuModel) -> float:
+    """Return the time of one step of all rows with so many vectors, in multiply-adds."""
+    tiles = -(-total_rows // rows)
     loading = max(rows + vectors, rows * machine.broadcast_cost)
     step = max(rows * vectors, loading, machine.fma_in_flight)
     return tiles * (step + machine.step_overhead)
 
 
 def packed_width(rows: int, columns: int, bits: int, machine: CpuModel) -> int:
-    """How many columns a panel of packed weights has: a power of two of lanes, or some vectors.
+    """Return the number of columns of a panel of packed weights: a power of two, or some vectors.
 
-    Few rows take wide panels, whose accumulators are many enough to hide latency.
+    For few rows panels are wide, so that there are enough accumulators to hide latency.
     """
     lanes = machine.lanes(bits)
     if columns < lanes:

@@ -1,10 +1,9 @@
 """The strategy for attention: scores, their softmax, and the weighted sum of values in one launch.
 
-A block computes some rows of a batch. It goes through the keys a tile at a time: products of
-queries and keys in registers, the max of each row so far, weights relative to that in shared
-memory, and their products with the values, which are added in registers. When the max of a row
-grows, what was added before is scaled down (online softmax). Scores are nowhere in the memory of
-the GPU.
+A block computes some rows of a batch. It iterates over tiles of keys: products of queries and keys
+in registers, the max of each row so far, weights relative to that in shared memory, and their
+products with the values, which are added in registers. When the max of a row grows, the sums so far
+are scaled down (online softmax). Scores are never written to the memory of the GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionPlan(GpuPlan):
-    """Attention in tiles of rows and keys; on tensor cores if factors are of ``half`` precision."""
+    """A plan for attention in tiles of rows and keys; on tensor cores if factors are of ``half``
+    precision.
+    """
 
     attention: Attention
     tile: AttentionTile
@@ -44,7 +45,7 @@ class AttentionPlan(GpuPlan):
         return cost(self.tile, self.attention, self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile of a block, and that of a thread."""
+        """Return the tile of a block, and that of a thread."""
         tile = self.tile
         return {
             "block tile": f"{tile.rows} rows x {tile.keys} keys",
@@ -55,7 +56,7 @@ class AttentionPlan(GpuPlan):
         }
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
+        """Return the launch."""
         attention, dtype = self.attention, self.kernel.index_type
         counts = [
             launch.size(attention.batches),
@@ -73,7 +74,10 @@ class AttentionPlan(GpuPlan):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
-    """A plan for attention whose depth and columns are static and fit; None for other kernels."""
+    """Return a plan for attention whose depth and columns are static and fit.
+
+    It is None for other kernels.
+    """
     attention = read_attention(kernel)
     if attention is None:
         return None

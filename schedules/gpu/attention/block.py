@@ -1,4 +1,7 @@
-"""What a block of attention computes, phase by phase, on ordinary cores or on tensor cores."""
+"""The code of a block of attention, phase by phase, on ordinary cores or on tensor cores.
+
+Input: a kernel of attention and a tile. Output: the statements of a block.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,11 @@ _REAL = "float32"
 """The dtype of scores, weights and sums."""
 
 StepCount: TypeAlias = "tuple[Sequence[Axis], int]"
-"""The axes of steps, and how many are staged."""
+"""The axes of steps, and the number of steps that are staged."""
 
 
 class CoreBlock:
-    """Writes what one block computes: some rows of a batch."""
+    """The code of one block: some rows of a batch."""
 
     def __init__(
         self,
@@ -56,7 +59,10 @@ class CoreBlock:
         row: Index,
         dtype: str = _REAL,
     ) -> None:
-        """Takes the batch, the number of the tile of rows, and the dtype of what is multiplied."""
+        """Create the code.
+
+        ``row`` is the index of the tile of rows, ``dtype`` that of the factors.
+        """
         self._attention, self._tile, self._machine = it, tile, machine
         self._dtype = dtype_of(row)
         self._batch, self._multiplied = Batch.of(it.batches, batch), dtype
@@ -76,7 +82,7 @@ class CoreBlock:
         self._total = launch.local(tile.own_rows, _REAL, "total")
 
     def statement(self) -> tirx.Stmt:
-        """The phases: queries are staged, then tiles of keys in turns, then the results."""
+        """Return the phases: queries are staged, then tiles of keys in turns, then the results."""
         tile, it = self._tile, self._attention
         shared = [self._queries.buffer, self._weights.buffer, self._staged, self._partial]
         local = [self._scores, self._sums, self._highest, self._total]
@@ -108,7 +114,7 @@ class CoreBlock:
         )
 
     def _turn(self, number: Index) -> tirx.Stmt:
-        """What a tile of keys adds to the results."""
+        """Return the statement that adds the contribution of a tile of keys to the results."""
         tile, it = self._tile, self._attention
         position = it.keys, number, tile.keys, tile.own_keys
         keys = self._side(it.key, self._staged, position, (it.depth, tile.steps))
@@ -137,21 +143,23 @@ class CoreBlock:
     def _side(
         self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount
     ) -> Side:
-        """A side of a product whose steps are staged in a buffer."""
+        """Return a side of a product whose steps are staged in a buffer."""
         return Side.plain(factor, buffer, position, steps[0])
 
     def _weights_like(self, queries: Side, buffer: Buffer) -> Side:
-        """The weights as a side: its rows are those of the queries."""
+        """Return the weights as a side: its rows are those of the queries."""
         return replace(queries, buffer=buffer)
 
     def _fragments(self, side: Side) -> list[Buffer]:
-        """The buffers of a side besides that in shared memory."""
+        """Return the buffers of a side besides that in shared memory."""
         return []
 
     def _product(
         self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: Buffer
     ) -> tirx.Stmt:
-        """Some steps of the right side are staged, and products with the left side added."""
+        """Return the phases that stage some steps of the right side, and add products with the left
+        side.
+        """
         return emit.sequence(
             [
                 self._stage(sides[1], staged),
@@ -160,7 +168,9 @@ class CoreBlock:
         )
 
     def _scored(self, keys: Side, row: Index, column: Index) -> tirx.Stmt:
-        """The scores of a thread, and their max for each of its rows, for others to read."""
+        """Return the code of a thread for its scores, and their max for each of its rows in shared
+        memory.
+        """
         it, own = self._attention, self._tile.own_keys
 
         def score(number: Index, i: Index, j: Index) -> tirx.Stmt:
@@ -188,7 +198,10 @@ class CoreBlock:
         )
 
     def _weighted(self, keys: Side, row: Index, column: Index) -> tirx.Stmt:
-        """The weights of a thread, relative to the max of each row so far; sums are scaled."""
+        """Return the code of a thread for its weights, relative to the max of each row.
+
+        Sums are scaled.
+        """
         tile, zero = self._tile, tirx.const(0, "int32")
         base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))
 
@@ -237,7 +250,7 @@ class CoreBlock:
         return emit.sequence([*buffers, self._unrolled(tile.own_rows, own_row)])
 
     def _shared_total(self, row: Index, column: Index) -> tirx.Stmt:
-        """The sums of the weights of a thread, for the others of its rows to read."""
+        """Return the code that writes a thread's sums of weights to shared memory."""
 
         def total(i: Index) -> tirx.Stmt:
             at = self._position(row, column, i)
@@ -246,7 +259,9 @@ class CoreBlock:
         return self._unrolled(self._tile.own_rows, total)
 
     def _stored(self, row: Index, column: Index) -> tirx.Stmt:
-        """The results of a thread: sums, divided by the sums of all weights."""
+        """Return the code that stores a thread's results: sums, divided by the sums of all
+        weights.
+        """
         it, tile, zero = self._attention, self._tile, tirx.const(0, "int32")
         total, keys = launch.local(1, _REAL, "row_total"), launch.size(it.keys)
 
@@ -281,7 +296,9 @@ class CoreBlock:
     def _with_fixed_weights(
         self, row: Index, column: Index, i: Index, total: Buffer
     ) -> Iterator[tirx.Stmt]:
-        """The sums of a row of a thread once more, if its weights are fixed."""
+        """Return the code that recomputes the sums of a row of a thread if its weights are
+        fixed.
+        """
         it, own, fixed = self._attention, self._tile.own_columns, self._attention.fixed
         zero, queries = tirx.const(0, "int32"), self._queries
         if fixed is None:
@@ -313,7 +330,7 @@ class CoreBlock:
         yield tirx.IfThenElse(test, emit.sequence(again), None)
 
     def _position(self, row: Index, column: Index, i: Index) -> PrimExpression:
-        """Where a thread's result for one of its rows is shared."""
+        """Return the offset in shared memory of a thread's result for one of its rows."""
         return self._queries.nth(row, i) * self._number(self._tile.column_threads) + column
 
     def _zeros(self, buffer: Buffer) -> tirx.Stmt:
@@ -321,14 +338,14 @@ class CoreBlock:
         return self._unrolled(count, lambda n: tirx.BufferStore(buffer, _real(0), [n]))
 
     def _stage(self, side: Side, steps: Steps) -> tirx.Stmt:
-        """The phase that stages some steps of a side."""
+        """Return the phase that stages some steps of a side."""
         threads = self._tile.threads
         return launch.threads(
             threads, lambda t: side.staged(steps, self._batch, t, threads), self._dtype
         )
 
     def _phase(self, body: OnThread) -> tirx.Stmt:
-        """The body for the position of each thread in its block."""
+        """Return a phase: the body for the position of each thread in its block."""
         return phase(self._tile, body, self._dtype)
 
     def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
@@ -342,7 +359,7 @@ class CoreBlock:
 
 
 class TensorBlock(CoreBlock):
-    """Writes what one block computes, with products on tensor cores."""
+    """The code of one block, with products on tensor cores."""
 
     def _side(
         self, factor: PrimExpression, buffer: Buffer, position: TilePosition, steps: StepCount

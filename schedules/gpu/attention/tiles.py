@@ -1,4 +1,7 @@
-"""The tiles of attention on a GPU: sizes in, the tile of the lowest cost out."""
+"""The tiles of attention on a GPU.
+
+Input: sizes and a machine model. Output: the tile of the lowest estimated cost.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,21 @@ from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.machine.cuda import FRAGMENT_PADDING
 
 _CHOICES = ((1, 8, 16, 32, 64), (16, 32, 64), (1, 2, 4, 8), (1, 2, 4), (8, 16, 32))
-"""Rows, keys, rows and keys of a thread, and steps that are tried: a limit of compile time."""
+"""Candidates for rows, keys, rows and keys of a thread, and steps: few, to limit compile time."""
 
 _TENSOR_CHOICES = ((16, 32, 64, 128), (32, 64, 128), (2, 4), (4, 8, 16), (16, 32, 64))
-"""The same on tensor cores."""
+"""The candidates on tensor cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """A block computes rows for ``keys`` keys at a time; each thread ``own_rows`` of the rows.
+    """The tile of a block: ``rows`` times ``keys`` at a time.
+
+    Each thread has ``own_rows`` of the rows.
 
     Of the keys of a row a thread has ``own_keys``, of the columns of the result ``own_columns``.
-    ``steps`` of depth or keys are staged at a time. ``depth`` is that of the queries, rounded up.
+    ``steps`` of depth or keys are staged at a time. ``depth`` is that of the queries, rounded
+    up.
     """
 
     rows: int
@@ -61,7 +67,9 @@ class AttentionTile:
 
     @property
     def elements(self) -> tuple[int, int, int]:
-        """The elements of shared memory for queries, for weights, and for what is staged."""
+        """The number of elements in shared memory for queries, for weights, and for the staged
+        operand.
+        """
         wide = max(self.keys, self.columns)
         if not self.is_tensor:
             return (
@@ -77,7 +85,7 @@ class AttentionTile:
 
     @property
     def bytes(self) -> int:
-        """The bytes of what is multiplied."""
+        """The bytes of an element of the factors."""
         return 2 if self.is_tensor else 4
 
     @property
@@ -95,16 +103,16 @@ class AttentionTile:
         return scores, sums
 
     def registers(self, machine: GpuModel) -> int:
-        """The registers of a thread, about."""
+        """Return the approximate number of registers of a thread."""
         scores, result = (each.registers(machine) for each in self.products)
-        held = self.own_rows * (self.own_columns + 4)
-        return held + max(scores, result - held)
+        results_held = self.own_rows * (self.own_columns + 4)
+        return results_held + max(scores, result - results_held)
 
 
 def fitting(
     depth: int, columns: int, attention: Attention, machine: GpuModel, *, is_tensor: bool
 ) -> Iterator[AttentionTile]:
-    """All tiles that fit a GPU, with full warps and accumulators in registers."""
+    """Return all tiles that fit a GPU, with full warps and accumulators in registers."""
     dynamic = not (sizes.is_known(launch.size(attention.rows)) and attention.keys[0].is_known)
     available = machine.tile_registers // (2 if dynamic else 1)
     group, choices = (4, _TENSOR_CHOICES) if is_tensor else (1, _CHOICES)
@@ -127,7 +135,9 @@ def fitting(
 
 
 def cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float:
-    """The estimated cycles: whole waves of blocks, each as long as its two products and weights."""
+    """Return the estimated cycles: whole waves of blocks, each with its two products and
+    weights.
+    """
     batches, rows, keys = map(extent_product, (attention.batches, attention.rows, attention.keys))
     resident = machine.resident_blocks(tile.threads, tile.registers(machine), tile.shared_bytes)
     together, waves = tiles.waves_of(batches * -(-rows // tile.rows), resident, machine)

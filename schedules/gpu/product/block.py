@@ -1,9 +1,9 @@
-"""What a block of threads computes of a product of matrices: a tile, in turns.
+"""The code of a block of threads for a matrix product: a tile, in turns.
 
-The two matrices go through shared memory a few steps at a time. While a block multiplies what is
-there, what follows is copied. At the edges of the result, and after the last step, zeros are
-staged, and what does not exist is not stored. What follows a product element by element is applied
-to the registers.
+Input: a plan. Output: the statements of a block. Both matrices are staged in shared memory, a few
+steps at a time. While a block multiplies the staged elements, the following ones are copied. At the
+edges of the result, and after the last step, zeros are staged. Elementwise operations on the
+product are applied in registers.
 """
 
 from __future__ import annotations
@@ -44,23 +44,25 @@ from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 Held: TypeAlias = "tuple[Side, Buffer | None]"
-"""A side, and the registers of a thread for what it stages next; None if that is copied."""
+"""A side, and the registers of a thread for the elements that it stages next; None for async
+copies.
+"""
 
 
 _Result: TypeAlias = "tuple[tirx.BufferStore, list[launch.Limit]]"
-"""The store of a result, and what its indices have to be below."""
+"""The store of a result, and the limits of its indices."""
 
 
 class Block(ABC):
-    """Writes what one block computes: a tile of a batch.
+    """The code of one block: a tile of a batch.
 
-    While a block multiplies what is in shared memory, what follows is loaded.
+    While a block multiplies the elements in shared memory, the following ones are loaded.
     """
 
     def __init__(
         self, plan: ProductPlan, chunk: Index, batch: Index, row: Index, column: Index
     ) -> None:
-        """Takes the plan, the chunk of the steps, the batch, and the position in tiles."""
+        """Create the code, given the chunk of the steps, the batch, and the position in tiles."""
         product, tile = plan.product, plan.tile
         self._plan, self._reduction, self._product, self._tile = plan, plan.reduction, product, tile
         self._machine, self._chunk = plan.machine, chunk
@@ -76,7 +78,7 @@ class Block(ABC):
         self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
 
     def statement(self) -> tirx.Stmt:
-        """The phases: zeros, then staging and products in turns, then the results."""
+        """Return the phases: zeros, then staging and products in turns, then the results."""
         turns = sizes.quotient_above(launch.size(self._product.steps), self._tile.steps)
         count = sizes.quotient(turns, self._tile.chunks)
         self._first_turn = self._chunk * sizes.number(count, self._dtype)
@@ -91,26 +93,26 @@ class Block(ABC):
 
     @abstractmethod
     def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> Side:
-        """The rows (``left``) or columns of the tile."""
+        """Return the rows (``left``) or columns of the tile."""
 
     @property
     def _buffers(self) -> list[Buffer]:
-        """The buffers of the block, except for what is staged next."""
+        """The buffers of the block, except the registers for staging."""
         return [*dict.fromkeys(side.buffer for side in self._sides), self._accumulators]
 
     @abstractmethod
     def _multiplied(self, sides: Sequence[Side]) -> tirx.Stmt:
-        """What adds the products of sides in shared memory."""
+        """Return the code that adds the products of sides in shared memory."""
 
     def _phase(self, body: OnThread) -> tirx.Stmt:
-        """The body for the position of each thread in its block."""
+        """Return a phase: the body for the position of each thread in its block."""
         return phase(self._tile, body, self._dtype)
 
     def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
-        """Staging and products in turns, of which each stages what later ones multiply.
+        """Return the turns, each of which stages the elements that later ones multiply.
 
-        What is copied as it is arrives while some turns pass; other elements are loaded into
-        registers before the products of a turn, and stored after them.
+        Asynchronous copies complete while some turns pass; other elements are loaded into registers
+        before the products of a turn, and stored after them.
         """
         tile, ahead, zero = self._tile, self._tile.stages - 1, tirx.const(0, self._dtype)
         copied: list[Held] = [(side, None) for side in self._sides if self._is_async(side)]
@@ -122,7 +124,7 @@ class Block(ABC):
                 held.append((side, launch.local(size, dtype_of(side.factor), name)))
 
         def begin(turn: Index) -> list[tirx.Stmt]:
-            """The copies of a turn begin; they are a group even if there are none."""
+            """Return the copies of a turn; they are a group even if there are none."""
             ended = [self._threads(lambda _: end_copies())] if copied else []
             return [*self._before(count, turn, copied, self._filled), *ended]
 
@@ -155,7 +157,7 @@ class Block(ABC):
         ]
 
     def _is_async(self, side: Side) -> bool:
-        """Whether the pieces of a side are copied as they are."""
+        """Whether the pieces of a side are copied unchanged, and thus asynchronously."""
         size = side.vector * bits_of(dtype_of(side.factor)) // 8
         return self._machine.has_async_copies and is_load(side.factor) and size in ASYNC_BYTES
 
@@ -166,7 +168,7 @@ class Block(ABC):
         sides: Sequence[Held],
         body: Callable[[Side, Buffer | None, Index, Index], tirx.Stmt],
     ) -> list[tirx.Stmt]:
-        """A phase with the body for each of some sides, if there is such a turn."""
+        """Return a phase with the body for each of some sides, if there is such a turn."""
         if not sides:
             return []
 
@@ -180,9 +182,9 @@ class Block(ABC):
     def _filled(
         self, side: Side, registers: Buffer | None, turn: Index, thread: Index
     ) -> tirx.Stmt:
-        """What a thread loads of a side for a turn, or begins to copy; zeros if there is nothing.
+        """Return a thread's loads of a side for a turn, or its copies; zeros outside of the matrix.
 
-        It is loaded into registers, and copied to shared memory.
+        They go into registers, or directly to shared memory.
         """
         count, staged = self._tile.steps, side.at_stage(turn, self._tile.stages)
         first = (self._first_turn + turn) * number_like(count, turn)
@@ -198,7 +200,7 @@ class Block(ABC):
     def _stored_next(
         self, side: Side, registers: Buffer | None, turn: Index, thread: Index
     ) -> tirx.Stmt:
-        """What a thread has loaded of a side for a turn, into shared memory."""
+        """Return the code that stores a thread's loaded elements of a side to shared memory."""
         assert registers is not None
         held, staged = registers, side.at_stage(turn, self._tile.stages)
 
@@ -208,7 +210,7 @@ class Block(ABC):
         return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
 
     def _shared(self, elements: int, dtype: str, name: str) -> Buffer:
-        """Shared memory for all stages, given the elements of one."""
+        """Return shared memory for all stages, given the elements of one."""
         return launch.shared(elements * self._tile.stages, dtype, name)
 
     def _threads(self, body: emit.Body) -> tirx.Stmt:
@@ -221,7 +223,9 @@ class Block(ABC):
         return tirx.BufferStore(self._accumulators, first, [own])
 
     def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
-        """The results of one thread, with what follows the product."""
+        """Return the code that stores the results of one thread, after the elementwise
+        operations.
+        """
         (rows, columns, *_), count = self._sides, self._tile.thread_columns
         run = columns.run
         target = self._plan.partials if self._tile.chunks > 1 else self._reduction.target
@@ -235,16 +239,16 @@ class Block(ABC):
             return launch.guarded(limits, store)
 
         def together(number: Index) -> tirx.Stmt:
-            """A run of columns: computed one by one, stored at once."""
+            """Return the code for a run of columns: computed one by one, stored at once."""
             first = number * number_like(run, number)
             i, j = emit.decoded(first, [self._tile.thread_rows, count], dtype_of(number))
             lanes = [number_like(lane, number) for lane in range(run)]
-            found = [result(first + lane, i, j + lane) for lane in lanes]
+            stores = [result(first + lane, i, j + lane) for lane in lanes]
             computed = [
                 tirx.BufferStore(results, store.value, [lane])
-                for lane, (store, _) in zip(lanes, found, strict=True)
+                for lane, (store, _) in zip(lanes, stores, strict=True)
             ]
-            store, limits = found[0]
+            store, limits = stores[0]
             copy = copied(target[tuple(store.indices)], results[(lanes[0],)], run)
             return launch.guarded(limits, emit.sequence([*computed, copy]))
 
@@ -263,14 +267,14 @@ class Block(ABC):
         return is_stored_together(stored, self._sides[1], self._plan.axes)
 
     def _number_of(self, indices: Sequence[PrimExpression]) -> PrimExpression:
-        """The number of an element of the result."""
+        """Return the linear index of an element of the result."""
         number = tirx.const(0, self._dtype)
         for axis, index in zip(self._plan.axes, indices, strict=True):
             number = number * sizes.number(axis.extent, self._dtype) + index
         return number
 
     def _result(self, own: Index, row: Index, column: Index) -> _Result:
-        """The store of an element of the result, and what its indices have to be below."""
+        """Return the store of an element of the result, and the limits of its indices."""
         rows, columns, *_ = self._sides
         point = {**self._batch.point, **rows.point(row), **columns.point(column)}
         value: PrimExpression = self._accumulators[(own,)]
@@ -282,12 +286,14 @@ class Block(ABC):
         return tirx.BufferStore(self._plan.partials, value, [self._chunk * total + number]), limits
 
     def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        """The body for each element of a thread, unrolled: its number, its row, its column."""
+        """Return the body for each element of a thread, unrolled: its number, its row, its
+        column.
+        """
         return own_elements(self._tile.thread_rows, self._tile.thread_columns, body, self._dtype)
 
 
 def _in_one_buffer(sides: Sequence[Side], stages: int) -> list[Side]:
-    """The sides in a buffer that is allocated at the launch, of which a block has one."""
+    """Return the sides in one buffer that is allocated at the launch; a block can have only one."""
     counts = [sizes.static(sizes.elements(side.buffer)) // stages for side in sides]
     total, dtype = sum(counts) * stages, str(sides[0].buffer.dtype)
     # All kernels of a file that name such a buffer the same must give it the same dtype.

@@ -1,8 +1,8 @@
-"""The strategy for sums of products: matrix products, in batches, and convolutions.
+"""The strategy for sums of products: batched matrix products, and convolutions.
 
-A block of threads computes a tile of the result
-(:mod:`~tvm_nnef.schedules.gpu.product.block`), each thread some of its elements in registers. A
-convolution is the same with indices that are decoded when its input is staged.
+A block of threads computes a tile of the result (:mod:`~tvm_nnef.schedules.gpu.product.block`),
+each thread some of its elements in registers. A convolution differs in the indices of its input,
+which are decoded when it is staged.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContractionPlan(ProductPlan):
-    """A product of matrices without tensor cores."""
+    """A plan for a product of matrices without tensor cores."""
 
     strategy: ClassVar[str] = "gpu.contraction"
 
     def block(self, *position: PrimExpression) -> tirx.Stmt:
-        """What a block computes."""
+        """Return the code of a block."""
         return _CoreBlock(self, *position).statement()
 
 
 class _CoreBlock(Block):
-    """Writes what one block computes without tensor cores."""
+    """The code of one block without tensor cores."""
 
     def __init__(self, plan: ProductPlan, *position: PrimExpression) -> None:
         super().__init__(plan, *position)
@@ -87,15 +87,15 @@ class _CoreBlock(Block):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
-    """A plan for a kernel with one sum of products; None for others."""
-    found = product_of(kernel, machine)
-    if found is None:
+    """Return a plan for a kernel with one sum of products; None for others."""
+    product = product_of(kernel, machine)
+    if product is None:
         return None
-    tile = tiles.best(tiles.sizes_of(*found), machine)
-    return ContractionPlan(kernel, machine, *found, tile, partials(*found, tile))
+    tile = tiles.best(tiles.sizes_of(*product), machine)
+    return ContractionPlan(kernel, machine, *product, tile, partials(*product, tile))
 
 
 def product_of(kernel: Kernel, machine: GpuModel) -> tuple[Reduction, MatrixProduct] | None:
-    """The sum of products of a kernel; None for other kernels."""
+    """Return the sum of products of a kernel; None for other kernels."""
     reduction = inlined_reduction(kernel, machine)
     return None if reduction is None else read_product(reduction)

@@ -1,9 +1,10 @@
-"""A kernel with one reduction as GPU strategies read it, and sums of products as matrix products.
+"""The normal form of kernels with one reduction on GPUs, and of sums of products as matrix
+products.
 
-What a reduction reads is computed while it is loaded: paddings and relayouts become part of the
-expression that is combined, as loads are guarded on a GPU in any case. Of a matrix product nothing
-is required of the indices: in a convolution one matrix is read through windows, and a padding is a
-condition in a factor.
+Input: a kernel. Output: an inlined reduction or a :class:`MatrixProduct`. Operands of a reduction
+are computed while they are loaded: paddings and relayouts become part of the combined expression,
+as loads are guarded on a GPU in any case. The indices of a matrix product are arbitrary: in a
+convolution one matrix is read through windows, and a padding is a condition in a factor.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditiona
 
 
 def inlined_reduction(kernel: Kernel, machine: GpuModel) -> Reduction | None:
-    """The normal form of a kernel with one reduction and no other launch; None for others."""
+    """Return the normal form of a kernel with one reduction and no other launch.
+
+    It is None for others.
+    """
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if len(reductions) != 1 or len(kernel.results) != 1:
         return None
@@ -52,11 +56,12 @@ def inlined_reduction(kernel: Kernel, machine: GpuModel) -> Reduction | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixProduct:
-    """``result[batch, row, column] += left(batch, row, step) * right(batch, step, column)``.
+    """A matrix product ``result[batch, row, column] += left(batch, row, step) * right(batch, step,
+    column)``.
 
     The last of the ``columns`` is the axis along which the result is stored contiguously. Products
-    for which the ``guard`` does not hold are 0, whatever the factors are; it depends on what the
-    right matrix depends on.
+    for which the ``guard`` does not hold are 0, whatever the factors are; it depends on the same
+    axes as the right matrix.
     """
 
     batches: tuple[Axis, ...]
@@ -74,7 +79,7 @@ class MatrixProduct:
 
 
 def read_product(reduction: Reduction) -> tuple[Reduction, MatrixProduct] | None:
-    """A reduction, its axes divided into groups, as a product of matrices; None for other kinds."""
+    """Return a reduction as a product of matrices, its axes in groups; None for other kinds."""
     reduction = with_groups(reduction, reduction.axes)
     choice = choice_of(reduction.term)
     term, guard = reduction.term, None
@@ -102,7 +107,7 @@ def read_product(reduction: Reduction) -> tuple[Reduction, MatrixProduct] | None
 
 
 def runs_along(factor: PrimExpression, axes: Sequence[Axis], others: Sequence[Axis]) -> bool:
-    """Whether neighbours in memory lie along the last of some axes rather than of others."""
+    """Whether adjacent elements in memory are along the last of some axes rather than of others."""
     score = 0
     for load in loads(factor):
         score += bool(axes) and stride_of(load, axes[-1].var) == 1

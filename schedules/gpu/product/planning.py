@@ -24,8 +24,8 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 class ProductPlan(GpuPlan):
     """A product of matrices in tiles.
 
-    The steps of an element may be divided into chunks for separate blocks, whose sums,
-    ``partials``, a second launch adds.
+    The steps of an element may be divided into chunks for separate blocks; a second launch adds
+    their sums, ``partials``.
     """
 
     reduction: Reduction
@@ -39,7 +39,7 @@ class ProductPlan(GpuPlan):
         return tiles.cost(self.tile, tiles.sizes_of(self.reduction, self.product), self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile of a block, and that of a thread."""
+        """Return the tile of a block, and that of a thread."""
         tile = self.tile
         return {
             "block tile": f"{tile.rows}x{tile.columns}x{tile.steps}",
@@ -54,7 +54,7 @@ class ProductPlan(GpuPlan):
         return [self.partials] if self.tile.chunks > 1 else []
 
     def statement(self) -> tirx.Stmt:
-        """The launch, or the two launches."""
+        """Return the launch, or the two launches."""
         product, tile, dtype = self.product, self.tile, self.kernel.index_type
         counts = [
             tile.chunks,
@@ -80,7 +80,7 @@ class ProductPlan(GpuPlan):
         row: PrimExpression,
         column: PrimExpression,
     ) -> tirx.Stmt:
-        """What a block computes, given its chunk, its batch, and its position in tiles."""
+        """Return the code of a block, given its chunk, its batch, and its position in tiles."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -88,7 +88,7 @@ class ProductPlan(GpuPlan):
         return self.product.axes
 
     def _joined(self, number: PrimExpression) -> tirx.Stmt:
-        """The element of the result that has a number, from the sums of chunks."""
+        """Return the element of the result with a linear index, from the sums of chunks."""
         total, dtype = launch.size(self.axes), dtype_of(number)
         offsets = [sizes.number(sizes.product([n, total]), dtype) for n in range(self.tile.chunks)]
         value: PrimExpression = self.partials[(number,)]
@@ -98,6 +98,6 @@ class ProductPlan(GpuPlan):
 
 
 def partials(reduction: Reduction, product: MatrixProduct, tile: Tile) -> Buffer:
-    """The buffer for the sums of chunks."""
+    """Return the buffer for the sums of chunks."""
     count = sizes.product([tile.chunks, launch.size(product.axes)])
     return tirx.decl_buffer((count,), reduction.dtype, "partials")

@@ -1,6 +1,7 @@
 """The sides of a product of matrices, staged in shared memory a few steps at a time.
 
-What a side stages and how its products are added is the same for every kernel that multiplies.
+Input: factors and positions. Output: statements that stage a side and add its products. They are
+the same for every kernel that multiplies matrices.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ Index: TypeAlias = PrimExpression
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The values of the axes of a batch, and what limits its number."""
+    """The values of the axes of a batch, and the limits of its index."""
 
     point: launch.Point
     limit: tuple[PrimExpression, sizes.Extent, int]
 
     @classmethod
     def of(cls, axes: Sequence[Axis], number: PrimExpression) -> Batch:
-        """The batch that has a number."""
+        """Return the batch with a linear index."""
         return cls(launch.point(axes, number), (number, launch.size(axes), 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Steps of a product: their axes, the first one, and how many."""
+    """Steps of a product: their axes, the first one, and their number."""
 
     axes: Sequence[Axis]
     first: PrimExpression
@@ -53,23 +54,25 @@ class Steps:
 
 
 TilePosition: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
-"""Axes, the number of the tile along them, its length, and that of a thread."""
+"""Axes, the index of the tile along them, its length, and the number of elements of a thread."""
 
 OnThread: TypeAlias = "Callable[[Index, Index], tirx.Stmt]"
-"""Returns the statement for a thread, given its row and column of threads."""
+"""A function that returns the statement for a thread, given its row and column of threads."""
 
 Piece: TypeAlias = "Callable[[Index, Index, Index], tirx.Stmt]"
-"""Returns the statement for a vector: its number in the elements of a thread, position and step."""
+"""A function that returns the statement for a vector, given its number in the elements of a thread,
+position and step.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
     """The rows or columns of a tile: their axes, the index of the tile, and its length.
 
-    Each of ``lanes`` threads has ``run`` neighbours of every ``lanes * run``, ``own`` in all. Their
-    ``factor`` is staged in a ``buffer``, from an element on, with steps ``stride`` apart.
-    ``vector`` neighbours in memory, which lie ``along_steps`` or along positions, are loaded at
-    once.
+    Each of ``lanes`` threads has ``run`` adjacent elements of every ``lanes * run``, ``own`` in
+    all. Their ``factor`` is staged in a ``buffer``, from an offset on, with steps ``stride`` apart.
+    ``vector`` elements, adjacent in memory along steps (``along_steps``) or along positions, are
+    loaded at once.
     """
 
     factor: PrimExpression
@@ -93,26 +96,28 @@ class Side:
         position: TilePosition,
         steps: Sequence[Axis],
     ) -> Side:
-        """A side that is staged element by element, at a position in tiles."""
+        """Return a side that is staged element by element, at a position in tiles."""
         axes, tile, length, own = position
         by_step, first = runs_along(factor, steps, axes), number_like(0, tile)
         stride, lanes = length + 1, length // own
         return cls(factor, buffer, axes, tile, length, own, stride, lanes, 1, by_step, 1, first)
 
     def index(self, position: PrimExpression) -> PrimExpression:
-        """The row or column at a position in the tile."""
+        """Return the row or column at a position in the tile."""
         return self.tile * number_like(self.length, position) + position
 
     def limit(self, position: PrimExpression) -> tuple[PrimExpression, sizes.Extent, int]:
-        """What limits a position in the tile."""
+        """Return the limit of a position in the tile."""
         return self.index(position), launch.size(self.axes), self.length
 
     def point(self, position: PrimExpression) -> launch.Point:
-        """The values of the axes at a position in the tile."""
+        """Return the values of the axes at a position in the tile."""
         return launch.point(self.axes, self.index(position))
 
     def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
-        """The positions of a thread: the threads of a warp load neighbours together."""
+        """Return the ``number``-th position of a thread: the threads of a warp load adjacent
+        elements.
+        """
         run, every = number_like(self.run, number), number_like(self.lanes * self.run, number)
         first, lane = tirx.const(0, dtype_of(number)), thread
         if self.length > self.lanes * self.own:
@@ -121,17 +126,19 @@ class Side:
         return first + tirx.floordiv(number, run) * every + lane * run + tirx.floormod(number, run)
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
-        """Where an element is in the buffer."""
+        """Return the offset of an element in the buffer."""
         return self.first + step * number_like(self.stride, step) + position
 
     def at_stage(self, turn: PrimExpression, stages: int) -> Side:
-        """The side as it is staged for a turn, in one of some parts of its buffer."""
+        """Return the side as it is staged for a turn, in one of several parts of its buffer."""
         stage = tirx.floormod(turn, number_like(stages, turn))
         size = sizes.static(sizes.elements(self.buffer))
         return replace(self, first=self.first + stage * number_like(size // stages, turn))
 
     def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
-        """What one of some threads stages; zeros if there are no elements."""
+        """Return the code by which one of some threads stages the side; zeros outside of the
+        matrix.
+        """
 
         def piece(_: Index, position: Index, step: Index) -> tirx.Stmt:
             to = self.buffer, self.offset(position, step)
@@ -140,14 +147,17 @@ class Side:
         return self.pieces(steps.count, thread, threads, piece)
 
     def pieces(self, steps: int, thread: PrimExpression, threads: int, body: Piece) -> tirx.Stmt:
-        """The body for each vector that a thread stages; neighbouring threads have neighbours."""
+        """Return the body for each vector that a thread stages.
+
+        Adjacent threads have adjacent vectors.
+        """
         total, dtype = self.length * steps // self.vector, dtype_of(thread)
 
         def piece(number: PrimExpression) -> tirx.Stmt:
             index = number * number_like(threads, number) + thread
-            extents = [self.length, steps] if self.along_steps else [steps, self.length]
-            extents[1] //= self.vector
-            outer, inner = emit.decoded(index, extents, dtype)
+            shape = [self.length, steps] if self.along_steps else [steps, self.length]
+            shape[1] //= self.vector
+            outer, inner = emit.decoded(index, shape, dtype)
             inner = inner * number_like(self.vector, inner)
             at = (outer, inner) if self.along_steps else (inner, outer)
             limits = launch.limits((index, total, threads))
@@ -166,7 +176,9 @@ class Side:
         *,
         is_async: bool = False,
     ) -> tirx.Stmt:
-        """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
+        """Return the store of a vector of the factor into a buffer; zeros after the last
+        element.
+        """
         buffer, index = to
         at = steps.first + step
         ends = (at, launch.size(steps.axes), steps.count)
@@ -186,7 +198,9 @@ class Side:
         return copies if inside is None else tirx.IfThenElse(inside, copies, cleared(first))
 
     def stored(self, held: Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
-        """A vector that a thread holds, into the buffer, whose neighbours are positions."""
+        """Return the store of a thread's vector into the buffer, in which positions are
+        adjacent.
+        """
 
         def element(lane: int) -> tirx.Stmt:
             number = number_like(lane, position)
@@ -203,7 +217,7 @@ def is_load(factor: PrimExpression) -> bool:
 
 
 def _guarded_load(factor: PrimExpression) -> tuple[PrimExpression | None, PrimExpression]:
-    """A factor that is zero unless a condition holds, as that condition and the factor."""
+    """Return condition and factor of a factor that is zero unless the condition holds."""
     choice = choice_of(factor)
     return choice[:2] if choice is not None and is_zero(choice[2]) else (None, factor)
 
@@ -218,7 +232,10 @@ def is_stored_together(load: PrimExpression, side: Side, axes: Sequence[Axis]) -
 def vector_of(
     factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis], machine: GpuModel
 ) -> int:
-    """How many neighbours of a factor along some axes can be loaded at once; ``axes`` are all."""
+    """Return the number of adjacent elements of a factor that can be loaded at once.
+
+    ``axes`` are all.
+    """
     lanes = machine.lanes(bits_of(dtype_of(factor)))
     return lanes if _is_aligned(factor, along, axes, lanes) else 1
 
@@ -226,7 +243,7 @@ def vector_of(
 def _is_aligned(
     factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis], lanes: int
 ) -> bool:
-    """Whether vectors of a factor along some axes are neighbours in memory, and aligned."""
+    """Whether vectors of a factor along some axes are contiguous in memory, and aligned."""
     if not isinstance(factor, TensorLoad):
         return False
     strides = {axis: stride_of(factor, axis.var) for axis in axes}
@@ -263,9 +280,10 @@ def multiplied(
     machine: GpuModel,
     guards: Sequence[Side] = (),
 ) -> tirx.Stmt:
-    """What one thread, given its row and column of threads, adds for steps in shared memory.
+    """Return the code by which one thread adds products for steps in shared memory.
 
-    The right side and its guards have the steps from 0 on.
+    ``threads`` are its row and column of threads. The right side and its guards have the steps from
+    0 on.
     """
     (rows, columns), dtype = sides, dtype_of(threads[0])
     lefts = launch.local(rows.own, rows.buffer.dtype, "left_values")
@@ -308,7 +326,7 @@ def multiplied(
 def own_elements(
     rows: int, columns: int, body: Callable[[Index, Index, Index], tirx.Stmt], dtype: str
 ) -> tirx.Stmt:
-    """The body for each element of a thread, unrolled: its number, its row, its column."""
+    """Return the body for each element of a thread, unrolled: its number, its row, its column."""
 
     def row(i: PrimExpression) -> tirx.Stmt:
         count = number_like(columns, i)
@@ -318,7 +336,9 @@ def own_elements(
 
 
 def phase(tile: Tile | AttentionTile, body: OnThread, dtype: str) -> tirx.Stmt:
-    """The body for the position of each thread of a tile; on tensor cores a warp is 8 x 4."""
+    """Return the body for the position of each thread of a tile; on tensor cores a warp is 8 x
+    4.
+    """
     rows, columns = tile.row_threads, tile.column_threads
     counts = [rows // 8, columns // 4, 8, 4] if tile.is_tensor else [rows, columns]
 
@@ -333,10 +353,10 @@ def phase(tile: Tile | AttentionTile, body: OnThread, dtype: str) -> tirx.Stmt:
 
 
 def unrolled(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
-    """An unrolled loop."""
+    """Return an unrolled loop."""
     return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=dtype)
 
 
 def number_like(value: int, like: PrimExpression) -> PrimExpression:
-    """A number of the dtype of an expression."""
+    """Return a constant of the dtype of an expression."""
     return tirx.const(value, dtype_of(like))

@@ -1,8 +1,7 @@
-"""The strategy for products of float16 or bfloat16 that are added in float32: on tensor cores.
+"""The strategy for products of float16 or bfloat16 with accumulators of float32, on tensor cores.
 
-As on other cores a block computes a tile
-(:mod:`~tvm_nnef.schedules.gpu.product.contraction`), here each warp a part of it by instructions
-that multiply 16 x 16 with 16 x 8 elements.
+As on other cores a block computes a tile (:mod:`~tvm_nnef.schedules.gpu.product.contraction`); each
+warp computes a part of it by instructions that multiply 16 x 16 with 16 x 8 elements.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorCorePlan(ProductPlan):
-    """A product of matrices on tensor cores, in tiles."""
+    """A plan for a product of matrices on tensor cores, in tiles."""
 
     strategy: ClassVar[str] = "gpu.tensor_core"
 
     def block(self, *position: PrimExpression) -> tirx.Stmt:
-        """What a block computes."""
+        """Return the code of a block."""
         return _Block(self, *position).statement()
 
 
 class _Block(Block):
-    """Writes what one block computes on tensor cores."""
+    """The code of one block on tensor cores."""
 
     def _side(self, factor: PrimExpression, name: str, position: TilePosition) -> TensorSide:
         product, shape, (axes, _, length, _) = self._product, self._tile, position
@@ -65,7 +64,7 @@ class _Block(Block):
         assert isinstance(rows, TensorSide) and isinstance(columns, TensorSide)
 
         def fragments(number: PrimExpression) -> tirx.Stmt:
-            """The products of 16 steps: fragments are loaded, then multiplied."""
+            """Return the products of 16 steps: fragments are loaded, then multiplied."""
             step = number * number_like(FRAGMENT, number)
 
             def load(row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
@@ -80,11 +79,14 @@ class _Block(Block):
 
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
-    """A plan for a kernel with one sum of products of float16 or bfloat16; None for others."""
-    found = product_of(kernel, machine)
-    if found is None:
+    """Return a plan for a kernel with one sum of products of float16 or bfloat16.
+
+    It is None for others.
+    """
+    product_of_kernel = product_of(kernel, machine)
+    if product_of_kernel is None:
         return None
-    reduction, product = found
+    reduction, product = product_of_kernel
     if half_precision([product.left, product.right], machine) is None:
         return None
     if reduction.dtype != "float32":
@@ -96,7 +98,7 @@ def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
 
 
 def _without_casts(product: MatrixProduct) -> MatrixProduct:
-    """The product of what is cast; where the guard does not hold, zeros."""
+    """Return the product of the operands of casts, with zeros where the guard does not hold."""
     assert isinstance(product.left, tirx.Cast) and isinstance(product.right, tirx.Cast)
     left, right = product.left.value, product.right.value
     if product.guard is not None:

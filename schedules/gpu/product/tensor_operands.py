@@ -1,7 +1,7 @@
 """The sides of products of float16 or bfloat16, multiplied by tensor cores.
 
 A warp multiplies 16 x 16 with 16 x 8 elements by an instruction. Fragments of both sides, and the
-products, are spread over the registers of its threads as the instructions define.
+products, are distributed over the registers of its threads as the instructions define.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorSide(Side):
-    """The rows or columns of a tile, which lie in shared memory as they lie in memory.
+    """The rows or columns of a tile, whose layout in shared memory is that in memory.
 
     ``stride`` is that of steps or of positions. The threads of a warp share ``fragments``.
     """
@@ -52,9 +52,10 @@ class TensorSide(Side):
         *,
         is_left: bool,
     ) -> TensorSide:
-        """A side at a position: axes, number of the tile, its length, and that of a thread.
+        """Return a side at a position: axes, index of the tile, its length, and a thread's number.
 
-        ``steps`` are the axes of steps and how many are staged, ``others`` those of the batch.
+        ``steps`` are the axes of steps and the number that is staged, ``others`` those of the
+        batch.
         """
         axes, tile, length, own = position
         lanes, run = (8, 1) if is_left else (4, 2)
@@ -70,19 +71,19 @@ class TensorSide(Side):
         )  # fmt: skip
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
-        """Where an element is in shared memory."""
+        """Return the offset of an element in shared memory."""
         outer, inner = (position, step) if self.along_steps else (step, position)
         return self.first + outer * number_like(self.stride, outer) + inner
 
     def stored(self, held: Buffer, own: Index, position: Index, step: Index) -> tirx.Stmt:
-        """A vector that a thread holds, into shared memory."""
+        """Return the store of a thread's vector into shared memory."""
         to, value = self.buffer[(self.offset(position, step),)], held[(own,)]
         if self.vector == 1:
             return tirx.BufferStore(to.source, value, [*to.indices])
         return copied(to, value, self.vector)
 
     def loaded(self, thread: PrimExpression, step: PrimExpression) -> tirx.Stmt:
-        """The fragments of a warp for 16 steps from one on."""
+        """Return the loads of the fragments of a warp for 16 steps from a first one on."""
         warp, dtype = tirx.floordiv(thread, self.lanes), dtype_of(thread)
         side: Literal["left", "right"] = "left" if self.run == 1 else "right"
         along: Literal["steps", "positions"] = "steps" if self.along_steps else "positions"
@@ -100,7 +101,7 @@ class TensorSide(Side):
 def multiplied_fragments(
     rows: TensorSide, columns: TensorSide, accumulators: Buffer, dtype: str
 ) -> tirx.Stmt:
-    """The products of the fragments of two sides, added to accumulators."""
+    """Return the products of the fragments of two sides, added to accumulators."""
     kind = dtype_of(rows.factor)
 
     def row(i: PrimExpression) -> tirx.Stmt:
@@ -123,13 +124,15 @@ def multiplied_fragments(
 
 
 def half_precision(factors: Sequence[PrimExpression], machine: GpuModel) -> str | None:
-    """The dtype that all factors are cast from, if tensor cores multiply it; None for others."""
+    """Return the dtype from which all factors are cast, if tensor cores multiply it; else None."""
     kinds = {dtype_of(each.value) if isinstance(each, tirx.Cast) else None for each in factors}
     kind = kinds.pop()
-    known = not kinds and kind in TENSOR_DTYPES and machine.tensor_multiply_adds
-    return kind if known and (kind != "bfloat16" or machine.has_bfloat16) else None
+    is_multiplied = not kinds and kind in TENSOR_DTYPES and machine.tensor_multiply_adds
+    return kind if is_multiplied and (kind != "bfloat16" or machine.has_bfloat16) else None
 
 
 def after_barrier(body: tirx.Stmt) -> tirx.Stmt:
-    """The body after a barrier: TVM does not see that fragments are loaded from shared memory."""
+    """Return the body after a barrier: TVM does not see that fragments are loaded from shared
+    memory.
+    """
     return emit.sequence([launch.barrier(), body])

@@ -1,4 +1,7 @@
-"""The tiles of a product of matrices on a GPU: sizes in, the tile of the lowest cost out."""
+"""The tiles of a product of matrices on a GPU.
+
+Input: sizes and a machine model. Output: the tile of the lowest estimated cost.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,18 @@ from tvm_nnef.schedules.machine.cuda import FRAGMENT_PADDING
 from tvm_nnef.tvm_support.compat import dtype_of
 
 _CHUNKS = (2, 4, 8, 16)
-"""Numbers of parts that are tried, into which the steps of a product with few results are divided.
+"""Candidates for the number of chunks into which the steps of a product with few results are
+divided.
 
-A limit of compile time, like the sizes of tiles that are tried.
+They are few, to limit compile time, like the candidates for sizes of tiles.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block computes ``rows x columns`` elements, a thread ``thread_rows x thread_columns``.
+    """The tile of a block, ``rows x columns`` elements.
+
+    A thread has ``thread_rows x thread_columns``.
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
     shared memory, which holds those of ``stages`` turns, and is allocated ``at_launch`` if it may
@@ -56,7 +62,9 @@ class Tile:
         return self.row_threads * self.column_threads
 
     def shared_bytes(self, sizes: Sizes, machine: GpuModel) -> int:
-        """The bytes in shared memory: both matrices, and a guard for each element of the right."""
+        """Return the bytes in shared memory: both matrices, and a guard for each element of the
+        right.
+        """
         padding = machine.lanes(32)
         guards = self.steps * (self.columns + padding) if sizes.is_guarded else 0
         elements = self.steps * (self.rows + self.columns + 2 * padding)
@@ -67,11 +75,11 @@ class Tile:
 
     @property
     def staged(self) -> int:
-        """The elements that a thread stages in a turn."""
+        """The number of elements that a thread stages in a turn."""
         return -(-self.steps * (self.rows + self.columns) // self.threads)
 
     def registers(self, machine: GpuModel) -> int:
-        """The registers of a thread, about."""
+        """Return the approximate number of registers of a thread."""
         sides = self.thread_rows + self.thread_columns
         if self.is_tensor:  # Two elements in a register.
             sides += self.thread_rows + self.staged // 2
@@ -84,8 +92,8 @@ class Tile:
 class Sizes:
     """The sizes of a product of matrices, dynamic ones estimated, and bytes of an element.
 
-    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers. What is staged has
-    one dtype (``is_uniform``), or several.
+    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers. Staged elements
+    have one dtype (``is_uniform``), or several.
     """
 
     batches: int
@@ -99,7 +107,7 @@ class Sizes:
 
 
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
-    """All tiles that fit a GPU."""
+    """Yield all tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
     staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((1, *block), block):
@@ -112,7 +120,7 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
 
 
 def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
-    """All tiles for tensor cores that fit a GPU."""
+    """Yield all tiles for tensor cores that fit a GPU."""
     staging, held = _staging(machine, sizes), machine.tile_registers
     for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
         for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
@@ -124,7 +132,7 @@ def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
 
 
 def _staging(machine: GpuModel, sizes: Sizes) -> tuple[int, bool]:
-    """The turns that are in shared memory at a time, and whether it is allocated at the launch."""
+    """Return the number of turns in shared memory, and whether it is allocated at the launch."""
     return machine.stages, machine.has_functions and sizes.is_uniform and not sizes.is_guarded
 
 
@@ -142,7 +150,7 @@ def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
 
 
 def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
-    """The estimated cycles of a product: whole waves of blocks, each as long as its busiest part.
+    """Return the estimated cycles: whole waves of blocks, each limited by its slowest unit.
 
     A multiprocessor multiplies, loads from shared memory, and stages at the same time if it holds
     several blocks.
@@ -161,13 +169,15 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
 
 
 def waves_of(blocks: int, resident: int, machine: GpuModel) -> tuple[int, int]:
-    """How many blocks a multiprocessor has at a time, at most ``resident``, and how often."""
+    """Return the number of blocks of a multiprocessor at a time, at most ``resident``, and of
+    waves.
+    """
     together = min(resident, max(1, _turns(blocks, machine.multiprocessors)))
     return together, _turns(blocks, machine.multiprocessors * together)
 
 
 def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> float:
-    """The cycles of a turn of the blocks that a multiprocessor has at a time."""
+    """Return the cycles of a turn of the blocks that a multiprocessor has at a time."""
     products = tile.rows * tile.columns * tile.steps
     if tile.is_tensor:
         warp_sides = 8 * tile.thread_rows + 4 * tile.thread_columns
@@ -193,12 +203,12 @@ def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> f
 
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:
-    """The tile of the lowest cost, the smallest one of equals."""
+    """Return the tile of the lowest cost; the smallest one of equal cost."""
     return _best(tiles(machine, sizes), sizes, machine)
 
 
 def best_on_tensor_cores(sizes: Sizes, machine: GpuModel) -> Tile:
-    """The tile of the lowest cost for tensor cores."""
+    """Return the tile of the lowest cost for tensor cores."""
     return _best(tensor_tiles(machine, sizes), sizes, machine)
 
 
@@ -221,7 +231,7 @@ def _best(found: Iterable[Tile], sizes: Sizes, machine: GpuModel) -> Tile:
 
 
 def sizes_of(reduction: Reduction, product: MatrixProduct) -> Sizes:
-    """The sizes of a product of matrices."""
+    """Return the sizes of a product of matrices."""
     groups = (product.batches, product.rows, product.columns, product.steps)
     dynamic = not all(axis.is_known for group in groups for axis in group)
     batches, rows, columns, steps = map(extent_product, groups)

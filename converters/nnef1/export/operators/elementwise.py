@@ -21,7 +21,7 @@ _BINARY = (
 
 
 def _shape(left: Value, right: Value) -> list[int]:
-    """What two shapes broadcast to, aligned from the left."""
+    """Return the shape to which two values broadcast, aligned from the left."""
     rank = max(left.rank, right.rank)
     pairs = zip(
         (*left.shape, *[1] * (rank - left.rank)),
@@ -32,35 +32,37 @@ def _shape(left: Value, right: Value) -> list[int]:
 
 
 def binary(operation: str, left: Value, right: Value, emitter: Emitter) -> Value:
-    """An operation of two values that are aligned from the left."""
+    """Return an operation of two values that are aligned from the left."""
     return emitter.call(operation, left, right, shape=_shape(left, right))
 
 
 def leading(value: Value, count: int, emitter: Emitter) -> Value:
-    """The value with as many dimensions of 1 in front, unless it has none or only such."""
+    """Return the value with leading dimensions of 1, unless all its dimensions are 1 or it has
+    none.
+    """
     if not count or all(size == 1 for size in value.shape):
         return value
     return emitter.reshape(value, [1] * count + list(value.shape))
 
 
 def aligned(invocation: Invocation, names: Sequence[str]) -> list[Value]:
-    """The operands, aligned from the left; ``names`` are the attributes that align them."""
+    """Return the operands, aligned from the left; ``names`` are the attributes that align them."""
     values = [invocation.value(number) for number in range(len(names))]
-    given = [invocation.attribute(name) for name in names]
-    aligns = [each if isinstance(each, int) else None for each in given]
+    attributes = [invocation.attribute(name) for name in names]
+    aligns = [each if isinstance(each, int) else None for each in attributes]
     rank = max(value.rank + abs(align or 0) for value, align in zip(values, aligns, strict=True))
-    found: list[Value] = []
+    operands: list[Value] = []
     for value, align in zip(values, aligns, strict=True):
         before = rank - value.rank if align is None else align
         if align is not None and align < 0:
             before = rank - value.rank + align
-        found.append(leading(value, before, invocation.emitter))
+        operands.append(leading(value, before, invocation.emitter))
     # Operands of ones stay as they are, unless the rank of the result depends on one.
-    if max(value.rank for value in found) < rank:
-        found[0] = invocation.emitter.reshape(
-            found[0], [*found[0].shape, *[1] * (rank - found[0].rank)]
+    if max(value.rank for value in operands) < rank:
+        operands[0] = invocation.emitter.reshape(
+            operands[0], [*operands[0].shape, *[1] * (rank - operands[0].rank)]
         )
-    return found
+    return operands
 
 
 def _unary(operation: str, invocation: Invocation) -> Exported:
@@ -89,7 +91,7 @@ def _select(invocation: Invocation) -> Exported:
 
 
 def _clamp(invocation: Invocation) -> Exported:
-    """The lower limit comes first in SkriptND, which matters if it may be above the upper one."""
+    """Export a clamp. If limits cross, SkriptND applies the lower limit last, unlike NNEF 1."""
     x, low, high = aligned(invocation, ("val_align", "min_align", "max_align"))
     emitter = invocation.emitter
     if low.literal is not None and high.literal is not None and low.literal <= high.literal:
@@ -99,14 +101,14 @@ def _clamp(invocation: Invocation) -> Exported:
 
 
 def _linear(invocation: Invocation) -> Exported:
-    """a * x + b."""
+    """Export ``a * x + b``."""
     a, x, b = aligned(invocation, ("a_align", "x_align", "b_align"))
     emitter = invocation.emitter
     return binary("add", binary("mul", a, x, emitter), b, emitter)
 
 
 def _combination(invocation: Invocation) -> Exported:
-    """a * x + b * y."""
+    """Export ``a * x + b * y``."""
     a, x, b, y = aligned(invocation, ("a_align", "x_align", "b_align", "y_align"))
     emitter = invocation.emitter
     left, right = binary("mul", a, x, emitter), binary("mul", b, y, emitter)
@@ -118,7 +120,7 @@ def _sum(invocation: Invocation) -> Exported:
 
 
 def _chain(operation: str, invocation: Invocation) -> Exported:
-    """An operation of two over all tensors of a pack."""
+    """Export an operation of two operands as a chain over all tensors of a pack."""
     values = invocation.pack()
     if len(values) < 2:
         return _copy_of(values, invocation)
@@ -130,7 +132,7 @@ def _copy_of(values: Sequence[Value], invocation: Invocation) -> Exported:
 
 
 def _round(invocation: Invocation) -> Exported:
-    """Halves away from zero; those of NNEF 1 go up."""
+    """Export rounding with halves away from zero; NNEF 1 rounds halves up."""
     x, emitter = invocation.value(0), invocation.emitter
     return invocation.call("mul", emitter.call("sign", x, shape=x.shape), _magnitude(x, emitter))
 
@@ -140,13 +142,13 @@ def _magnitude(x: Value, emitter: Emitter) -> Value:
 
 
 def rounded(x: Value, emitter: Emitter) -> Value:
-    """A value to whole numbers, halves away from zero."""
+    """Round a value to whole numbers, halves away from zero."""
     sign = emitter.call("sign", x, shape=x.shape)
     return binary("mul", sign, _magnitude(x, emitter), emitter)
 
 
 def _round_even(invocation: Invocation) -> Exported:
-    """Halves to the even number, which ``round`` of NNEF 1 does not do."""
+    """Export rounding with halves to the even number, which ``round`` of NNEF 1 does not do."""
     x, emitter = invocation.value(0), invocation.emitter
 
     def call(operation: str, *operands: Value) -> Value:

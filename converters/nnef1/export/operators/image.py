@@ -1,4 +1,4 @@
-"""Resampling by whole factors, and regions."""
+"""Export of resampling by whole factors, and of operations on regions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _scaled(
     given_axes: Sequence[int] | None = None,
     **attributes: str,
 ) -> Exported:
-    """A change of the dimensions after the first two; others get two more before those."""
+    """Scale the dimensions after the first two; for others, insert two dimensions before."""
     emitter = invocation.emitter
     axes = invocation.axes() if given_axes is None else given_axes
     x, out = invocation.value(0), list(invocation.out)
@@ -36,8 +36,8 @@ def _scaled(
     for axis, each in zip(axes, factor, strict=True):
         factors[axis + first - 2] = each
     shape = [1] * first + out
-    given: dict[str, Argument] = {"factor": factors, **attributes}
-    found = emitter.call(operation, x, shape=shape, more=given)
+    arguments: dict[str, Argument] = {"factor": factors, **attributes}
+    found = emitter.call(operation, x, shape=shape, more=arguments)
     return squeezed(found, added, emitter)
 
 
@@ -53,7 +53,10 @@ def _linear(invocation: Invocation) -> Exported:
 
 
 def _factors(invocation: Invocation) -> tuple[list[int], bool] | None:
-    """The whole factors of a change of size, and whether they enlarge; None if they are none."""
+    """Return the whole factors of a change of size, and whether they enlarge.
+
+    It is None if there are none.
+    """
     sizes = invocation.numbers("size")
     pairs = [
         (invocation.value(0).shape[axis], size)
@@ -123,17 +126,17 @@ def _resampled_regions(invocation: Invocation) -> Exported:
 
 
 Weights: TypeAlias = "tuple[Array, Array]"
-"""The elements that each result of a resampling is made of, row by row, and their weights."""
+"""The elements that each result of a resampling sums, row by row, and their weights."""
 
 _SAME = 1e-6
-"""Weights that differ by less are the same in float32."""
+"""Upper limit of the difference of weights that are taken for equal in float32."""
 
 
 def _resampled(invocation: Invocation) -> Exported:
-    """Weighted sums of elements along an axis, if these are one of the ways of NNEF 1."""
+    """Export weighted sums of elements along an axis if they equal one of NNEF 1's resamplings."""
     x, axis = invocation.value(0), invocation.number("axis")
-    known = [invocation.emitter.variables.get(invocation.value(number)) for number in (1, 2)]
-    first, weights = (None if each is None or each.is_state else each.array for each in known)
+    variables = [invocation.emitter.variables.get(invocation.value(number)) for number in (1, 2)]
+    first, weights = (None if each is None or each.is_state else each.array for each in variables)
     if first is None or weights is None:
         raise Inexpressible("NNEF 1 has no resampling at positions known only at run time")
     length, size = x.shape[axis], len(first)
@@ -141,17 +144,19 @@ def _resampled(invocation: Invocation) -> Exported:
         raise Inexpressible(_WHOLE)
     factor = max(size // length, length // size)
     elements = first.astype(np.int64)[:, None] + np.arange(weights.shape[1])
-    found = (elements.clip(0, length - 1), weights.astype(np.float64))
-    ways = _enlargements(length, size) if size > length else _reductions(size, factor)
-    for operation, attributes, expected in ways:
-        if _difference(found, expected) < _SAME:
+    wanted = (elements.clip(0, length - 1), weights.astype(np.float64))
+    candidates = _enlargements(length, size) if size > length else _reductions(size, factor)
+    for operation, attributes, expected in candidates:
+        if _difference(wanted, expected) < _SAME:
             return _scaled(operation, invocation, [factor], [axis], **attributes)
     way = "enlargement" if size > length else "reduction"
     raise Inexpressible(f"NNEF 1 has no {way} by {factor} with such weights")
 
 
 def _enlargements(length: int, size: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
-    """Operations, with their attributes, and the two elements around each position."""
+    """Yield the operations that enlarge, with their attributes and the two elements around each
+    position.
+    """
     numbers, factor = np.arange(size), size // length
     positions = {
         "symmetric": (numbers + 0.5) / factor - 0.5,
@@ -166,14 +171,16 @@ def _enlargements(length: int, size: int) -> Iterator[tuple[str, dict[str, str],
 
 
 def _reductions(size: int, factor: int) -> Iterator[tuple[str, dict[str, str], Weights]]:
-    """Operations, and the first element of as many as ``factor`` says, or all of them."""
+    """Yield the operations that reduce: one picks the first of ``factor`` elements, one averages
+    all.
+    """
     blocks = np.arange(size * factor).reshape(size, factor)
     yield "nearest_downsample", {}, (blocks[:, :1], np.ones((size, 1)))
     yield "area_downsample", {}, (blocks, np.full(blocks.shape, 1 / factor))
 
 
 def _difference(left: Weights, right: Weights) -> float:
-    """The largest difference of the weights of an element in two resamplings."""
+    """Return the largest difference of the weights of an element in two resamplings."""
     elements = np.concatenate([left[0], right[0]], 1)
     weights = np.concatenate([left[1], -right[1]], 1)
     order = elements.argsort(1)

@@ -1,4 +1,4 @@
-"""Operators that move elements, and constants."""
+"""Export of constants and of operators that move elements."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _tile(invocation: Invocation) -> Exported:
 
 
 def _broadcast(invocation: Invocation) -> Exported:
-    """A dimension of 1 repeated; further dimensions are put in front."""
+    """Repeat dimensions of 1; add missing dimensions before the others."""
     x, out = invocation.value(0), invocation.out
     if len(x.shape) < len(out):
         x = invocation.emitter.reshape(x, [1] * (len(out) - x.rank) + list(x.shape))
@@ -174,7 +174,7 @@ def _gathered(
     strides: Sequence[int],
     emitter: Emitter,
 ) -> Value:
-    """A section with strides as one without, where steps are whole, else element by element."""
+    """Return a section with strides: as one without strides if steps are whole, else by element."""
     for axis, begin, size, stride in zip(axes, begins, sizes, strides, strict=True):
         begin = min(begin, x.shape[axis] - 1)
         shape = [*x.shape[:axis], size, *x.shape[axis + 1 :]]

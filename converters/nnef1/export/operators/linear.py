@@ -32,11 +32,11 @@ def _matmul(invocation: Invocation) -> Exported:
 
 
 def _product(a: Value, b: Value, addend: Value | None, invocation: Invocation) -> Value:
-    """A product of matrices in the shape of the result."""
+    """Return a product of matrices in the shape of the result."""
     emitter = invocation.emitter
-    found = emitter.call("matmul", a, b, shape=[a.shape[0], b.shape[1]])
-    found = emitter.reshape(found, invocation.out)
-    return found if addend is None else binary("add", found, addend, emitter)
+    matrix = emitter.call("matmul", a, b, shape=[a.shape[0], b.shape[1]])
+    matrix = emitter.reshape(matrix, invocation.out)
+    return matrix if addend is None else binary("add", matrix, addend, emitter)
 
 
 def _dot(invocation: Invocation) -> Exported:

@@ -17,11 +17,11 @@ _QUANTIZERS: Mapping[str, tuple[str, str]] = {
     "quant.min_max_linear_quantize": ("min", "max"),
     "quant.zero_point_linear_quantize": ("zero_point", "scale"),
 }
-"""The operators that ``graph.quant`` can name, and their numbers."""
+"""The operations of ``graph.quant`` by operator, with their numeric parameters."""
 
 
 def _by_channel(values: list[float], invocation: Invocation) -> Value:
-    """Numbers of the channels, aligned from the left."""
+    """Return numbers of the channels, aligned from the left."""
     if len(set(values)) == 1:
         return invocation.emitter.number(values[0])
     vector = invocation.emitter.constant(np.asarray(values, np.float32))
@@ -40,7 +40,9 @@ def _min_max(invocation: Invocation) -> Exported:
 
 
 def _zero_point(invocation: Invocation) -> Exported:
-    """Statements, as the operation of NNEF 1 rounds halves up instead of away from zero."""
+    """Export by statements, as the operation of NNEF 1 rounds halves up instead of away from
+    zero.
+    """
     x, emitter = invocation.value(0), invocation.emitter
     bits, signed = invocation.number("bits"), invocation.flag("signed")
     largest = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
@@ -56,16 +58,16 @@ def _zero_point(invocation: Invocation) -> Exported:
 
 
 def _scaled(invocation: Invocation) -> Exported:
-    """The operation of NNEF 1, whose limits ``nnef1.sknd`` has computed."""
-    found = _codes(invocation.real("least") or 0.0, invocation.real("most") or 0.0)
-    if found is None:
+    """Export as the operation of NNEF 1, with limits that ``nnef1.sknd`` has computed."""
+    codes = _codes(invocation.real("least") or 0.0, invocation.real("most") or 0.0)
+    if codes is None:
         return None
     scale = invocation.real("scale")
-    return invocation.call("zero_point_linear_quantize", invocation.value(0), scale=scale, **found)
+    return invocation.call("zero_point_linear_quantize", invocation.value(0), scale=scale, **codes)
 
 
 def _codes(least: float, most: float) -> dict[str, int | bool] | None:
-    """The zero point and the codes that have such limits; None if there are none."""
+    """Return the zero point and the bits of codes with such limits; None if there are none."""
     count = int(most - least) + 1
     bits = count.bit_length()
     if count == 1 << bits - 1 and bits > 1:
@@ -79,7 +81,7 @@ def _codes(least: float, most: float) -> dict[str, int | bool] | None:
 
 
 def quantizer(operation: Operation, operator: str) -> str | None:
-    """The call in ``graph.quant`` that quantizes as an operation does, None if there is none.
+    """Return the call in ``graph.quant`` that is equal to an operation; None if there is none.
 
     ``operator`` is the name of the operator if it is a known one.
     """
@@ -104,7 +106,7 @@ def quantizer(operation: Operation, operator: str) -> str | None:
 
 
 def _single(attribute: Attribute) -> int | float | None:
-    """The number of a pack of equal ones."""
+    """Return the number of a pack of equal ones."""
     items = attribute if isinstance(attribute, tuple) else (attribute,)
     numbers = [each for each in items if isinstance(each, (int, float))]
     return numbers[0] if len(set(numbers)) == 1 else None

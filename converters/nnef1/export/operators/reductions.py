@@ -11,18 +11,18 @@ from tvm_nnef.converters.nnef1.export.values import Value
 
 
 def kept(x: Value, axes: Sequence[int]) -> list[int]:
-    """The shape of a reduction, with dimensions of 1."""
+    """Return the shape of a reduction that keeps dimensions of 1."""
     return [1 if axis in axes else size for axis, size in enumerate(x.shape)]
 
 
 def squeezed(value: Value, axes: Sequence[int], emitter: Emitter) -> Value:
-    """The value without dimensions of 1."""
+    """Return the value without the dimensions of 1 at some axes."""
     shape = [size for axis, size in enumerate(value.shape) if axis not in axes]
     return emitter.call("squeeze", value, axes=sorted(axes), shape=shape) if axes else value
 
 
 def reduced(operation: str, x: Value, axes: Sequence[int], emitter: Emitter) -> Value:
-    """A reduction, whose dimensions stay."""
+    """Emit a reduction that keeps the reduced dimensions as 1."""
     if not axes:
         return emitter.call("copy", x, shape=x.shape)
     return emitter.call(operation, x, axes=sorted(axes), shape=kept(x, axes))
@@ -53,7 +53,7 @@ def _moments(invocation: Invocation) -> Exported:
 
 
 def power_sum(x: Value, p: float, emitter: Emitter) -> Value:
-    """The powers of magnitudes, before they are added."""
+    """Return the sum of powers of magnitudes."""
     if p == 2.0:
         return emitter.call("sqr", x, shape=x.shape)
     magnitude = emitter.call("abs", x, shape=x.shape)
@@ -61,7 +61,7 @@ def power_sum(x: Value, p: float, emitter: Emitter) -> Value:
 
 
 def root(x: Value, p: float, emitter: Emitter) -> Value:
-    """The root of a sum of powers."""
+    """Return the root of a sum of powers."""
     if p == 1.0:
         return x
     if p == 2.0:

@@ -1,4 +1,6 @@
-"""Convolution, deconvolution and pooling, with windows over all dimensions as NNEF 1 has them."""
+"""Export of convolution, deconvolution and pooling, with windows over all dimensions as NNEF 1 has
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tvm_nnef.symbolic.windows import reach, trailing
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window with an item for each dimension; ``out`` are those of the result."""
+    """A window with an item for each dimension; ``out`` are the dimensions of the result."""
 
     size: list[int]
     stride: list[int]
@@ -26,17 +28,17 @@ class Window:
     out: list[int]
 
     def attributes(self) -> dict[str, Argument]:
-        """The attributes that all operations with windows have."""
+        """Return the attributes that all operations with windows have."""
         return {"padding": self.padding, "stride": self.stride, "dilation": self.dilation}
 
 
 def _numbers(invocation: Invocation, name: str) -> list[int]:
-    """A value of the operator's ``@using`` block, which follows from static shapes."""
+    """Return a value of the operator's ``@using`` block, which is known for static shapes."""
     return [each for each in invocation.using(name) if isinstance(each, int)]
 
 
 def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]) -> Window:
-    """The window over the dimensions of an input that are named by ``inside``."""
+    """Return the window over the dimensions of an input that ``inside`` names."""
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     before, total = (_numbers(invocation, name) for name in ("offset", "paddings"))
     is_ceiled = invocation.flag("ceil_mode")
@@ -55,17 +57,20 @@ def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]
 
 
 def over_all(window: Window, axes: Sequence[int], shape: Sequence[int]) -> Window:
-    """The window with an item for each dimension of an input; ``axes`` has those it has now."""
+    """Return the window with an item for each dimension of an input.
+
+    ``axes`` are those it has now.
+    """
     rank = len(shape)
-    found = Window([1] * rank, [1] * rank, [1] * rank, [(0, 0)] * rank, list(shape))
+    whole = Window([1] * rank, [1] * rank, [1] * rank, [(0, 0)] * rank, list(shape))
     for position, axis in enumerate(axes):
         for name in ("size", "stride", "dilation", "padding", "out"):
-            getattr(found, name)[axis] = getattr(window, name)[position]
-    return found
+            getattr(whole, name)[axis] = getattr(window, name)[position]
+    return whole
 
 
 def _filtered(operation: str, invocation: Invocation) -> Exported:
-    """A convolution or its reverse, in the order of NNEF 1 and back."""
+    """Export a convolution or its reverse: transpose to the order of NNEF 1 and back."""
     emitter, rank = invocation.emitter, invocation.rank
     order = invocation.order("data_format")
     x = emitter.transpose(invocation.value(0), order)
@@ -88,7 +93,7 @@ def _filtered(operation: str, invocation: Invocation) -> Exported:
 
 
 def _row(bias: Value, emitter: Emitter) -> Value:
-    """A vector as a matrix of one row."""
+    """Return a vector as a matrix of one row."""
     return bias if not bias.rank else emitter.reshape(bias, [1, *bias.shape])
 
 
@@ -139,7 +144,7 @@ def _norm_pool(invocation: Invocation) -> Exported:
 
 
 def _own_window(invocation: Invocation) -> Window:
-    """The window of a formula of ``nnef1.sknd``, whose paddings are given."""
+    """Return the window of a formula of ``nnef1.sknd``, whose paddings are attributes."""
     numbers, axes = invocation.numbers("padding"), invocation.axes()
     count = len(axes)
     window = Window(
