@@ -2,10 +2,12 @@
 
     python scripts/bench_decoder.py                    # 4 layers of the shape
     python scripts/bench_decoder.py --layers 24        # all of them
+    python scripts/bench_decoder.py --bits 4           # with MatMulNBits, blocks of 32
 
 The model has the shape of a Llama of 0.5 B parameters with random weights, written as the model
 builder of ONNX Runtime writes one: GroupQueryAttention with rotary embeddings inside, and
-SkipSimplifiedLayerNormalization. Ours is built with the caches as state; ONNX Runtime gets one
+SkipSimplifiedLayerNormalization. Other fields of ``Shape`` make decoders like those of Phi, Qwen 3
+and Gemma. Ours is built with the caches as state; ONNX Runtime gets one
 buffer for past and present keys, by an I/O binding, so that it copies no cache either.
 """
 
@@ -30,7 +32,13 @@ DOMAIN = "com.microsoft"
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a decoder; by default those of a Llama of 0.5 B parameters."""
+    """The sizes of a decoder; by default those of a Llama of 0.5 B parameters.
+
+    ``bits`` are those of the weights of MatMulNBits, 0 for weights in float32 of MatMul, with an
+    ``accuracy`` level. Queries, keys and values may be ``packed`` in one product, and rotated only
+    in the first ``rotary`` elements of a head, if that is not 0. ``normed`` heads are those of
+    Qwen 3; ``softcap``, a ``window`` and the activation of ``gelu`` are those of Gemma.
+    """
 
     layers: int = 24
     width: int = 1024
@@ -40,6 +48,15 @@ class Shape:
     inner: int = 4096
     words: int = 32000
     longest: int = 4096
+    bits: int = 0
+    block: int = 32
+    accuracy: int = 0
+    packed: bool = False
+    rotary: int = 0
+    normed: bool = False
+    softcap: float = 0.0
+    window: int = -1
+    gelu: bool = False
 
     @property
     def parameters(self) -> int:
@@ -80,7 +97,20 @@ class Writer:
 
     def product(self, x: str, name: str, rows: int, columns: int) -> str:
         """The product of rows with a new matrix."""
-        return self.add("MatMul", [x, self.weight(f"{name}.weight", rows, columns)], name)
+        weight, shape = self.weight(f"{name}.weight", rows, columns), self.shape
+        if not shape.bits:
+            return self.add("MatMul", [x, weight], name)
+        from tvm_nnef.quantization.blocks import quantized
+
+        array = np.ascontiguousarray(self.weights.pop(weight).T)
+        blocks = quantized(array, 1, shape.bits, shape.block, "minmax")
+        names = [f"{name}.codes", f"{name}.scales"]
+        codes = blocks.packed.reshape(columns, rows // shape.block, -1)
+        self.weights |= dict(zip(names, (codes, blocks.scales), strict=True))
+        return self.add(
+            "MatMulNBits", [x, *names], name, domain=DOMAIN, K=rows, N=columns, bits=shape.bits,
+            block_size=shape.block, accuracy_level=shape.accuracy,
+        )  # fmt: skip
 
 
 def llama(shape: Shape, attention: str = "GroupQueryAttention") -> Any:
@@ -107,12 +137,10 @@ def llama(shape: Shape, attention: str = "GroupQueryAttention") -> Any:
         normed, residual = _normed(writer, residual, mixed, f"{prefix}.norm")
         gate = writer.product(normed, f"{prefix}.gate", shape.width, shape.inner)
         up = writer.product(normed, f"{prefix}.up", shape.width, shape.inner)
-        sigmoid = writer.add("Sigmoid", [gate], f"{prefix}.sigmoid")
-        silu = writer.add("Mul", [gate, sigmoid], f"{prefix}.silu")
-        both = writer.add("Mul", [silu, up], f"{prefix}.both")
+        both = writer.add("Mul", [_activated(writer, gate, prefix), up], f"{prefix}.both")
         skip = writer.product(both, f"{prefix}.down", shape.inner, shape.width)
     last, _ = _normed(writer, residual, skip, "norm")
-    writer.add("MatMul", [last, writer.weight("head.weight", shape.width, shape.words)], "logits")
+    writer.product(last, "logits", shape.width, shape.words)
     value = onnx.helper.make_tensor_value_info
     cache = [1, shape.groups, "past", shape.size]
     inputs = [value("ids", number.INT64, [1, "rows"]), value("mask", number.INT64, [1, "total"])]
@@ -128,9 +156,17 @@ def llama(shape: Shape, attention: str = "GroupQueryAttention") -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
+def _activated(writer: Writer, gate: str, prefix: str) -> str:
+    """What a gate lets through."""
+    if writer.shape.gelu:
+        return writer.add("FastGelu", [gate], f"{prefix}.gelu", domain=DOMAIN)
+    sigmoid = writer.add("Sigmoid", [gate], f"{prefix}.sigmoid")
+    return writer.add("Mul", [gate, sigmoid], f"{prefix}.silu")
+
+
 def _lengths(writer: Writer) -> list[str]:
     """The lengths that GroupQueryAttention takes, and its tables of angles."""
-    size, longest = writer.shape.size, writer.shape.longest
+    size, longest = writer.shape.rotary or writer.shape.size, writer.shape.longest
     angles = np.arange(longest)[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
     writer.weights |= {
         "one": np.array([1], np.int64),
@@ -161,11 +197,18 @@ def _attention(
 ) -> str:
     """Attention with its projections."""
     shape, past, present = writer.shape, names[:2], names[2:]
-    heads = (shape.heads, shape.groups, shape.groups)
-    parts = [
-        writer.product(x, f"{prefix}.{kind}", shape.width, count * shape.size)
-        for kind, count in zip(("query", "key", "value"), heads, strict=True)
-    ]
+    counts = (shape.heads, shape.groups, shape.groups)
+    kinds = ("query", "key", "value")
+    if shape.packed:
+        whole = writer.product(x, f"{prefix}.qkv", shape.width, sum(counts) * shape.size)
+        parts = [whole, "", ""]
+    else:
+        parts = [
+            writer.product(x, f"{prefix}.{kind}", shape.width, count * shape.size)
+            for kind, count in zip(kinds, counts, strict=True)
+        ]
+    if shape.normed:
+        parts[:2] = [_normed_heads(writer, parts[at], counts[at]) for at in range(2)]
     mixed, groups = f"{prefix}.mixed", shape.groups
     if operator == "Attention":
         given = [*parts, "", *past]
@@ -173,8 +216,21 @@ def _attention(
     else:
         given = [*parts, *past, *total, "cos", "sin"]
         more = {"num_heads": shape.heads, "do_rotary": 1, "domain": DOMAIN}
+        more |= {"softcap": shape.softcap, "local_window_size": shape.window}
     writer.add(operator, given, mixed, *present, kv_num_heads=groups, **more)
     return writer.product(mixed, f"{prefix}.output", shape.heads * shape.size, shape.width)
+
+
+def _normed_heads(writer: Writer, x: str, count: int) -> str:
+    """Heads, each normalized."""
+    size = writer.shape.size
+    writer.weights[f"{x}.scale"] = writer.random.uniform(0.5, 1.5, size).astype(np.float32)
+    for name, shape in (("apart", [-1, size]), ("joined", [1, -1, count * size])):
+        writer.weights[f"{x}.{name}"] = np.array(shape, np.int64)
+    apart = writer.add("Reshape", [x, f"{x}.apart"], f"{x}.heads")
+    operator = "SimplifiedLayerNormalization"
+    normed = writer.add(operator, [apart, f"{x}.scale"], f"{x}.normed", axis=-1, epsilon=1e-6)
+    return writer.add("Reshape", [normed, f"{x}.joined"], f"{x}.norm")
 
 
 class Ours:
@@ -245,9 +301,11 @@ def main() -> int:
     parser.add_argument("--room", type=int, default=2048, help="entries of a cache (default: 2048)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each line (default: 5)")
+    parser.add_argument("--bits", type=int, default=0, help="of the weights (default: float32)")
+    parser.add_argument("--accuracy", type=int, default=0, help="the level of MatMulNBits: 0 to 4")
     parser.add_argument("--profile", action="store_true", help="print the slowest operations")
     options = parser.parse_args()
-    shape = Shape(layers=options.layers)
+    shape = Shape(layers=options.layers, bits=options.bits, accuracy=options.accuracy)
     with tempfile.TemporaryDirectory() as folder:
         import onnx
 
@@ -258,7 +316,8 @@ def main() -> int:
         built = time.perf_counter() - start
         theirs = Theirs(path, shape, options.room, options.threads)
         print(
-            f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M float32 weights, "
+            f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M weights in "
+            f"{f'{shape.bits} bits' if shape.bits else 'float32'}, "
             f"{options.threads} threads, converted and built in {built:.0f} s", flush=True,
         )  # fmt: skip
         runs = [(f"a token after {length - 1}", length - 1, 1) for length in options.lengths]

@@ -123,6 +123,48 @@ def test_weights_of_the_largest_errors_may_stay() -> None:
     assert first.name in found.variables
 
 
+PACKS = """
+import nn;
+graph G {
+    @input { x: real[1, 64]; }
+    @variable { w: real[64, 64]..(3); v: real[64, 64]..(2); odd: real[1, 64]..(2); }
+    @output { y: real[1, 64]; rest: real[1, 1]..(2); }
+    @compose {
+        h = with a = x for m : w unroll nn.linear(a, m);
+        z = nn.linear(h, v[0]);
+        y = nn.linear(z, v[1]);
+        rest..(2) = for m : odd unroll nn.linear(x, m);
+    }
+}
+"""
+
+
+def test_packs_of_weights_get_packs_of_codes() -> None:
+    random = np.random.default_rng(4)
+    shapes = {f"w:{n}": (64, 64) for n in (1, 2, 3)} | {f"v:{n}": (64, 64) for n in (1, 2)}
+    shapes |= {f"odd:{n}": (1, 64) for n in (1, 2)}
+    arrays = {
+        f"main.G.{name}": random.standard_normal(shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    arrays["main.G.odd:2"][0, 0] = np.inf
+    found = tvm_nnef.quantize(
+        tvm_nnef.load_model(PACKS, variables=arrays), weights="int8", block=64
+    )
+    stays = {row.name: row.stays for row in found.quantization_report.weights if row.stays}
+    assert stays == {
+        "main.G.odd:1": "other items of 'main.G.odd' stay real, or differ from it",
+        "main.G.odd:2": "it has elements that are infinite or NaN",
+    }
+    assert found.variables["main.G.w_codes:3"].shape == (64, 64)
+    x = random.standard_normal((1, 64)).astype(np.float32)
+    y = x
+    for name in ("w:1", "w:2", "w:3", "v:1", "v:2"):
+        y = y @ quantized(arrays[f"main.G.{name}"], 1, 8, 64, "minmax").reals().T
+    for outputs in (tvm_nnef.evaluate(found, x), tvm_nnef.build(found, progress=False)(x)):
+        np.testing.assert_allclose(outputs["y"], y, rtol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

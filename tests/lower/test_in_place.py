@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.executable.call_memory import needed_bytes
 
 TEXT = """
 import math, layout;
@@ -69,3 +70,55 @@ def test_a_slice_is_written_where_it_is_unless_others_see_it(name: str) -> None:
     del held
     executable.reset()
     assert not executable.state["main.G.cache"].any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_elements_that_are_only_moved_may_be_of_half_precision(dtype: str) -> None:
+    text = TEXT.format(shape="1, 1", body=CASES["a sum of the new value"][1])
+    model = tvm_nnef.load_model(text, variables={"main.G.cache": np.zeros((8, 4), np.float32)})
+    executable = tvm_nnef.build(model, dtypes={"real": dtype}, progress=False)
+    for count, number in enumerate((2, 0, 7), 1):
+        (found,) = executable(np.full((1, 4), 0.5, np.float32), np.array(number))
+        assert float(found[0, 0]) == 2 * count
+    assert needed_bytes(executable.metadata["memory"], {}) == 2  # The sum alone.
+
+
+SHARED = """
+import math;
+operator turned {
+    @input { x: real[1, d]; where: int[1]; }
+    @output { y: real[1, d]; }
+    @lower { y[0, di] = x[0, di] * real(where[0,]), di < d; }
+}
+operator put {
+    @input { past: real[n, d]; new: real[1, d]; where: int[1]; }
+    @output { y: real[n, d]; }
+    @lower {
+        y[ni, di] = past[ni, di],
+            ni < n, di < d;
+        y[where[0,] % n, di] := new[0, di],
+            di < d;
+    }
+}
+graph G {
+    @input { x: real[1, 4]; }
+    @output { y: real[1, 4]; }
+    @variable { cache: real[3, 4]; step: int[1]; }
+    @compose {
+        row = turned(x, step);
+        new = put(cache, row, step);
+        y = math.sum_reduce{axes=[0]}(new);
+        next = math.add(step, 1);
+    }
+    @update { cache = new; step = next; }
+}
+"""
+
+
+def test_the_position_of_a_slice_may_be_a_variable_that_others_read() -> None:
+    state = {"main.G.cache": np.zeros((3, 4), np.float32), "main.G.step": np.ones(1, np.int32)}
+    executable = tvm_nnef.build(tvm_nnef.load_model(SHARED, variables=state), progress=False)
+    x, rows = np.arange(4, dtype=np.float32)[None], np.zeros((3, 4), np.float32)
+    for step in range(1, 6):
+        rows[step % 3] = x * step
+        np.testing.assert_array_equal(executable(x)[0], rows.sum(0, keepdims=True))

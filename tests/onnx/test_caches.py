@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.executable.call_memory import needed_bytes
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -26,10 +27,10 @@ def decoders(request: Any) -> Any:
     return imported(Path(__file__).parents[2] / "scripts" / "bench_decoder.py")
 
 
-def small(decoders: Any, attention: str = "GroupQueryAttention") -> Any:
+def small(decoders: Any, attention: str = "GroupQueryAttention", **more: Any) -> Any:
     """A decoder of one layer."""
-    shape = decoders.Shape(1, width=16, heads=4, groups=2, size=16, inner=24, words=20, longest=32)
-    return decoders.llama(shape, attention)
+    sizes = {"width": 16, "heads": 4, "groups": 2, "size": 16, "inner": 24, "words": 20}
+    return decoders.llama(decoders.Shape(1, longest=32, **(sizes | more)), attention)
 
 
 def joined(model: Any) -> Any:
@@ -63,6 +64,50 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "Attention": lambda decoders: small(decoders, "Attention"),
     "Concat": lambda decoders: joined(small(decoders)),
 }
+FOUR_BITS = {"bits": 4, "block": 16, "width": 32, "inner": 48}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": FOUR_BITS,
+    "Phi": {**FOUR_BITS, "packed": True, "size": 32, "rotary": 16},
+    "Qwen 3": {**FOUR_BITS, "normed": True},
+    "Gemma": {"softcap": 5.0, "window": 3, "gelu": True},
+}
+"""Decoders as the model builder of ONNX Runtime writes those of some families."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decoders_of_a_family_agree_with_onnx_runtime(family: str, decoders: Any) -> None:
+    proto = small(decoders, **FAMILIES[family])
+    session = runtime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    random = np.random.default_rng(8)
+    given: dict[str, Any] = {
+        each.name: random.standard_normal((*each.shape[:2], 5, each.shape[3])).astype(np.float32)
+        for each in session.get_inputs()
+        if each.name.startswith("past")
+    }
+    given |= {"ids": random.integers(0, 20, (1, 4)), "mask": np.ones((1, 9), np.int64)}
+    expected = session.run(None, given)
+    routes = [tvm_nnef.build(proto, route=each, progress=False) for each in ("mapped", "formula")]
+    calls = [*routes, lambda **inputs: tvm_nnef.evaluate(tvm_nnef.convert(proto), inputs)]
+    for call_ in calls:
+        for found, wanted in zip(call_(**given), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    executable = tvm_nnef.build(
+        tvm_nnef.convert(proto, state=PAIR, bounds={"past": ROOM}), progress=False
+    )
+    for name in executable.state:
+        if not name.endswith(LENGTH):
+            past = given[next(own for own in given if own[-5:].replace(".", "_") in name)]
+            cache = np.zeros((*past.shape[:2], ROOM, past.shape[3]), np.float32)
+            cache[:, :, :5] = past
+            executable.state[name] = cache
+        else:
+            executable.state[name] = np.array(5)
+    names = {port.name: port.source or port.name for port in executable.inputs}
+    (found,) = executable({name: given[source] for name, source in names.items()})
+    np.testing.assert_allclose(found, expected[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["GroupQueryAttention", *(
@@ -144,6 +189,23 @@ def test_a_measurement_leaves_the_state(built: Any) -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
+def test_a_step_of_a_long_cache_copies_none_of_it(decoders: Any) -> None:
+    """A step after 1,999 entries allocates scores of the entries, and no keys or values."""
+    room = 2048
+    model = tvm_nnef.convert(small(decoders, size=64), state=PAIR, bounds={"past": room})
+    executable = tvm_nnef.build(model, progress=False)
+    caches = [value for name, value in executable.state.items() if not name.endswith(LENGTH)]
+    assert [cache.nbytes for cache in caches] == [2 * room * 64 * 4] * 2
+    (symbol,) = executable.metadata["bounds"]
+    needed = needed_bytes(executable.metadata["memory"], {"rows": 1, symbol: 1999})
+    assert needed < caches[0].nbytes / 8
+    executable.state[next(n for n in executable.state if n.endswith(LENGTH))] = np.array(1999)
+    before, held = pointers(executable), list(executable.state.tensors)
+    call(executable, 1, 2000)
+    assert pointers(executable) == before
+    del held
+
+
 def test_a_full_cache_is_an_error_that_leaves_the_state(built: Any) -> None:
     built.reset()
     call(built, ROOM, ROOM)
@@ -183,6 +245,24 @@ def test_what_cannot_be_state_says_what_to_change(options: Any, words: str, deco
         tvm_nnef.convert(small(decoders), **options)
 
 
+def test_a_full_cache_of_one_size_is_an_error(decoders: Any) -> None:
+    proto = small(decoders)
+    for value in (*proto.graph.input[2:], *proto.graph.output[1:]):
+        value.type.tensor_type.shape.dim[2].dim_value = ROOM
+    executable = tvm_nnef.build(tvm_nnef.convert(proto, state=PAIR), progress=False)
+    growing = tvm_nnef.build(
+        tvm_nnef.convert(small(decoders), state=PAIR, bounds={"past": ROOM}), progress=False
+    )
+    for rows, total in ((ROOM - 1, ROOM - 1), (1, ROOM)):
+        expected = call(growing, rows, total)
+        np.testing.assert_allclose(call(executable, rows, total), expected, rtol=1e-4, atol=1e-5)
+    before = dict(executable.state)
+    with pytest.raises(tvm_nnef.NnefError, match=rf"a cache of {ROOM} entries is full.*reset"):
+        call(executable, 1, ROOM + 1)
+    for name, value in executable.state.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
 def test_a_cache_of_one_size_is_state(tmp_path: Path) -> None:
     make, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     node = make("TensorScatter", ["past", "x", "at"], ["present"], axis=1)
@@ -199,4 +279,9 @@ def test_a_cache_of_one_size_is_state(tmp_path: Path) -> None:
         (found,) = executable(np.full((1, 1, 2), number + 1, np.float32), np.array([number]))
         assert float(found) == sum(range(number + 2)) * 2
     assert pointers(executable) == before
+    values = dict(executable.state)
+    with pytest.raises(tvm_nnef.NnefError, match=r"a cache of 4 entries is full.*reset"):
+        executable(np.ones((1, 1, 2), np.float32), np.array([4]))
+    for name, value in executable.state.items():
+        np.testing.assert_array_equal(value, values[name])
     del held

@@ -223,6 +223,8 @@ def _blocks(
         bias, scope = each.bias, each.weight.name.rpartition(".")[0]
         if bias is None or bias.role != "variable" or bias.rank != 1 or biases.count(bias) > 1:
             continue
+        if ":" in bias.name:
+            continue  # An item of a pack.
         array = np.asarray(variables[bias.name])
         if bias.name.rpartition(".")[0] == scope and np.isfinite(array).all():
             scales = found[each.weight.name].scales.reshape(-1) * codes[each.root.name].scale

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from tvm_nnef.quantization.kinds import (
     Method,
 )
 from tvm_nnef.quantization.report import QuantizationReport, QuantizedWeight
-from tvm_nnef.quantization.rewriting import with_codes
+from tvm_nnef.quantization.rewriting import pack_of, with_codes
 from tvm_nnef.quantization.weights import Weight
 from tvm_nnef.quantization.weights import weights as weights_of
 from tvm_nnef.support.argument_kinds import with_checked_arguments
@@ -197,16 +197,39 @@ def _with_small_weights(
         made.append(_quantized(each, model, scope, bits, size, method))
     ordered = sorted(made, key=lambda pair: -(pair[0].error or 0.0))
     largest = [row.name for row, blocks in ordered if blocks is not None][:keep_float]
-    chosen: dict[str, Blocks] = {}
-    rows: list[QuantizedWeight] = []
-    for row, blocks in ordered:
-        if blocks is not None and row.name in largest:
-            row = replace(row, after=row.before, stays="one of the largest errors")
-        elif blocks is not None:
-            chosen[row.name.removeprefix(f"{scope}.")] = blocks
-        rows.append(row)
+    ordered = [
+        _real(row, "one of the largest errors") if row.name in largest else (row, blocks)
+        for row, blocks in ordered
+    ]
+    ordered = [_with_its_pack(pair, ordered, model) for pair in ordered]
+    rows = [row for row, _ in ordered]
+    chosen = {row.name.removeprefix(f"{scope}."): blocks for row, blocks in ordered if blocks}
     report = QuantizationReport(tuple(rows), bits=bits, block=size)
     return replace(with_codes(model, scope, chosen), quantization_report=report)
+
+
+_Pair: TypeAlias = "tuple[QuantizedWeight, Blocks | None]"
+
+
+def _real(row: QuantizedWeight, reason: str) -> _Pair:
+    """Return a weight that stays real."""
+    return replace(row, after=row.before, stays=reason), None
+
+
+def _with_its_pack(pair: _Pair, every: Sequence[_Pair], model: Model) -> _Pair:
+    """Return a weight; it stays real unless all items of its pack, if any, get codes alike."""
+    row, blocks = pair
+    if blocks is None:
+        return pair
+    pack, kind = pack_of(row.name), (blocks.sizes, blocks.codes.shape)
+    alike = sum(
+        found is not None and (found.sizes, found.codes.shape) == kind
+        for other, found in every
+        if pack_of(other.name) == pack
+    )
+    if alike == sum(pack_of(name) == pack for name in model.variables):
+        return pair
+    return _real(row, f"other items of '{pack}' stay real, or differ from it")
 
 
 def _listed(items: Iterable[object]) -> str:
@@ -216,18 +239,18 @@ def _listed(items: Iterable[object]) -> str:
 
 def _quantized(
     weight: Weight, model: Model, scope: str, bits: int, size: int, method: Method
-) -> tuple[QuantizedWeight, Blocks | None]:
+) -> _Pair:
     """What the report says about a weight, and its blocks if it is quantized."""
     name = weight.variable.name
     array = np.asarray(model.variables[name])
     row = QuantizedWeight(name, weight.operators, array.shape, array.nbytes, array.nbytes, None)
     depth = array.shape[weight.axis]
     if name.rpartition(".")[0] != scope:
-        return replace(row, stays="it is declared inside of an operator"), None
+        return _real(row, "it is declared inside of an operator")
     if depth % size:
-        return replace(row, stays=f"blocks of {size} do not divide {depth}"), None
+        return _real(row, f"blocks of {size} do not divide {depth}")
     if not np.isfinite(array).all():
-        return replace(row, stays="it has elements that are infinite or NaN"), None
+        return _real(row, "it has elements that are infinite or NaN")
     blocks = quantized(array, weight.axis, bits, size, method)
     reals = array.astype(np.float64)
     squares = float((reals * reals).sum())

@@ -58,6 +58,15 @@ def without_copy(formula: Formula, variable: Tensor) -> Formula | None:
     return replace(formula, statements=tuple(rest))
 
 
+def moves(formula: Formula) -> bool:
+    """Whether a formula stores elements as they are, with no arithmetic on them."""
+    return all(
+        isinstance(store.value, Load) and store.operator == "="
+        for statement in formula.statements
+        for store in statement.stores
+    ) and not any(statement.condition for statement in formula.statements)
+
+
 def _is_copy(statement: Statement, variable: Tensor) -> bool:
     """Whether a statement gives every element the value of a variable there."""
     if statement.condition is not None or len(statement.stores) != 1:

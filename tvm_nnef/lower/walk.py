@@ -27,7 +27,7 @@ from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.defects import defect
 from tvm_nnef.lower.few_bits import packed, unpacked
 from tvm_nnef.lower.formula import FormulaTypes
-from tvm_nnef.lower.in_place import without_copy
+from tvm_nnef.lower.in_place import moves, without_copy
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
     Invocation,
@@ -373,13 +373,15 @@ class Walk:
     ) -> RelaxExpression | None:
         """The result of a formula in the memory of the variable that it updates; None if it is not.
 
-        Its elements are computed in the dtype in which they are stored.
+        Its elements are computed in the dtype in which they are stored, or only moved.
         """
         result = formula.fills[0].tensor
         variable = self.in_place.get(result)
         rest = None if variable is None else without_copy(formula, variable)
         if variable is None or rest is None or self.checked:
             return None
+        if result.type == "real" and moves(rest):
+            types = replace(types, computed={**types.computed, "real": types.stored[result]})
         dtypes = {types.stored[result], types.computed[result.type], self.machine_types[variable]}
         if len(dtypes) > 1:
             return None

@@ -136,6 +136,8 @@ def _reasons(made: Contraction, scope: str, changed: set[Tensor]) -> Iterator[st
         yield "its weight is updated"
     if weight.name.rpartition(".")[0] != scope:
         yield "its weight is declared inside of an operator"
+    if ":" in weight.name:
+        yield "its weight is an item of a pack"
     if made.node.operator == "linalg.matmul" and weight.rank != 2:
         yield "its weight has more than two dimensions"
     if attributes.get("filter_format", "NCX") != "NCX":

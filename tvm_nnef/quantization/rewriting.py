@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -36,8 +36,9 @@ def with_codes(
 ) -> Model:
     """The model with codes and scales for some variables, by their names in a scope: a graph.
 
-    ``activations`` are rounded to codes, by the names of tensors in that scope. Raises NnefError in
-    the tools dialect, which has no such operators.
+    ``activations`` are rounded to codes, by the names of tensors in that scope. The items of a
+    pack, ``w:1`` and so on, are alike, and all of them are there or none. Raises NnefError in the
+    tools dialect, which has no such operators.
     """
     if model.dialect == "tools":
         hint = "write it in the draft dialect: tvm-nnef format does not translate between them"
@@ -50,17 +51,19 @@ def with_codes(
     types: dict[str, str] = {}
     for parameter in definition.variables:
         name = parameter.name.name
-        if name not in blocks:
+        items = {whole: found for whole, found in blocks.items() if pack_of(whole) == name}
+        if not items:
             continue
-        found = blocks[name]
-        codes, scales, unpacked = (
-            names.new(f"{name}_{part}") for part in ("codes", "scales", "steps")
-        )
-        packed = found.packed
-        edits[parameter.span] = _declared(parameter.span, codes, packed, scales, found.scales)
-        components += _components(name, codes, scales, unpacked, found)
-        values |= {f"{scope}.{codes}": packed, f"{scope}.{scales}": found.scales}
-        types |= {f"{scope}.{codes}": "uint8"} if found.are_bytes else {}
+        made = _Made(*(names.new(f"{name}_{part}") for part in ("codes", "scales", "steps")))
+        count = len(items) if parameter.type.pack else None
+        first = next(iter(items.values()))
+        edits[parameter.span] = _declared(parameter.span, made, count, first)
+        components += _components(name, made, count, first)
+        for whole, found in items.items():
+            item = whole.removeprefix(name)
+            codes = f"{scope}.{made.codes}{item}"
+            values |= {codes: found.packed, f"{scope}.{made.scales}{item}": found.scales}
+            types |= {codes: "uint8"} if found.are_bytes else {}
     quantizers = [
         f"{name}: {_QUANTIZER}{_attributes(codes)};" for name, codes in activations.items()
     ]
@@ -78,6 +81,20 @@ def with_codes(
     program, _ = program_of(replace(texts, modules=modules))
     metadata = replace(model.metadata, machine_types={**model.metadata.machine_types, **types})
     return replace(model, program=program, variables={**kept, **values}, metadata=metadata)
+
+
+def pack_of(name: str) -> str:
+    """Return the name of the pack that a variable is an item of, or else of the variable."""
+    return name.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The new names for a variable: of codes and scales, and of codes in tensors of integers."""
+
+    codes: str
+    scales: str
+    steps: str
 
 
 class _Names:
@@ -100,20 +117,26 @@ def _shape(array: Any) -> str:
     return ", ".join(map(str, array.shape))
 
 
-def _declared(span: Span, codes: str, packed: Any, scales: str, values: Any) -> str:
+def _declared(span: Span, made: _Made, count: int | None, found: Blocks) -> str:
     """The declarations of codes and scales, with a semicolon at the end if there was one."""
     end = ";" if span.text.endswith(";") else ""
-    return f"{codes}: int[{_shape(packed)}]; {scales}: real[{_shape(values)}]{end}"
+    pack = f"..({count})" if count else ""
+    codes = f"{made.codes}: int[{_shape(found.packed)}]{pack}"
+    return f"{codes}; {made.scales}: real[{_shape(found.scales)}]{pack}{end}"
 
 
-def _components(name: str, codes: str, scales: str, unpacked: str, found: Blocks) -> list[str]:
-    """The components that compute a variable from its codes."""
-    blocks = f"blocks={[*found.sizes]}, zero={float(found.zero)}"
-    if not found.are_bytes:
-        return [f"{name} = {MODULE}.dequantize{{{blocks}}}({codes}, {scales});"]
-    length = found.codes.shape[-1]
-    steps = f"{unpacked} = {MODULE}.unpack{{bits={found.bits}, length={length}}}({codes});"
-    return [steps, f"{name} = {MODULE}.dequantize{{{blocks}}}({unpacked}, {scales});"]
+def _components(name: str, made: _Made, count: int | None, found: Blocks) -> list[str]:
+    """The components that compute a variable, or each item of a pack, from its codes."""
+    unpack = f"{MODULE}.unpack{{bits={found.bits}, length={found.codes.shape[-1]}}}"
+    dequantize = f"{MODULE}.dequantize{{blocks={[*found.sizes]}, zero={float(found.zero)}}}"
+    if not count:
+        if not found.are_bytes:
+            return [f"{name} = {dequantize}({made.codes}, {made.scales});"]
+        steps = f"{made.steps} = {unpack}({made.codes});"
+        return [steps, f"{name} = {dequantize}({made.steps}, {made.scales});"]
+    items = f"for c : {made.codes}, s : {made.scales}"
+    body = f"{made.steps} = {unpack}(c); w = {dequantize}({made.steps}, s); yield w;"
+    return [f"{name}..({count}) = {items} unroll {{ {body} }};"]
 
 
 def _attributes(codes: Codes) -> str:

@@ -143,7 +143,9 @@ def dtype_of(expression: PrimExpression) -> str:
 
 def buffer(shape: Sequence[Any], dtype: str, name: str) -> Buffer:
     """Return a row-major buffer of TIR, whose shape may have symbols."""
-    return tirx.decl_buffer(tuple(shape), dtype, name, layout=None)
+    # Kernels that share a tensor are fused if their buffers have the same type, sizes included.
+    sizes = [tirx.const(each, "int64") if isinstance(each, int) else each for each in shape]
+    return tirx.decl_buffer(sizes, dtype, name, layout=None)
 
 
 def with_shape(kind: Any, shape: Sequence[Any]) -> Any:

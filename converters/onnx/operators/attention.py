@@ -20,7 +20,7 @@ from tvm_nnef.converters.onnx.attention import (
     split_heads,
 )
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.operators.caches import appended, first_entries, stored
+from tvm_nnef.converters.onnx.operators.caches import appended, first_entries, stored, within
 from tvm_nnef.converters.onnx.operators.normalization import rms_norm
 from tvm_nnef.converters.onnx.operators.quantized import DOMAIN
 from tvm_nnef.converters.onnx.registry import operator
@@ -233,6 +233,7 @@ def written(past: Tensor, new: Tensor, start: Tensor, length: Size, builder: Bui
         whole = stored(past.buffered.whole, new, start, 2, builder)
         return first_entries(whole, 2, length, builder)
     if length == past.shape[2]:
+        start = within(length, start, new.shape[2], builder)
         return stored(past, new, start, 2, builder)
     batch, heads, _, size = past.shape
     shape = (batch, heads, length, size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.data_dependent import size_of
+from tvm_nnef.converters.common.data_dependent import decided, size_of
 from tvm_nnef.converters.common.symbolic import Size, Symbolic, number
 from tvm_nnef.converters.common.tensors import Buffered, Tensor
 from tvm_nnef.converters.onnx.caches import DOMAIN, LENGTH
@@ -52,6 +52,18 @@ def first_entries(whole: Tensor, axis: int, count: Size, builder: Builder) -> Te
 def stored(whole: Tensor, new: Tensor, start: Tensor, axis: int, builder: Builder) -> Tensor:
     """A buffer with new entries from ``start`` on, for each item of its first dimension."""
     return builder.call("onnx.tensor_scatter", whole, new, start, axis=axis, circular=False)
+
+
+def within(room: Size, start: Tensor, count: Size, builder: Builder) -> Tensor:
+    """Return the positions from which entries are stored; a call without room is an error."""
+    rows = builder.cast(builder.dimension(count), start.dtype)
+    size = builder.cast(builder.dimension(room), start.dtype)
+    end = builder.binary("math.add", start, rows)
+    late = builder.binary("math.gt", end, size, "bool")
+    positions = builder.call("layout.nonzero", late, as_type="int32")
+    positions = decided(positions, (1,), 1, start.size, builder)
+    message = f"a cache of {room} entries is full: use a longer one, or begin again (reset)"
+    return builder.call("extra.impossible", start, positions, message=message)
 
 
 def appended(past: Tensor, new: Tensor, axis: int, builder: Builder) -> Tensor:

@@ -14,6 +14,7 @@ from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid
 from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.caches import within
 from tvm_nnef.converters.onnx.registry import operator
 
 
@@ -96,12 +97,12 @@ def scatter_nd(node: Node, builder: Builder) -> Tensor:
 def tensor_scatter(node: Node, builder: Builder) -> Tensor:
     """A cache with new entries written from a position on, for each item of the batch."""
     past, update, where = node.input(0), node.input(1), node.optional(2)
+    axis, circular = node.axis(past.rank, -2), node.text("mode", "linear") == "circular"
     if where is None:
         where = builder.constant(np.zeros(past.shape[0], np.int64))
-    return builder.call(
-        "onnx.tensor_scatter", past, update, where, axis=node.axis(past.rank, -2),
-        circular=node.text("mode", "linear") == "circular",
-    )  # fmt: skip
+    elif not circular:
+        where = within(past.shape[axis], where, update.shape[axis], builder)
+    return builder.call("onnx.tensor_scatter", past, update, where, axis=axis, circular=circular)
 
 
 @operator("Compress", since=9)
