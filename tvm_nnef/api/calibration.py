@@ -137,7 +137,7 @@ class _Runs:
 
 
 def _shapes(inputs: tuple[Any, ...]) -> tuple[object, ...]:
-    """Return the shapes of inputs, as far as they decide what is compiled."""
+    """Return the shapes of inputs, which decide what is compiled."""
     found: list[object] = []
     for value in inputs:
         items = (
@@ -279,7 +279,7 @@ def _errors(
 def _row(
     each: Contraction, runs: _Runs, errors: Mapping[str, float], scope: str
 ) -> QuantizedOperator:
-    """Return what the report says of a contraction."""
+    """Return what the report says about a contraction."""
     observed, error = runs.observed.get(each.root.name), errors.get(each.result.name)
     limits = None if observed is None else (observed.low, observed.high)
     name, operator = each.result.name.removeprefix(scope), each.node.operator

@@ -45,7 +45,7 @@ class CallSites:
 
     ``paths`` are the operations, by their numbers, ``sites`` the operations of each site, and
     ``reads`` the numbers of the sites that it reads, or that are in functions that it calls.
-    ``notes`` say of operations how they are computed.
+    ``notes`` describe for operations how they are computed.
     """
 
     paths: dict[OperationPath, int] = field(default_factory=dict)
