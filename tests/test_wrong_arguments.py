@@ -114,6 +114,7 @@ OPTIONAL: dict[str, tuple[Callable[..., Any], type | None]] = {
     "compare": (lambda _, __, **given: tvm_nnef.compare(TEXT, **QUIET | given), LowerOptions),
     "convert": (lambda _, __, **given: tvm_nnef.convert(NNEF1, **given), ConvertOptions),
     "quantize": (lambda _, __, **given: tvm_nnef.quantize(TEXT, **given), LoadOptions),
+    "extract": (lambda _, __, **given: tvm_nnef.extract(TEXT, **given), LoadOptions),
     "tune": (lambda _, folder, **given: tvm_nnef.tune(TEXT, **_tuning(folder) | given), None),
     "load_image": (lambda _, __, **given: tvm_nnef.load_image("x.png", TEXT, **given), None),
     "benchmark": (lambda exe, _, **given: exe.benchmark(X, **given), None),

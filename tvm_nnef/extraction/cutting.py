@@ -84,6 +84,8 @@ def cut(
             part.nodes.append(node)
             needed.update(part.read([node]))
     part.nodes.reverse()
+    if not part.nodes:
+        raise error("the part has no operation", hint="end it with the result of an operation")
     _keep_updates(part)
     read = set(part.read(part.nodes)) | {new for _, new in part.updates}
     for name, each in begins.items():
