@@ -220,6 +220,7 @@ def test_biases_are_exact_to_half_a_step() -> None:
     np.testing.assert_allclose(blocks.reals(), array, rtol=1e-7, atol=5e-5)
 
 
+@pytest.mark.slow
 def test_the_command_reads_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target, folder = tmp_path / "model", tmp_path / "int8", tmp_path / "data"
     tvm_nnef.save_model(model(), source)

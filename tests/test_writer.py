@@ -42,6 +42,7 @@ def program(request: pytest.FixtureRequest) -> Any:
     return imported(EXAMPLE / "write.py")
 
 
+@pytest.mark.slow
 def test_the_model_has_learned_its_text(program: Any) -> None:
     """Its loss on a text of Python's help() is far below that of equal probabilities."""
     model = tvm_nnef.load_model(EXAMPLE / "writer.tgz")
