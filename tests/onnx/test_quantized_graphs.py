@@ -216,3 +216,15 @@ def test_other_machines_compute_in_reals(tmp_path):
     found = np.asarray(tvm_nnef.build(model, target="llvm", progress=False)(x)[0])
     steps = np.abs(found - np.asarray(tvm_nnef.evaluate(model, x)[0])) / step
     assert steps.max() <= 1.01
+
+
+def test_memory_of_codes_is_not_reused_for_what_is_computed_from_them():
+    graph = Graph(np.int8(0))
+    product = graph.node("MatMul", graph.through("x", 0.25), "w")
+    output = graph.real(graph.quantized(product, 1.0), 1.0)
+    model = graph.model(output, [16, 3, 2, 1])
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [1, 1]))
+    x = np.random.default_rng(3).integers(-9, 10, (16, 3, 2, 1)).astype("float32") / 4
+    w = np.array([[-1.0]], "float32")
+    found = np.asarray(tvm_nnef.build(model, progress=False)(x, w)[0])
+    np.testing.assert_array_equal(found, np.rint(-x))

@@ -6,13 +6,13 @@ Input and output: modules of PrimFuncs, or one PrimFunc.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
@@ -22,6 +22,7 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     Target,
+    bits_of,
     dtype_of,
     is_cpu,
     is_real,
@@ -161,7 +162,33 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
     own_buffers = set(allocated)
     chained = in_blocks or any(_reads_another(store, own_buffers) for store in stores)
-    return has_bools or (len(allocated) > 1 and dynamic) or (chained and bool(minima or views))
+    if has_bools or (len(allocated) > 1 and dynamic) or (chained and bool(minima or views)):
+        return True
+    roots: dict[Buffer, Buffer] = {}
+    for view in views:
+        source = view.data.args[0] if isinstance(view.data, Call) else view.data
+        roots[view.buffer] = roots.get(source, source)
+    return any(_may_overwrite(store, own_buffers, roots) for store in stores if views)
+
+
+def _may_overwrite(store: Any, buffers: set[Buffer], roots: Mapping[Buffer, Buffer]) -> bool:
+    """Whether TVM may give a buffer the memory of one that it is computed from through views.
+
+    It does so if the memory has exactly the size of the buffer, and memory has the size of the
+    first buffer that was in it.
+    """
+    target = roots.get(store.buffer, store.buffer)
+    if target not in buffers:
+        return False
+    read: list[Buffer] = []
+    walk(store.value, (TensorLoad, lambda load: read.append(load.source)))
+    sources = {roots.get(each, each) for each in read} & (buffers - {target})
+    return bool(sources) and _bits(target) in {_bits(each) for each in buffers - {target}}
+
+
+def _bits(buffer: Any) -> int:
+    """Return the bits of a buffer of a static shape."""
+    return math.prod(map(int, buffer.shape)) * bits_of(str(buffer.dtype))
 
 
 def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
