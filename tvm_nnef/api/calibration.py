@@ -18,6 +18,7 @@ from tvm_nnef.arguments.inputs import bind_inputs, default_values
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.composition.graphs import find_graph
 from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.graph.excerpt import excerpt
 from tvm_nnef.graph.nodes import Graph, Port, every_tensor, flatten
 from tvm_nnef.graph.observation import observing
 from tvm_nnef.lower import lower
@@ -242,26 +243,15 @@ def _errors(
     """Return the relative error of each operator for exact operands, by the name of its result."""
     chosen = [each for each in every if not each.stays]
     operands = dict.fromkeys(each.data for each in chosen)
-    nodes = tuple(each.node for each in chosen)
-    graph = replace(
+    nodes = [each.node for each in chosen]
+    read = (tensor for node in nodes for tensor in flatten(node.operands))
+    graph = excerpt(
         runs.graph,
-        inputs=tuple(Port(f"operand{number}", each) for number, each in enumerate(operands)),
-        outputs=tuple(Port(f"result{n}", each.result) for n, each in enumerate(chosen)),
-        operations=nodes,
-        constants=tuple(
-            dict.fromkeys(
-                tensor
-                for node in nodes
-                for tensor in flatten(node.operands)
-                if tensor.role == "constant"
-            )
-        ),
-        variables=(),
-        updates=(),
-        checks=(),
+        nodes,
+        [Port(f"operand{number}", each) for number, each in enumerate(operands)],
+        [Port(f"result{number}", each.result) for number, each in enumerate(chosen)],
+        [*dict.fromkeys(each for each in read if each.role == "constant")],
     )
-    read = (tensor for tensor in every_tensor(graph) if tensor.role == "variable")
-    graph = replace(graph, variables=tuple(read))
     rounded = {name: each.reals() for name, each in blocks.items()}
     run = _compiled(graph, {**{t.name: variables[t.name] for t in graph.variables}, **rounded})
     roots = {each.data: codes[each.root.name] for each in chosen}

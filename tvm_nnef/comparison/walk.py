@@ -14,7 +14,7 @@ operation.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
@@ -24,6 +24,7 @@ from tvm_nnef.comparison.routes import COMPILED, RECORDED, ROUTES, Arrays, Runne
 from tvm_nnef.comparison.source import Origin, SourceModel
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import check_known
+from tvm_nnef.graph.excerpt import excerpt
 from tvm_nnef.graph.nodes import (
     Check,
     Graph,
@@ -31,7 +32,6 @@ from tvm_nnef.graph.nodes import (
     Operation,
     Port,
     Tensor,
-    every_tensor,
     flatten,
     opened_nodes,
     operator_name,
@@ -257,18 +257,8 @@ def _last_use(level: Graph) -> dict[Tensor, int]:
 def _single(walk: _Comparison, level: Graph, node: Node) -> Graph:
     """Return a graph of one node: its operands are the inputs, its results the outputs."""
     read = (t for t in flatten(node.operands) if t.role not in ("variable", "constant"))
-    single = replace(
-        walk.graph,
-        inputs=_ports(dict.fromkeys((*read, *walk.carriers.values()))),
-        outputs=_ports(flatten(node.results)),
-        operations=(node,),
-        constants=level.constants,
-        variables=(),
-        updates=(),
-        checks=(),
-    )
-    variables = (tensor for tensor in every_tensor(single) if tensor.role == "variable")
-    return replace(single, variables=tuple(variables))
+    inputs = _ports(dict.fromkeys((*read, *walk.carriers.values())))
+    return excerpt(walk.graph, [node], inputs, _ports(flatten(node.results)), level.constants)
 
 
 def _ports(tensors: Iterable[Tensor]) -> tuple[Port, ...]:

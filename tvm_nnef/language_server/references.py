@@ -67,9 +67,8 @@ def _renamable(modules: Modules, offset: int) -> tuple[Span, list[Span]]:
     found = declaration_at(modules, offset)
     spans = references_at(modules, offset)
     here = next((each for each in spans if each.start <= offset <= each.end), None)
-    for (
-        source
-    ) in modules.sources().values():  # Names in statements with syntax errors are not found.
+    # Names in statements with syntax errors are not found, so that these are refused.
+    for source in modules.sources().values():
         parse(source.text, source.path, modules.dialect)
     if found is not None and found.owner is None:
         raise error("a module has the name of its file", hint="rename the file")

@@ -61,24 +61,21 @@ def kernel_report(
     notes = {
         each["name"]: each["note"] for each in metadata.get("operations", ()) if "note" in each
     }
-    rows = [
-        KernelRow(
+    rows = []
+    for name, function in functions.items():
+        own, sums = tuple(operations.get(name, ())), sums_of(function)
+        row = KernelRow(
             name=name,
             strategy=reported[name].strategy or "none" if name in reported else "none",
             calls=calls.get(name, 0),
             work=work_of(function, sizes),
             seconds=seconds.get(name),
             plan=reported[name].plan if name in reported else "",
-            operations=tuple(operations.get(name, ())),
-            dtype=(sums_of(function) or stores_of(function) or [""])[-1],
-            notes=tuple(
-                f"{each}: {notes[each]}"
-                for each in operations.get(name, ())
-                if each in notes and sums_of(function)
-            ),
+            operations=own,
+            dtype=(sums or stores_of(function) or [""])[-1],
+            notes=tuple(f"{each}: {notes[each]}" for each in own if each in notes and sums),
         )
-        for name, function in functions.items()
-    ]
+        rows.append(row)
     rows.sort(key=lambda row: (-(row.total or 0.0), -(row.work.flop if row.work else 0), row.name))
     return KernelReport(tuple(rows), threads if here else None)
 

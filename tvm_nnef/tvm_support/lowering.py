@@ -161,7 +161,7 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
     dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
     own_buffers = set(allocated)
-    chained = in_blocks or any(_reads_another(store, own_buffers) for store in stores)
+    chained = in_blocks or any(_sources(store, own_buffers, {}) for store in stores)
     if has_bools or (len(allocated) > 1 and dynamic) or (chained and bool(minima or views)):
         return True
     roots: dict[Buffer, Buffer] = {}
@@ -177,13 +177,10 @@ def _may_overwrite(store: Any, buffers: set[Buffer], roots: Mapping[Buffer, Buff
     It does so if the memory has exactly the size of the buffer, and memory has the size of the
     first buffer that was in it.
     """
-    target = roots.get(store.buffer, store.buffer)
-    if target not in buffers:
+    if not _sources(store, buffers, roots):
         return False
-    read: list[Buffer] = []
-    walk(store.value, (TensorLoad, lambda load: read.append(load.source)))
-    sources = {roots.get(each, each) for each in read} & (buffers - {target})
-    return bool(sources) and _bits(target) in {_bits(each) for each in buffers - {target}}
+    target = roots.get(store.buffer, store.buffer)
+    return _bits(target) in {_bits(each) for each in buffers - {target}}
 
 
 def _bits(buffer: Any) -> int:
@@ -191,11 +188,17 @@ def _bits(buffer: Any) -> int:
     return math.prod(map(int, buffer.shape)) * bits_of(str(buffer.dtype))
 
 
-def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
-    """Whether a value stored in one of the buffers is computed from another one of them."""
+def _sources(store: Any, buffers: set[Buffer], roots: Mapping[Buffer, Buffer]) -> set[Buffer]:
+    """Return the buffers from which what is stored in another one of them is computed.
+
+    ``roots`` has the buffer of each view that counts as an access to it.
+    """
+    target = roots.get(store.buffer, store.buffer)
+    if target not in buffers:
+        return set()
     read: list[Buffer] = []
     walk(store.value, (TensorLoad, lambda load: read.append(load.source)))
-    return store.buffer in buffers and bool(buffers.intersection(read) - {store.buffer})
+    return {roots.get(each, each) for each in read} & (buffers - {target})
 
 
 def is_tangled(function: PrimFunction) -> bool:
