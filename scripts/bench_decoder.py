@@ -278,20 +278,6 @@ class Theirs:
         return lambda: self._session.run_with_iobinding(binding)
 
 
-def interleaved(steps: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
-    """The median times of functions that take turns."""
-    times: list[list[float]] = [[] for _ in steps]
-    for step in steps:
-        step()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < len("abc"):
-        for step, found in zip(steps, times, strict=True):
-            start = time.perf_counter()
-            step()
-            found.append(time.perf_counter() - start)
-    return [statistics.median(each) for each in times]
-
-
 def main() -> int:
     """Measure, and print a line for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
