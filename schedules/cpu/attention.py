@@ -19,7 +19,7 @@ from typing import ClassVar, TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis import boxes, sizes
 from tvm_nnef.schedules.analysis.attention import Attention, read_attention
 from tvm_nnef.schedules.analysis.kernel import (
     Axis,
@@ -29,7 +29,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 )
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.analysis.reduction import Reduction
-from tvm_nnef.schedules.cpu.tile import planning
+from tvm_nnef.schedules.cpu.tile import planning, tile_sizes
 from tvm_nnef.schedules.cpu.tile.planning import Tiling
 from tvm_nnef.schedules.cpu.tile.register_tile import RegisterTilePlan
 from tvm_nnef.schedules.machine import CpuModel
@@ -158,7 +158,8 @@ class _Block:
     count: Var
     first: Var
     batch: Buffer
-    row: Buffer
+    points: Buffer
+    edges: Buffer
     queries: Buffer
     staged: Buffer
     scores: Buffer
@@ -198,7 +199,8 @@ class _Block:
             attention, machine, dtype, keys, rows, height,
             *(tirx.Var(name, dtype) for name in ("tiles", "count", "first")),
             batch=local(max(1, len(attention.batches)), name="batch", kind=dtype),
-            row=local(len(attention.rows), name="row", kind=dtype),
+            points=local(rows, len(attention.rows), name="points", kind=dtype),
+            edges=local(2, len(attention.rows), name="edges", kind=dtype),
             queries=local(rows, depth, name="queries"), staged=local(depth, keys, name="staged"),
             scores=local(rows, keys, name="scores"), sums=local(rows, columns, name="sums"),
             unseen=local(columns, name="unseen"),
@@ -214,6 +216,8 @@ class _Block:
         rows = Axis(row, self.tiles * self._number(self.height))
         depth, columns = (sizes.static(_size(axes)) for axes in (it.depth, it.columns))
         added = tirx.Var("accumulator", _REAL)
+        # Both products have tiles of the same size.
+        panel = tile_sizes.packed_width(self.keys, self.keys, 32, self.machine)
 
         def product(
             target: Buffer, width: int, steps: sizes.Extent, term: PrimExpression,
@@ -222,7 +226,7 @@ class _Block:
             axes = rows, Axis(lane, width)
             return Reduction(
                 target, (row, lane), added, epilogue, axes, (Axis(step, steps),), term,
-                _real(0), SUM, _REAL,
+                _real(0), SUM, _REAL, panel_width=None if width % panel else panel,
             )  # fmt: skip
 
         value = substituted(
@@ -261,32 +265,38 @@ class _Block:
         tiles = tirx.floordiv(rows + self._number(self.height - 1), self._number(self.height))
         keys = sizes.number(_size(it.keys), self.dtype)
         buffers = (
-            self.batch, self.row, self.queries, self.staged, self.scores, self.sums, self.unseen,
+            self.batch, self.points, self.edges, self.queries, self.staged, self.scores, self.sums, self.unseen,
             self.highest, self.total,
         )  # fmt: skip
 
         def tile(index: PrimExpression) -> tirx.Stmt:
             first = index * self._number(self.keys)
             products, sums = self._multiplied()
-            seen = [self._staged(), products, self._each_row(rows, start, self._weighted), sums]
+            seen = [self._staged(), products, *self._scored(rows)]
+            seen += [self._each_row(rows, self._weighted), sums]
+            body, visible = emit.sequence(seen), self._visible()
+            if visible is not None:
+                test = substituted(visible[0], self._batch_point())
+                body = tirx.IfThenElse(boxes.may_hold(test, *self._box()), body, self._unseen())
             return emit.sequence([
                 tirx.Bind(self.first, first),
                 tirx.Bind(self.count, tirx.min(keys - first, self._number(self.keys))),
-                *self._if_seen(rows, start, emit.sequence(seen)),
+                body,
             ])  # fmt: skip
 
         return emit.sequence([
             *map(tirx.AllocBuffer, buffers),
             tirx.Bind(rows, tirx.min(left, self._number(self.rows))),
             tirx.Bind(self.tiles, tiles),
-            *self._stores(self.batch, it.batches, batch),
+            *_stores(self._decoded(it.batches, batch), self.batch),
+            *self._located(rows, start),
             self._initialized(),
-            self._each_row(rows, start, self._query),
+            self._each_row(rows, self._query),
             emit.loop(
                 sizes.quotient_above(_size(it.keys), self.keys), tile, name="tile",
                 dtype=self.dtype,
             ),
-            self._each_row(rows, start, self._result),
+            self._each_row(rows, self._result),
         ])  # fmt: skip
 
     def _initialized(self) -> tirx.Stmt:
@@ -308,21 +318,36 @@ class _Block:
 
         return emit.grid(outer, row, self.dtype)
 
-    def _each_row(
-        self, rows: PrimExpression, start: PrimExpression, body: Callable[[PrimExpression], tirx.Stmt]
-    ) -> tirx.Stmt:
-        """Return the loop over the rows that exist, whose point is in :attr:`row`."""
-        stores = lambda at: self._stores(self.row, self.attention.rows, start + at)  # noqa: E731
-        return emit.loop(
-            rows, lambda at: emit.sequence([*stores(at), body(at)]), name="row", dtype=self.dtype
-        )
+    def _each_row(self, rows: PrimExpression, body: emit.Body) -> tirx.Stmt:
+        """Return the loop over the rows that exist."""
+        return emit.loop(rows, body, name="row", dtype=self.dtype)
+
+    def _located(self, rows: PrimExpression, start: PrimExpression) -> Iterator[tirx.Stmt]:
+        """Return the stores of the points of rows, and of the first and last index along each axis.
+
+        TVM would repeat their computation in each index.
+        """
+        axes, zero = self.attention.rows, self._number(0)
+
+        def point(row: PrimExpression) -> tirx.Stmt:
+            return emit.sequence([*_stores(self._decoded(axes, start + row), self.points, row)])
+
+        yield self._each_row(rows, point)
+        ends = [self._decoded(axes, start), self._decoded(axes, start + rows - self._number(1))]
+        is_same: PrimExpression = tirx.const(True, "bool")
+        for n, (axis, first, last) in enumerate(zip(axes, *ends, strict=True)):
+            end = sizes.number(axis.extent, self.dtype) - self._number(1)
+            whole = (tirx.Select(is_same, first, zero), tirx.Select(is_same, last, end))
+            for side, index in enumerate(whole):
+                yield tirx.BufferStore(self.edges, index, [_index(side), _index(n)])
+            is_same = tirx.And(is_same, tirx.EQ(first, last))
 
     def _query(self, row: PrimExpression) -> tirx.Stmt:
         """Return the code that copies a row of queries."""
         it = self.attention
 
         def element(at: PrimExpression) -> tirx.Stmt:
-            point = {**self._row_point(), **self._point(it.depth, at)}
+            point = {**self._row_point(row), **self._point(it.depth, at)}
             return tirx.BufferStore(self.queries, substituted(it.query, point), [row, at])
 
         return emit.vectors(sizes.static(_size(it.depth)), self._lanes, element, self.dtype)
@@ -341,64 +366,65 @@ class _Block:
 
         return emit.loop(self.count, key, name="key", dtype=self.dtype)
 
-    def _if_seen(
-        self, rows: PrimExpression, start: PrimExpression, body: tirx.Stmt
-    ) -> list[tirx.Stmt]:
-        """Return a tile that is only computed if a row may see one of its keys."""
-        test = self._visible()
-        if test is None:
-            return [body]
-        it, lanes = self.attention, self._lanes
-        flags = tirx.decl_buffer((lanes,), "int32", "flags", scope="local")
-        seen = tirx.decl_buffer((1,), "int32", "seen", scope="local")
-        zero = self._number(0)
+    def _unseen(self) -> tirx.Stmt:
+        """Return the code that adds the values of a tile times 0."""
+        it = self.attention
 
-        def row(at: PrimExpression) -> tirx.Stmt:
-            def element(key: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
-                point = {**self._row_point(), it.keys[0].var: self.first + key}
-                visible = tirx.Select(
-                    substituted(test, point), tirx.const(1, "int32"), flags[(lane,)]
-                )
-                return tirx.BufferStore(flags, visible, [lane])
-
-            return self._over_keys(element)
-
-        def joined(lane: PrimExpression) -> tirx.Stmt:
-            return tirx.BufferStore(seen, tirx.max(seen[(zero,)], flags[(lane,)]), [zero])
-
-        def unseen(key: PrimExpression) -> tirx.Stmt:
+        def key(number: PrimExpression) -> tirx.Stmt:
             def element(at: PrimExpression) -> tirx.Stmt:
-                point = {**self._batch_point(), it.keys[0].var: self.first + key,
+                point = {**self._batch_point(), it.keys[0].var: self.first + number,
                          **self._point(it.columns, at)}  # fmt: skip
                 value = self.unseen[(at,)] + _real(0) * substituted(it.value, point)
                 return tirx.BufferStore(self.unseen, value, [at])
 
-            return emit.vectors(sizes.static(_size(it.columns)), lanes, element, self.dtype)
+            return emit.vectors(sizes.static(_size(it.columns)), self._lanes, element, self.dtype)
 
-        return [
-            tirx.AllocBuffer(flags), tirx.AllocBuffer(seen),
-            emit.vectors(lanes, lanes, lambda lane: tirx.BufferStore(
-                flags, tirx.const(0, "int32"), [lane]), self.dtype),
-            self._each_row(rows, start, row),
-            tirx.BufferStore(seen, tirx.const(0, "int32"), [zero]),
-            emit.loop(lanes, joined, name="lane", dtype=self.dtype),
-            tirx.IfThenElse(
-                seen[(zero,)] > 0, body, emit.loop(self.count, unseen, name="key", dtype=self.dtype)
-            ),
-        ]  # fmt: skip
+        return emit.loop(self.count, key, name="key", dtype=self.dtype)
 
-    def _visible(self) -> PrimExpression | None:
-        """Return the condition under which a score is not -inf whatever the product; None for
+    def _box(self) -> tuple[boxes.Corner, boxes.Corner]:
+        """Return the first and last indices of the rows of the task and the keys of a tile."""
+        it, end = self.attention, self.first + self.count - self._number(1)
+        first, last = (
+            {axis.var: self.edges[_index(side), _index(n)] for n, axis in enumerate(it.rows)}
+            for side in range(2)
+        )
+        key = it.keys[0].var
+        return {**first, key: self.first}, {**last, key: end}
+
+    def _visible(self) -> tuple[PrimExpression, PrimExpression] | None:
+        """Return the condition without which a score is -inf, and the score under it; None for
         none.
         """
         parts = choice_of(self.attention.score)
-        if parts is None:
+        if parts is None or mentions(parts[0], [self.attention.product]):
             return None
         test, value, other = parts
-        if _is_lowest(value):
-            test, other = tirx.Not(test), value
-        product = [self.attention.product]
-        return test if _is_lowest(other) and not mentions(test, product) else None
+        if _is_lowest(other):
+            return test, value
+        return (tirx.Not(test), other) if _is_lowest(value) else None
+
+    def _scored(self, rows: PrimExpression) -> Iterator[tirx.Stmt]:
+        """Return the code that makes scores of products, without a test that holds for all."""
+        it, visible = self.attention, self._visible()
+
+        def scored(score: PrimExpression) -> tirx.Stmt:
+            def row(at: PrimExpression) -> tirx.Stmt:
+                def element(key: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
+                    point = {**self._row_point(at), it.keys[0].var: self.first + key,
+                             it.product: self.scores[at, key]}  # fmt: skip
+                    return tirx.BufferStore(self.scores, substituted(score, point), [at, key])
+
+                return self._over_keys(element)
+
+            return self._each_row(rows, row)
+
+        every = tirx.Evaluate(0) if it.score.same_as(it.product) else scored(it.score)
+        if visible is None:
+            yield every
+            return
+        test = substituted(visible[0], self._batch_point())
+        inner = None if visible[1].same_as(it.product) else scored(visible[1])
+        yield tirx.IfThenElse(tirx.Not(boxes.holds(test, *self._box())), every, inner)
 
     def _weighted(self, row: PrimExpression) -> tirx.Stmt:
         """Return the code that makes weights of the scores of a row, and scales its sums."""
@@ -408,14 +434,9 @@ class _Block:
         )
         partial = tirx.decl_buffer((lanes,), _REAL, "partial", scope="local")
 
-        def score(key: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
-            point = {**self._row_point(), it.keys[0].var: self.first + key}
-            value = substituted(it.score, {**point, it.product: self.scores[row, key]})
-            larger = tirx.Max(partial[(lane,)], self.scores[row, key])
-            return emit.sequence([
-                tirx.BufferStore(self.scores, value, [row, key]),
-                tirx.BufferStore(partial, larger, [lane]),
-            ])  # fmt: skip
+        def greater(key: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
+            value = tirx.Max(partial[(lane,)], self.scores[row, key])
+            return tirx.BufferStore(partial, value, [lane])
 
         def weight(key: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
             value = tirx.exp(self.scores[row, key] - base[(zero,)])
@@ -440,7 +461,7 @@ class _Block:
         return emit.sequence([
             *map(tirx.AllocBuffer, (best, base, scale, partial)),
             self._filled(partial, min_value(_REAL)),
-            self._over_keys(score),
+            self._over_keys(greater),
             tirx.BufferStore(best, self.highest[(row,)], [zero]),
             emit.loop(lanes, larger, name="lane", dtype=self.dtype),
             tirx.BufferStore(base, tirx.Select(is_empty, _real(0), best[(zero,)]), [zero]),
@@ -462,7 +483,7 @@ class _Block:
             value = (self.sums[row, at] + self.unseen[(at,)]) / self.total[(row,)]
             if not sizes.is_known(keys):
                 value = tirx.Select(keys > 0, value, _real(0))
-            return it.store(value, {**self._row_point(), **self._point(it.columns, at)})
+            return it.store(value, {**self._row_point(row), **self._point(it.columns, at)})
 
         stored = emit.vectors(columns, self._lanes, element, self.dtype)
         return emit.sequence([*self._with_fixed_weights(row), stored])
@@ -473,7 +494,7 @@ class _Block:
         if fixed is None:
             return
         columns = sizes.static(_size(it.columns))
-        point = {**self._row_point(), fixed.total: self.total[(row,)]}
+        point = {**self._row_point(row), fixed.total: self.total[(row,)]}
         test, weight = (substituted(each, point) for each in (fixed.test, fixed.value))
 
         def key(number: PrimExpression) -> tirx.Stmt:
@@ -513,27 +534,21 @@ class _Block:
         )  # fmt: skip
         return emit.sequence([emit.loop(full, vector, name="vector", dtype=self.dtype), rest])
 
-    def _stores(
-        self, buffer: Buffer, axes: Sequence[Axis], number: PrimExpression
-    ) -> Iterator[tirx.Stmt]:
-        """Return the stores of the indices of a point: TVM would repeat them in each index."""
-        for at, index in enumerate(emit.decoded(number, [a.extent for a in axes], self.dtype)):
-            yield tirx.BufferStore(buffer, index, [tirx.const(at, "int32")])
-
     def _batch_point(self) -> _Values:
         axes = self.attention.batches
-        return {a.var: self.batch[(tirx.const(n, "int32"),)] for n, a in enumerate(axes)}
+        return {axis.var: self.batch[(_index(n),)] for n, axis in enumerate(axes)}
 
-    def _row_point(self) -> _Values:
-        own = {
-            axis.var: self.row[(tirx.const(n, "int32"),)]
-            for n, axis in enumerate(self.attention.rows)
-        }
+    def _row_point(self, row: PrimExpression) -> _Values:
+        axes = self.attention.rows
+        own = {axis.var: self.points[row, _index(n)] for n, axis in enumerate(axes)}
         return {**self._batch_point(), **own}
 
     def _point(self, axes: Sequence[Axis], number: PrimExpression) -> _Values:
-        indices = emit.decoded(number, [axis.extent for axis in axes], self.dtype)
-        return {axis.var: index for axis, index in zip(axes, indices, strict=True)}
+        pairs = zip(axes, self._decoded(axes, number), strict=True)
+        return {axis.var: index for axis, index in pairs}
+
+    def _decoded(self, axes: Sequence[Axis], number: PrimExpression) -> list[PrimExpression]:
+        return emit.decoded(number, [axis.extent for axis in axes], self.dtype)
 
     @property
     def _lanes(self) -> int:
@@ -541,6 +556,18 @@ class _Block:
 
     def _number(self, value: int) -> PrimExpression:
         return tirx.const(value, self.dtype)
+
+
+def _stores(
+    indices: Sequence[PrimExpression], buffer: Buffer, *row: PrimExpression
+) -> Iterator[tirx.Stmt]:
+    """Return the stores of a point in a row of a small buffer."""
+    for at, index in enumerate(indices):
+        yield tirx.BufferStore(buffer, index, [*row, _index(at)])
+
+
+def _index(value: int) -> PrimExpression:
+    return tirx.const(value, "int32")
 
 
 def _size(axes: Sequence[Axis]) -> sizes.Extent:
