@@ -67,7 +67,7 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     depth, columns, rows, keys = map(
         _size, (attention.depth, attention.columns, attention.rows, attention.keys)
     )
-    if not sizes.are_known([depth, columns]):
+    if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
     if sizes.is_known(rows) and sizes.is_known(keys) and 4 * rows * keys <= machine.l1_bytes:
         return None
@@ -136,7 +136,9 @@ class AttentionPlan(Plan):
             assert parts is not None
             allocated = map(tirx.AllocBuffer, parts.alloc_buffers)
             few = emit.sequence([*allocated, parts.body])
-            body = tirx.IfThenElse(rows >= 2 * block.height, body, few)
+            body = tirx.IfThenElse(
+                sizes.number(rows, dtype) >= tirx.const(2 * block.height, dtype), body, few
+            )
         return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
 
 
@@ -170,9 +172,7 @@ class _Block:
     products: tuple[tuple[Reduction, Tiling], ...] = ()
 
     @classmethod
-    def of(
-        cls, attention: Attention, machine: CpuModel, dtype: str, keys: int
-    ) -> _Block | None:
+    def of(cls, attention: Attention, machine: CpuModel, dtype: str, keys: int) -> _Block | None:
         """Return the code with the tiles of both products; None if lanes are not contiguous."""
         probe = cls._sized(attention, machine, dtype, keys, 1)
         heights = [None if t is None else t.height for t in map(probe._tiling, probe._products())]
@@ -197,7 +197,8 @@ class _Block:
 
         return cls(
             attention, machine, dtype, keys, rows, height,
-            *(tirx.Var(name, dtype) for name in ("tiles", "count", "first")),
+            tiles=tirx.Var("tiles", dtype), count=tirx.Var("count", dtype),
+            first=tirx.Var("first", dtype),
             batch=local(max(1, len(attention.batches)), name="batch", kind=dtype),
             points=local(rows, len(attention.rows), name="points", kind=dtype),
             edges=local(2, len(attention.rows), name="edges", kind=dtype),
@@ -265,8 +266,8 @@ class _Block:
         tiles = tirx.floordiv(rows + self._number(self.height - 1), self._number(self.height))
         keys = sizes.number(_size(it.keys), self.dtype)
         buffers = (
-            self.batch, self.points, self.edges, self.queries, self.staged, self.scores, self.sums, self.unseen,
-            self.highest, self.total,
+            self.batch, self.points, self.edges, self.queries, self.staged, self.scores, self.sums,
+            self.unseen, self.highest, self.total,
         )  # fmt: skip
 
         def tile(index: PrimExpression) -> tirx.Stmt:
@@ -374,7 +375,9 @@ class _Block:
             def element(at: PrimExpression) -> tirx.Stmt:
                 point = {**self._batch_point(), it.keys[0].var: self.first + number,
                          **self._point(it.columns, at)}  # fmt: skip
-                value = self.unseen[(at,)] + _real(0) * substituted(it.value, point)
+                sums = self.unseen[(at,)]
+                # They are 0, which TVM does not know: it takes 0 times anything for 0.
+                value = sums + sums * substituted(it.value, point)
                 return tirx.BufferStore(self.unseen, value, [at])
 
             return emit.vectors(sizes.static(_size(it.columns)), self._lanes, element, self.dtype)
@@ -515,9 +518,7 @@ class _Block:
         ]
         yield tirx.IfThenElse(test, emit.sequence(again), None)
 
-    def _over_keys(
-        self, body: Callable[[PrimExpression, PrimExpression], tirx.Stmt]
-    ) -> tirx.Stmt:
+    def _over_keys(self, body: Callable[[PrimExpression, PrimExpression], tirx.Stmt]) -> tirx.Stmt:
         """Return the body for each key of a tile and its lane, in vectors, the last ones alone."""
         lanes = self._number(self._lanes)
         full = tirx.floordiv(self.count, lanes)

@@ -238,8 +238,6 @@ class _ReductionFuser(PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
             return
         arguments = [self.visit_expr(argument) for argument in chain.arguments]
-        call = call_kernel(
-            self.builder_, chain.kernel, arguments, chain.name, chain.scalars
-        )
+        call = call_kernel(self.builder_, chain.kernel, arguments, chain.name, chain.scalars)
         made = self.builder_.normalize(call)
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), made))
