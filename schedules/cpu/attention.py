@@ -7,8 +7,9 @@ When the max of a row grows, the sums so far are scaled down (online softmax). S
 written to memory. Tiles without a key that a row may see, as above the diagonal of causal
 attention, cost a sum of the values times 0, which is NaN for values that are not finite.
 
-Few rows, as when a language model generates text, would not pay for the transposition of the keys:
-their scores are stored, and computed by the plans of the parts.
+Few rows, as when a language model generates text, would not pay for the transposition of the keys,
+nor would few scores, which stay in the second cache: they are stored, and computed by the plans of
+the parts.
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ from tvm_nnef.tvm_support.compat import (
 
 _REAL = "float32"
 
-_KEYS, _ROWS = 128, 64
-"""The most keys of a tile, and about the rows of a task."""
+_KEYS, _ROWS, _WIDEST = 128, 64, 256
+"""The keys of a tile, about the rows of a task, and the most elements of a head: what a task holds
+fits the second cache.
+"""
 
 MatchPart: TypeAlias = "Callable[[Kernel], Choice | None]"
 """A function that returns the cheapest plan of a part."""
@@ -64,28 +67,19 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     attention = read_attention(kernel)
     if attention is None:
         return None
-    depth, columns, rows, keys = map(
-        _size, (attention.depth, attention.columns, attention.rows, attention.keys)
-    )
+    depth, columns = _size(attention.depth), _size(attention.columns)
     if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
-    if sizes.is_known(rows) and sizes.is_known(keys) and 4 * rows * keys <= machine.l1_bytes:
+    if max(depth, columns) > _WIDEST:
         return None
-    widest = max(depth, columns, _ROWS)
-    tile_keys = min(_KEYS, 1 << (machine.stack_bytes // 4 // widest).bit_length() - 1)
-    if tile_keys < machine.lanes(32):
-        return None
-    block = _Block.of(attention, machine, kernel.index_type, tile_keys)
+    block = _Block.of(attention, machine, kernel.index_type)
     if block is None:
         return None
-    few = None
-    if not sizes.is_known(rows):
-        few = _in_parts(kernel, match_part)
-        if few is None:
-            return None
-    elif rows < 2 * block.height:
-        return None
-    return AttentionPlan(kernel, block, few)
+    pays = block.pays()
+    if isinstance(pays, bool):
+        return AttentionPlan(kernel, block, None) if pays else None
+    few = _in_parts(kernel, match_part)
+    return None if few is None else AttentionPlan(kernel, block, few)
 
 
 def _in_parts(kernel: Kernel, match_part: MatchPart) -> PartsPlan | None:
@@ -136,9 +130,9 @@ class AttentionPlan(Plan):
             assert parts is not None
             allocated = map(tirx.AllocBuffer, parts.alloc_buffers)
             few = emit.sequence([*allocated, parts.body])
-            body = tirx.IfThenElse(
-                sizes.number(rows, dtype) >= tirx.const(2 * block.height, dtype), body, few
-            )
+            pays = block.pays()
+            assert not isinstance(pays, bool)
+            body = tirx.IfThenElse(pays, body, few)
         return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
 
 
@@ -172,23 +166,21 @@ class _Block:
     products: tuple[tuple[Reduction, Tiling], ...] = ()
 
     @classmethod
-    def of(cls, attention: Attention, machine: CpuModel, dtype: str, keys: int) -> _Block | None:
+    def of(cls, attention: Attention, machine: CpuModel, dtype: str) -> _Block | None:
         """Return the code with the tiles of both products; None if lanes are not contiguous."""
-        probe = cls._sized(attention, machine, dtype, keys, 1)
+        probe = cls._sized(attention, machine, dtype, 1)
         heights = [None if t is None else t.height for t in map(probe._tiling, probe._products())]
         known = [height for height in heights if height is not None]
         if len(known) < len(heights):
             return None
-        block = cls._sized(attention, machine, dtype, keys, min(known))
+        block = cls._sized(attention, machine, dtype, min(known))
         products = block._products()
         tilings = map(block._tiling, products)
         same = (replace(t, height=block.height, row_tail=None) for t in tilings if t is not None)
         return replace(block, products=tuple(zip(products, same, strict=True)))
 
     @classmethod
-    def _sized(
-        cls, attention: Attention, machine: CpuModel, dtype: str, keys: int, height: int
-    ) -> _Block:
+    def _sized(cls, attention: Attention, machine: CpuModel, dtype: str, height: int) -> _Block:
         rows = height * max(1, _ROWS // height)
         depth, columns = (sizes.static(_size(a)) for a in (attention.depth, attention.columns))
 
@@ -196,17 +188,28 @@ class _Block:
             return tirx.decl_buffer(shape, kind, name, scope="local")
 
         return cls(
-            attention, machine, dtype, keys, rows, height,
+            attention, machine, dtype, _KEYS, rows, height,
             tiles=tirx.Var("tiles", dtype), count=tirx.Var("count", dtype),
             first=tirx.Var("first", dtype),
             batch=local(max(1, len(attention.batches)), name="batch", kind=dtype),
             points=local(rows, len(attention.rows), name="points", kind=dtype),
             edges=local(2, len(attention.rows), name="edges", kind=dtype),
-            queries=local(rows, depth, name="queries"), staged=local(depth, keys, name="staged"),
-            scores=local(rows, keys, name="scores"), sums=local(rows, columns, name="sums"),
+            queries=tirx.decl_buffer((rows, depth), _REAL, "queries"),
+            staged=tirx.decl_buffer((depth, _KEYS), _REAL, "staged"),
+            scores=tirx.decl_buffer((rows, _KEYS), _REAL, "scores"),
+            sums=tirx.decl_buffer((rows, columns), _REAL, "sums"),
             unseen=local(columns, name="unseen"),
             highest=local(rows, name="highest"), total=local(rows, name="total"),
         )  # fmt: skip
+
+    def pays(self) -> bool | PrimExpression:
+        """Return whether there are enough rows, and scores that do not fit the second cache."""
+        rows, keys = _size(self.attention.rows), _size(self.attention.keys)
+        scores = sizes.product((rows, keys))
+        tests = [rows >= 2 * self.height, scores > self.machine.l2_bytes // 4]
+        if all(isinstance(test, bool) for test in tests):
+            return all(tests)
+        return tirx.all(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))
 
     # --- the products ---------------------------------------------------------------------------
 

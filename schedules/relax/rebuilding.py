@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tvm_ffi
 from tvm import te, tirx
@@ -32,6 +32,9 @@ from tvm_nnef.tvm_support.compat import (
     shape_and_dtype,
 )
 from tvm_nnef.tvm_support.sound_indices import with_hidden_conditions, with_plain_conditions
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Symbols: TypeAlias = "dict[Var, PrimExpression]"
 """The symbols of a PrimFunc by those of a Relax function."""
@@ -70,7 +73,7 @@ def kernel_at_call(
     return replace(kernel, parameters=tuple(p for p in kernel.parameters if not is_symbol(p)))
 
 
-def is_symbol(expression: RelaxExpression) -> bool:
+def is_symbol(expression: RelaxExpression) -> TypeIs[Var]:
     """Whether an expression is a symbol, such as a dimension."""
     return isinstance(expression, tirx.Var) and isinstance(expression.ty, PrimType)
 
@@ -89,8 +92,8 @@ def call_te(
     that no shape of the arguments defines are ``scalars``, parameters of the PrimFunc.
     """
 
-    def made(*given: te.Tensor) -> te.Tensor | list[te.Tensor]:
-        tensors, own_scalars = given[: len(arguments)], given[len(arguments) :]
+    def made(*parameters: Any) -> te.Tensor | list[te.Tensor]:
+        tensors, own_scalars = parameters[: len(arguments)], parameters[len(arguments) :]
         symbols: Symbols = dict(zip(scalars, own_scalars, strict=True))
         for tensor, argument in zip(tensors, arguments, strict=True):
             for own, given in zip(tensor.shape, shape_and_dtype(argument)[0], strict=True):
