@@ -138,15 +138,15 @@ class Translator:
     def executable(self, model: Any, **options: Any) -> Iterator[Executable]:
         """A model as an executable whose kernels are translated, in a block."""
         built = tvm_nnef.build(model, self.target, progress=False, **options)
-        libraries = []
+        parts = []
         # A model of many kernels has several modules.
         for number, code in enumerate(built._library.unused().mod.imports):
             file = self._folder / f"kernels{number}.ll"
             file.write_text(self._rewrite(code.inspect_source("ll")), encoding="utf-8")
-            libraries.append(tvm.runtime.load_module(str(file)))
+            parts.append((code, tvm.runtime.load_module(str(file))))
 
         def kernel(name: str) -> Any:
-            return next(each[name] for each in libraries if each.implements_function(name))
+            return next(made[name] for code, made in parts if code.implements_function(name))
 
         with calling(built, kernel) as executable:
             yield executable

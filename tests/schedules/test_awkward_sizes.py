@@ -136,7 +136,7 @@ def small_windows(x):
 
 
 def coded(bits, block, zero=True):
-    """A product with weights of few bits, which have a scale, and a zero, for each block of steps."""
+    """A product with weights of few bits: a scale and a zero for each block of steps."""
 
     def kernel(rows, blocks, columns):
         generator = np.random.default_rng(rows + columns)
