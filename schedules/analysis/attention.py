@@ -71,11 +71,13 @@ class Attention(Epilogue):
 
 def may_end_attention(kernel: Kernel) -> bool:
     """Whether the reductions of a kernel are the last ones of attention."""
-    reducers = [stage.reducer for stage in kernel.stages if stage.reduced]
+    reductions = [stage for stage in kernel.stages if stage.reduced]
+    reducers = [stage.reducer for stage in reductions]
     normalized = [MAX if reducer is UNORDERED_MAX else reducer for reducer in reducers]
     return (
         bool(normalized)
         and normalized == [*REDUCERS[-len(normalized) :]]
+        and all(stage.code_bits is None for stage in reductions)
         and len(kernel.results) == 1
     )
 
