@@ -26,6 +26,7 @@ from tvm_nnef.tir.expressions import loads, variables, with_loads
 from tvm_nnef.tir.min_max import is_number
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
+    Array,
     PrimExpression,
     RelaxExpression,
     constant_array,
@@ -88,6 +89,7 @@ class Reader:
         """Knows no kernel yet."""
         self._known: dict[str, Elementwise | None] = {}
         self._constant: dict[RelaxExpression, bool] = {}
+        self.values: dict[RelaxExpression, Array | None] = {}
 
     def is_constant(self, operands: Operands, expression: RelaxExpression) -> bool:
         """Whether a value is computed from constants alone."""
