@@ -327,6 +327,22 @@ def test_sizes_that_the_model_rejects_are_not_chosen(
     assert "chosen: --shape x=1,3,48,48\n" in capsys.readouterr().err
 
 
+def test_rows_of_samples_may_be_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rejected sizes all give the same error."""
+    nodes = [
+        node("Slice", ["x", "start", "end", "axis"], ["s"]),
+        node("Reshape", ["s", "to"], ["y"]),
+    ]
+    proto = model(nodes, {"x": ["batch", "samples"]})
+    for name, values in {"start": [12000], "end": [10**6], "axis": [1], "to": [-1, 0]}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(values), name))
+    onnx.save(proto, tmp_path / "sound.onnx")
+    assert main(["run", str(tmp_path / "sound.onnx"), "--route", "reference"]) == 0
+    shown = capsys.readouterr()
+    assert "chosen: --shape x=1,16000\n" in shown.err
+    assert "y: float32 [1, 4000]" in shown.out
+
+
 @pytest.mark.parametrize(("bounds", "chosen"), [
     (["batch=4"], "chosen: --shape x=batch,3,48,48\n"),
     (["x_2=64"], "chosen: --shape x=1,3,x_2,224\n"),
