@@ -18,6 +18,7 @@ from PIL import Image
 import tvm_nnef
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.registry import FORMATS
 
 
 def _zip(*names: str) -> bytes:
@@ -143,3 +144,11 @@ def test_objects(given: object) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.load_model(given)
     assert all(len(each.hint or "") < 150 for each in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize("format", [each.name for each in FORMATS])
+def test_objects_as_a_model_of_a_format(format: str) -> None:
+    for given in (None, 3, [1], {1: 2}, object(), int, len):
+        with pytest.raises(NnefError, match="is not a model") as caught:
+            tvm_nnef.load_model(given, format=format)
+        assert caught.value.diagnostics[0].hint
