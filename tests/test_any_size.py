@@ -18,6 +18,7 @@ from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.executable import runtime
 from tvm_nnef.executable.call_memory import needed_bytes, shortage
+from tvm_nnef.support import memory
 from tvm_nnef.vulkan_runtime.launcher import missing_device
 
 NET = """
@@ -180,6 +181,19 @@ def test_a_call_that_does_not_fit_is_an_error(
     assert found.hint.endswith("make h or n or w smaller")
     assert trimmed == [True]
     exe(np.zeros((1, 3, 10, 10), np.float32))
+
+
+@pytest.mark.parametrize("given", [[], ["-i", "x=ones"], ["-i", "x=random"]])
+def test_inputs_that_do_not_fit_into_memory_are_an_error(
+    given: list[str],
+    picky: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 12 * 3 * 48 * 10**6 - 1)
+    assert main(["run", picky, "--shape", "x=1,3,48,1000000", *given]) == 1
+    shown = capsys.readouterr().err
+    assert "not enough memory for values of 'x': 1.6 GiB needed, 1.6 GiB free\n  hint: " in shown
 
 
 def test_the_memory_of_static_models_is_known(exe: tvm_nnef.Executable) -> None:
