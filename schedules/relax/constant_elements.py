@@ -17,7 +17,14 @@ from tvm.ir import Call, Range, TensorLoad
 from tvm_nnef.schedules.analysis.kernel import at, inlined
 from tvm_nnef.schedules.relax.rebuilding import kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
-from tvm_nnef.tir.expressions import LONGEST_EXPRESSION, loads, mentions, size, substituted
+from tvm_nnef.tir.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    mentions,
+    size,
+    substituted,
+    with_simple_indices,
+)
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
@@ -99,6 +106,10 @@ class ConstantReader:
         value = at(result, axes)
         value = inlined(value, {s.buffer: s for s in kernel.stages if s is not result})
         value = traversal.mapped(value, (TensorLoad, read), order="post")
+        analyzer = sym.Analyzer()
+        for var, axis in zip(axes, result.axes, strict=True):
+            analyzer.bind(var, Range(0, axis.extent))
+        value = with_simple_indices(value, analyzer)
         return (axes, value) if size(value) <= LONGEST_EXPRESSION else None
 
 

@@ -56,7 +56,7 @@ def _unexpected(name: str, route: str, outcome: str, expected: Mapping[str, str]
 
 
 @pytest.mark.slow
-@pytest.mark.every_run
+@pytest.mark.rotated(1)
 def test_the_lists_name_cases_of_the_suite(
     suite: Any, expected_failures: Any, expected_compiled: Any
 ) -> None:
@@ -76,7 +76,7 @@ def test_a_part_of_the_suite_on_the_evaluator(
 
 
 @pytest.mark.slow
-@pytest.mark.every_run
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_suite_on_three_routes(
     part: int, suite: Any, expected_failures: Any, expected_compiled: Any, unexpected: Any
