@@ -139,7 +139,7 @@ MAY_IMPORT: dict[str, str] = {
     "tvm_support",
     "schedules.relax": "exact schedules.analysis schedules.codegen schedules.cpu "
     "schedules.machine schedules.plan tir tvm_support",
-    "schedules": "schedules.cpu schedules.gpu schedules.plan tvm_support",
+    "schedules": "schedules.analysis schedules.cpu schedules.gpu schedules.plan tvm_support",
     "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tir "
     "tvm_support vulkan_runtime",
     "measurement": "profiling schedules schedules.analysis schedules.cpu schedules.machine "
