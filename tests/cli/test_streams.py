@@ -1,4 +1,4 @@
-"""Streams that are closed, full, or that nobody reads: the exit status, and what is written."""
+"""Streams that are closed, full or not read: the exit status, and what is written."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ for folder, command, streams in json.loads(sys.argv[1]):
         sys.exit(cli.main())
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Runs each command in a process of its own, which is forked: one loads the packages for all."""
+"""Runs each command in a separate process, which is forked: one loads the packages for all."""
 
 
 @pytest.fixture(scope="module")
