@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.schedules.gpu import strategies as gpu_strategies
 from tvm_nnef.schedules.plan.plan import STRATEGY as STRATEGY
@@ -93,6 +94,11 @@ def schedule_kernels(
     return update_functions(mod, scheduled)
 
 
+def takes_attention(target: Target) -> Callable[[Kernel], bool]:
+    """Return whether a kernel is attention that the target computes without storing scores."""
+    return _OF_ATTENTION[str(target.kind.name)](target)
+
+
 def report(mod: Module) -> list[ScheduledKernel]:
     """Return the kernels of a module in the order of their names."""
     attributes = {name: function.attrs or {} for name, function in prim_functions(mod).items()}
@@ -110,3 +116,10 @@ _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
     "vulkan": gpu_strategies.apply,
 }
 """The functions that schedule a PrimFunc, by the kind of the target."""
+
+_OF_ATTENTION: Mapping[str, Callable[[Target], Callable[[Kernel], bool]]] = {
+    "llvm": strategies.takes_attention,
+    "cuda": gpu_strategies.takes_attention,
+    "vulkan": gpu_strategies.takes_attention,
+}
+"""The functions that detect attention, by the kind of the target."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -278,20 +277,6 @@ class Theirs:
         return lambda: self._session.run_with_iobinding(binding)
 
 
-def interleaved(steps: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
-    """The median times of functions that take turns."""
-    times: list[list[float]] = [[] for _ in steps]
-    for step in steps:
-        step()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < len("abc"):
-        for step, found in zip(steps, times, strict=True):
-            start = time.perf_counter()
-            step()
-            found.append(time.perf_counter() - start)
-    return [statistics.median(each) for each in times]
-
-
 def main() -> int:
     """Measure, and print a line for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -300,7 +285,7 @@ def main() -> int:
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--room", type=int, default=2048, help="entries of a cache (default: 2048)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each line (default: 5)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each line (default: 10)")
     parser.add_argument("--bits", type=int, default=0, help="of the weights (default: float32)")
     parser.add_argument("--accuracy", type=int, default=0, help="the level of MatMulNBits: 0 to 4")
     parser.add_argument("--profile", action="store_true", help="print the slowest operations")
@@ -308,6 +293,8 @@ def main() -> int:
     shape = Shape(layers=options.layers, bits=options.bits, accuracy=options.accuracy)
     with tempfile.TemporaryDirectory() as folder:
         import onnx
+
+        from tvm_nnef.measurement.interleaved import timed_in_turns
 
         path = Path(folder, "model.onnx")
         onnx.save(llama(shape), path, save_as_external_data=True, location="weights")
@@ -324,11 +311,14 @@ def main() -> int:
         runs.append((f"a prompt of {options.prompt}", 0, options.prompt))
         for title, length, rows in runs:
             steps = [each.step(length, rows) for each in (ours, theirs)]
-            own, other = (rows / each for each in interleaved(steps, options.seconds))
+            for step in steps:
+                step()
+            own, other = timed_in_turns(steps, options.seconds, alone=options.threads == 1)
             print(
-                f"{title}: {own:.1f} tokens/s, ONNX Runtime {other:.1f}: {own / other:.2f}",
-                flush=True,
-            )
+                f"{title}: {rows / own.median:.1f} tokens/s, ONNX Runtime "
+                f"{rows / other.median:.1f}: {other.median / own.median:.2f}, "
+                f"{other.minimum / own.minimum:.2f} by the shortest times", flush=True,
+            )  # fmt: skip
             if options.profile:
                 ids, mask = np.ones((1, rows), np.int64), np.ones((1, length + rows), np.int64)
                 print(ours.executable.profile(ids, mask))

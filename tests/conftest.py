@@ -64,7 +64,7 @@ def pytest_collection_finish() -> None:
 
 
 ROTATION = 5
-"""With ``TVM_NNEF_SEED``, one in this many slow cases runs, except for those of ``every_run``."""
+"""With ``TVM_NNEF_SEED``, one in this many slow cases runs, unless ``rotated`` says otherwise."""
 
 
 @pytest.hookimpl(tryfirst=True)  # Before the tests of a mark are selected.
@@ -90,9 +90,11 @@ def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
         sampled = item.get_closest_marker("sampled")
         if sampled is not None and next(cases[item.nodeid.partition("[")[0]]) % sampled.args[0]:
             item.add_marker(pytest.mark.slow)
-        marks = {mark.name for mark in item.iter_markers()}
-        turns = seed and "slow" in marks and "every_run" not in marks
-        if turns and (zlib.crc32(item.nodeid.encode()) + seed) % ROTATION:
+        if not seed or item.get_closest_marker("slow") is None:
+            continue
+        rotated = item.get_closest_marker("rotated")
+        turns = ROTATION if rotated is None else rotated.args[0]
+        if (zlib.crc32(item.nodeid.encode()) + seed) % turns:
             left_out.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

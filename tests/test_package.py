@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import importlib
 import pkgutil
@@ -84,11 +85,11 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def imported_modules() -> dict[str, set[str]]:
     """The modules of the package, and which of them each imports."""
-    files = {name: file for folder, prefix in PACKAGES for name, file in _modules(folder, prefix)}
+    files = source_files()
     found: dict[str, set[str]] = {}
-    for name, file in files.items():
+    for name in files:
         imports = set()
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes_of(name):
             if isinstance(node, ast.Import):
                 imports |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -138,7 +139,7 @@ MAY_IMPORT: dict[str, str] = {
     "tvm_support",
     "schedules.relax": "exact schedules.analysis schedules.codegen schedules.cpu "
     "schedules.machine schedules.plan tir tvm_support",
-    "schedules": "schedules.cpu schedules.gpu schedules.plan tvm_support",
+    "schedules": "schedules.analysis schedules.cpu schedules.gpu schedules.plan tvm_support",
     "spirv": "schedules.analysis schedules.codegen schedules.gpu schedules.plan tir "
     "tvm_support vulkan_runtime",
     "measurement": "profiling schedules schedules.analysis schedules.cpu schedules.machine "
@@ -193,13 +194,12 @@ def package(module: str) -> str:
 
 def named_modules(name: str) -> set[str]:
     """The modules that calls of ``import_module`` in a module name."""
-    files = {name: file for folder, prefix in PACKAGES for name, file in _modules(folder, prefix)}
-    tree = ast.parse(files[name].read_text("utf-8"))
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    files = source_files()
+    calls = (node for node in nodes_of(name) if isinstance(node, ast.Call))
     texts = (
         each.value
         for call in calls
-        if ast.unparse(call.func).endswith("import_module")
+        if "import_module" in (getattr(call.func, "attr", ""), getattr(call.func, "id", ""))
         for each in call.args
         if isinstance(each, ast.Constant)
     )
@@ -214,10 +214,24 @@ PACKAGES = [
 ]
 
 
+@functools.cache
+def source_files() -> dict[str, Path]:
+    """The files of all modules, by name."""
+    return {name: file for folder, prefix in PACKAGES for name, file in _modules(folder, prefix)}
+
+
 def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
     for file in sorted(folder.rglob("*.py")):
         parts = [*prefix.split("."), *file.relative_to(folder).with_suffix("").parts]
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), file
+
+
+@functools.cache
+def nodes_of(name: str) -> list[ast.AST]:
+    """The imports and calls in a module."""
+    tree = ast.parse(source_files()[name].read_text("utf-8"))
+    kinds = (ast.Import, ast.ImportFrom, ast.Call)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 def circles(imports: dict[str, set[str]]) -> list[tuple[str, ...]]:

@@ -35,7 +35,7 @@ def test_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, first
 
 
 @pytest.mark.slow
-@pytest.mark.every_run
+@pytest.mark.rotated(1)
 @pytest.mark.parametrize("part", range(MODELS))
 def test_new_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, part: int) -> None:
     count = FORMULAS // MODELS

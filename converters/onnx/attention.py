@@ -88,11 +88,10 @@ def attention(
         scale = float(np.float32(1.0 / np.sqrt(float(_number(depth)))))
     scaled = query if scale == 1.0 else builder.binary("math.mul", query, scale)
     shape = (batch, heads, rows, key.shape[2])
-    apart = heads != groups and key.buffered is None and sink is None
+    apart = sink is None and (heads != groups or _entries(key) is not None)
     if apart:
         # Groups stay a dimension of the scores: their rows are not joined.
         scaled = _in_groups(scaled, groups, builder)
-        key, value = builder.unsqueeze(key, [2]), builder.unsqueeze(value, [2])
         bias = None if bias is None else _in_groups(bias, groups, builder)
     product = _product(scaled, key, groups, True, builder)
     product = product if apart else builder.reshape(product, shape)
@@ -133,23 +132,23 @@ def _in_groups(x: Tensor, groups: Size, builder: Builder) -> Tensor:
     return builder.reshape(x, (*before, *split, rows, size))
 
 
+def _entries(y: Tensor) -> Tensor | None:
+    """The buffer whose first entries are the rows of the matrices of each head, if there is one."""
+    return y.buffered.whole if y.buffered is not None and y.buffered.axis == 2 else None
+
+
 def _product(x: Tensor, y: Tensor, groups: Size, transposed: bool, builder: Builder) -> Tensor:
     """Products of the matrices of each head; those of a group share the second one."""
-    columns = y.shape[-2] if transposed else y.shape[-1]
+    whole, columns = _entries(y), y.shape[-2] if transposed else y.shape[-1]
+    if x.rank == 4 and (whole is not None or x.shape[1] != groups):
+        x = _in_groups(x, groups, builder)
     shape = (*x.shape[:-1], columns)
-    if y.buffered is not None and y.buffered.axis == 2:
-        # The entries are read where they are, once for all rows of a group.
-        batch, heads, rows, inner = x.shape
-        joined = (batch, groups, heads // groups * rows)
-        x = builder.reshape(x, (*joined, inner))
-        name = "onnx.products_with_entries" if transposed else "onnx.sums_of_entries"
-        count = columns if transposed else None
-        whole = y.buffered.whole
-        return builder.call(name, x, whole, as_shape=(*joined, columns), count=count)
-    if x.rank == 4 and x.shape[1] != groups:
-        x, y = _in_groups(x, groups, builder), builder.unsqueeze(y, [2])
-        shape = (*x.shape[:-1], columns)
-    return builder.call("linalg.matmul", x, y, as_shape=shape, transB=transposed or None)
+    if whole is None:
+        y = y if x.rank == 4 else builder.unsqueeze(y, [2])
+        return builder.call("linalg.matmul", x, y, as_shape=shape, transB=transposed or None)
+    # The entries are read where they are, once for all rows of a group.
+    name = "onnx.products_with_entries" if transposed else "onnx.sums_of_entries"
+    return builder.call(name, x, whole, as_shape=shape, count=columns if transposed else None)
 
 
 def _guarded(weights: Tensor, bias: Tensor | None, limits: Limits, builder: Builder) -> Tensor:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.cpu import (
+    attention,
     code_product,
     elementwise,
     fallback,
@@ -40,6 +41,18 @@ STRATEGIES: tuple[Match, ...] = (
 """The strategies that return plans; of plans of equal cost the first one wins."""
 
 
+def takes_attention(target: Target) -> Callable[[Kernel], bool]:
+    """Return whether a kernel is attention that a CPU computes without storing its scores."""
+    machine = cpu_model(target)
+    return lambda kernel: _attention(with_numbers(kernel), machine) is not None
+
+
+def _attention(kernel: Kernel, machine: CpuModel) -> Plan | None:
+    return attention.match(
+        kernel, machine, lambda part: cheapest(strategy(part, machine) for strategy in STRATEGIES)
+    )
+
+
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
     """Return the scheduled function, and the plan of its schedule."""
     function = with_real_quotients(function)
@@ -64,7 +77,9 @@ def _choice(function: PrimFunction, target: Target) -> Choice:
     elif not any(divides_data(stage.value) for stage in kernel.stages):
         choice = fission.match(
             with_numbers(kernel),
-            lambda part: cheapest(strategy(part, machine) for strategy in STRATEGIES),
+            lambda part: cheapest(
+                strategy(part, machine) for strategy in (_attention, *STRATEGIES)
+            ),
         )
         if choice is not None:
             return choice

@@ -352,11 +352,12 @@ def decoded(
     """Return the point of a grid with a linear index."""
     indices: list[PrimExpression] = []
     for position, extent in enumerate(extents):
+        if sizes.is_known(extent) and extent == 1:
+            indices.append(tirx.const(0, dtype))
+            continue
         inner = _divisor(sizes.product(extents[position + 1 :]), dtype)
-        index = number if inner is None else tirx.floordiv(number, inner)
+        indices.append(number if inner is None else tirx.floordiv(number, inner))
         number = number if inner is None else tirx.floormod(number, inner)
-        unit = sizes.is_known(extent) and extent == 1
-        indices.append(tirx.const(0, dtype) if unit else index)
     return indices
 
 

@@ -8,7 +8,7 @@ and whether such an expression varies along a dimension.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm import relax, sym, tirx
@@ -17,7 +17,14 @@ from tvm.ir import Call, Range, TensorLoad
 from tvm_nnef.schedules.analysis.kernel import at, inlined
 from tvm_nnef.schedules.relax.rebuilding import kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import Operands, operator_name
-from tvm_nnef.tir.expressions import LONGEST_EXPRESSION, loads, mentions, size, substituted
+from tvm_nnef.tir.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    mentions,
+    size,
+    substituted,
+    with_simple_indices,
+)
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
@@ -47,10 +54,16 @@ class ConstantReader:
     operands: Operands
     functions: Mapping[str, PrimFunction]
     arrays: dict[Buffer, Array]
+    _known: dict[RelaxExpression, Element | None] = field(default_factory=dict)
 
     def element(self, value: RelaxExpression) -> Element | None:
         """Return the indices of an element, and its value; None if it reads more than constants."""
         value = self.operands.definition(value)
+        if value not in self._known:
+            self._known[value] = self._element(value)
+        return self._known[value]
+
+    def _element(self, value: RelaxExpression) -> Element | None:
         array = constant_array(value)
         if array is not None:
             buffer = tirx.decl_buffer(array.shape, str(array.dtype), "constant")
@@ -99,6 +112,10 @@ class ConstantReader:
         value = at(result, axes)
         value = inlined(value, {s.buffer: s for s in kernel.stages if s is not result})
         value = traversal.mapped(value, (TensorLoad, read), order="post")
+        analyzer = sym.Analyzer()
+        for var, axis in zip(axes, result.axes, strict=True):
+            analyzer.bind(var, Range(0, axis.extent))
+        value = with_simple_indices(value, analyzer)
         return (axes, value) if size(value) <= LONGEST_EXPRESSION else None
 
 

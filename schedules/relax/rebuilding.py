@@ -7,11 +7,12 @@ stored in another order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tvm_ffi
 from tvm import te, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import PrimType, TensorLoad
 
 from tvm_nnef.exact.late_arithmetic import with_plain_arithmetic
 from tvm_nnef.exact.wrapping import opaque_elements
@@ -32,21 +33,30 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.sound_indices import with_hidden_conditions, with_plain_conditions
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 Symbols: TypeAlias = "dict[Var, PrimExpression]"
 """The symbols of a PrimFunc by those of a Relax function."""
 
 
-def kernel_at_call(function: PrimFunction, arguments: Sequence[RelaxExpression]) -> Kernel | None:
+def kernel_at_call(
+    function: PrimFunction, arguments: Sequence[RelaxExpression], *, numbers: bool = False
+) -> Kernel | None:
     """The kernel that a call computes, in the symbols of the call; None if it is not a kernel.
 
     ``arguments`` are Relax expressions for the parameters of the function without the results.
-    None also if their shapes do not define all symbols of the function.
+    With ``numbers``, some may be symbols, which are not parameters of the kernel. None also if
+    the arguments do not define all symbols of the function.
     """
-    if not all(map(is_tensor, arguments)):
+    if not all(is_tensor(each) or (numbers and is_symbol(each)) for each in arguments):
         return None
     values: Symbols = {}
-    defined: list[Var] = []
+    defined: list[Var] = [each for each in arguments if is_symbol(each)]
     for parameter, argument in zip(function.params, arguments, strict=False):
+        if is_symbol(argument):
+            values[parameter] = argument
+            continue
         for own, given in zip(parameter.shape, shape_and_dtype(argument)[0], strict=True):
             defined += [given] if isinstance(given, tirx.Var) else []
             if isinstance(own, tirx.Var):
@@ -58,8 +68,14 @@ def kernel_at_call(function: PrimFunction, arguments: Sequence[RelaxExpression])
     if kernel is None or len(kernel.parameters) != len(arguments) + len(kernel.results):
         return None
     axes = (axis for stage in kernel.stages for axis in (*stage.axes, *stage.reduced))
-    is_defined = all(var in defined for axis in axes for var in sizes.symbols(axis.extent))
-    return kernel if is_defined else None
+    if not all(var in defined for axis in axes for var in sizes.symbols(axis.extent)):
+        return None
+    return replace(kernel, parameters=tuple(p for p in kernel.parameters if not is_symbol(p)))
+
+
+def is_symbol(expression: RelaxExpression) -> TypeIs[Var]:
+    """Whether an expression is a symbol, such as a dimension."""
+    return isinstance(expression, tirx.Var) and isinstance(expression.ty, PrimType)
 
 
 def call_te(
@@ -68,22 +84,26 @@ def call_te(
     arguments: Sequence[RelaxExpression],
     name: str,
     attributes: Mapping[str, str | int] | None = None,
+    scalars: Sequence[Var] = (),
 ) -> RelaxExpression:
     """A call of a new PrimFunc, whose tensors ``function(symbols, *tensors)`` makes.
 
-    A PrimFunc has its own symbols: ``symbols`` are these, by those of the Relax function.
+    A PrimFunc has its own symbols: ``symbols`` are these, by those of the Relax function. Those
+    that no shape of the arguments defines are ``scalars``, parameters of the PrimFunc.
     """
 
-    def made(*tensors: te.Tensor) -> te.Tensor | list[te.Tensor]:
-        symbols: Symbols = {}
+    def made(*parameters: Any) -> te.Tensor | list[te.Tensor]:
+        tensors, own_scalars = parameters[: len(arguments)], parameters[len(arguments) :]
+        symbols: Symbols = dict(zip(scalars, own_scalars, strict=True))
         for tensor, argument in zip(tensors, arguments, strict=True):
             for own, given in zip(tensor.shape, shape_and_dtype(argument)[0], strict=True):
                 symbols.update(zip(sizes.symbols(given), sizes.symbols(own), strict=True))
         return function(symbols, *tensors)
 
     call = builder.call_te(
-        made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
-    )
+        made, *arguments, *scalars, primfunc_name_hint=name,
+        primfunc_attrs=dict(attributes or {}) or None,
+    )  # fmt: skip
     variable = call.args[0]
     kernel = with_plain_arithmetic(builder.get()[variable])
     builder.update_func(variable, with_plain_conditions(kernel))
@@ -91,14 +111,21 @@ def call_te(
 
 
 def call_kernel(
-    builder: BlockBuilder, kernel: Kernel, arguments: Sequence[RelaxExpression], name: str
+    builder: BlockBuilder,
+    kernel: Kernel,
+    arguments: Sequence[RelaxExpression],
+    name: str,
+    scalars: Sequence[Var] = (),
 ) -> RelaxExpression:
-    """A call of a new PrimFunc that computes a kernel of one result."""
+    """A call of a new PrimFunc that computes a kernel of one result.
+
+    ``scalars`` are the symbols that no shape of the arguments defines.
+    """
 
     def computed(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
         return tensors_of(kernel, tensors, {}, symbols)[kernel.outputs[0]]
 
-    return call_te(builder, computed, arguments, name)
+    return call_te(builder, computed, arguments, name, scalars=scalars)
 
 
 def tensors_of(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call, TensorLoad
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -22,7 +22,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
 from tvm_nnef.schedules.machine import CpuModel, GpuModel
-from tvm_nnef.schedules.relax.rebuilding import call_kernel, kernel_at_call
+from tvm_nnef.schedules.relax.rebuilding import call_kernel, is_symbol, kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import operator_name, without_dead_code
 from tvm_nnef.tvm_support.compat import (
     Buffer,
@@ -32,6 +32,7 @@ from tvm_nnef.tvm_support.compat import (
     Var,
     is_tensor,
     prim_functions,
+    shape_and_dtype,
     with_own_symbols,
 )
 
@@ -58,12 +59,16 @@ def with_chains(mod: Module, grown: Grown) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a kernel: the variable of its result, what it reads, and the kernel."""
+    """A call of a kernel: the variable of its result, what it reads, and the kernel.
+
+    ``scalars`` are symbols that it is given as numbers.
+    """
 
     variable: Var
     arguments: list[RelaxExpression]
     kernel: Kernel
     name: str
+    scalars: list[Var]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,14 @@ class Chain:
     def name(self) -> str:
         """The name of the kernel."""
         return "_".join([self.kind, *(call.name.removeprefix("fused_") for call in self.calls)])
+
+    @property
+    def scalars(self) -> list[Var]:
+        """The symbols that no shape of the arguments defines."""
+        sizes_of = (size for each in self.arguments for size in shape_and_dtype(each)[0])
+        defined = {size for size in sizes_of if isinstance(size, tirx.Var)}
+        given = dict.fromkeys(symbol for call in self.calls for symbol in call.scalars)
+        return [symbol for symbol in given if symbol not in defined]
 
 
 Users: TypeAlias = "Mapping[Var, Sequence[Var | None]]"
@@ -123,13 +136,15 @@ def _called(
     """
     if len(value.args) != 2 or not is_tensor(value):
         return None
-    name, arguments = value.args[0].name_hint, list(value.args[1].fields)
-    if inner.isdisjoint([variable, *arguments]):
+    name, given = value.args[0].name_hint, list(value.args[1].fields)
+    if inner.isdisjoint([variable, *given]):
         return None
-    kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)
+    kernel = kernel_at_call(with_own_symbols(functions[name]), given, numbers=True)
     if kernel is None or len(kernel.results) != 1:
         return None
-    return KernelCall(variable, arguments, kernel, name)
+    scalars = [each for each in given if is_symbol(each)]
+    arguments = [each for each in given if not is_symbol(each)]
+    return KernelCall(variable, arguments, kernel, name, scalars)
 
 
 def _users(function: relax.Function) -> Users:
@@ -223,6 +238,6 @@ class _ReductionFuser(PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
             return
         arguments = [self.visit_expr(argument) for argument in chain.arguments]
-        call = call_kernel(self.builder_, chain.kernel, arguments, chain.name)
+        call = call_kernel(self.builder_, chain.kernel, arguments, chain.name, chain.scalars)
         made = self.builder_.normalize(call)
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), made))

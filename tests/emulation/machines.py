@@ -131,17 +131,24 @@ class Translator:
 
     def __init__(self, target: str, folder: Path, rewrite: Callable[[str], str]) -> None:
         self.target = target
-        self._file = folder / "kernels.ll"
+        self._folder = folder
         self._rewrite = rewrite
 
     @contextmanager
     def executable(self, model: Any, **options: Any) -> Iterator[Executable]:
         """A model as an executable whose kernels are translated, in a block."""
         built = tvm_nnef.build(model, self.target, progress=False, **options)
-        (code,) = built._library.unused().mod.imports
-        self._file.write_text(self._rewrite(code.inspect_source("ll")), encoding="utf-8")
-        library = tvm.runtime.load_module(str(self._file))
-        with calling(built, lambda name: library[name]) as executable:
+        parts = []
+        # A model of many kernels has several modules.
+        for number, code in enumerate(built._library.unused().mod.imports):
+            file = self._folder / f"kernels{number}.ll"
+            file.write_text(self._rewrite(code.inspect_source("ll")), encoding="utf-8")
+            parts.append((code, tvm.runtime.load_module(str(file))))
+
+        def kernel(name: str) -> Any:
+            return next(made[name] for code, made in parts if code.implements_function(name))
+
+        with calling(built, kernel) as executable:
             yield executable
 
 

@@ -58,7 +58,7 @@ def test_small_graphs(scripts: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.every_run
+@pytest.mark.rotated(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_large_graphs(scripts: Any, part: int) -> None:
     count = GRAPHS // PARTS

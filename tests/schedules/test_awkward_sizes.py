@@ -135,6 +135,28 @@ def small_windows(x):
     return nn.conv2d(data, filters, strides=[2, 1], padding=[1, 1, 1, 1], dilation=[1, 2])
 
 
+def coded(bits, block, zero=True):
+    """A product with weights of few bits: a scale and a zero for each block of steps."""
+
+    def kernel(rows, blocks, columns):
+        generator = np.random.default_rng(rows + columns)
+        codes = generator.integers(0, 1 << bits, (blocks, block, columns)).astype("uint8")
+        zeros = generator.integers(0, 1 << bits, (blocks, 1, columns)).astype("float32")
+        scales = generator.uniform(0.1, 0.2, (blocks, 1, columns)).astype("float32")
+
+        def build(x):
+            codes_of = op.astype(relax.const(codes), "float32")
+            centred = op.subtract(codes_of, relax.const(zeros if zero else zeros * 0))
+            weight = op.reshape(
+                op.multiply(centred, relax.const(scales)), (blocks * block, columns)
+            )
+            return nn.relu(op.add(op.matmul(x, weight), weights(columns)))
+
+        return build, [(rows, blocks * block)]
+
+    return kernel
+
+
 def batched(across):
     def kernel(batch, rows, steps, columns):
         shape = (batch, columns, steps) if across else (batch, steps, columns)
@@ -367,7 +389,7 @@ def arg_reductions(axis, largest=True):
     return kernel
 
 
-TILE, ROWS = "cpu.register_tile", "cpu.row_reduction"
+TILE, ROWS, CODES = "cpu.register_tile", "cpu.row_reduction", "cpu.code_product"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
 FALLBACK, SEQUENTIAL = "cpu.fallback", "cpu.sequential"
 SELECTION = "cpu.sort"
@@ -381,6 +403,7 @@ IMAGES = mixed(BATCHES, CHANNELS, SIZES, SHORT, SHORT, count=3, first=1)
 OTHERS = mixed(BATCHES, CHANNELS, SIZES[3:], SHORT[1:], SHORT[1:], count=3, first=5)
 MAPS = mixed(BATCHES, CHANNELS, SHORT, WIDE, count=4)
 MATRICES = mixed(SIZES, SIZES, SIZES[1:], count=9)
+CODED = mixed(SIZES, SHORT[2:], (64, 192, 128), count=5)
 PAIRS = mixed(SIZES, SIZES, count=9)
 VOLUMES = mixed(SHORT, SIZES, SIZES)
 GRIDS = mixed(SHORT, SHORT, SHORT[1:], SHORT, SIZES[1:])
@@ -530,6 +553,12 @@ TABLE = {
         "order of rows": (first_positions(1), PAIRS),
         "first ones of rows": (first_positions(3), PAIRS),
         "first ones of int32": (first_positions(2, "int32"), PAIRS),
+    },
+    CODES: {
+        "gemm of 4 bits": (coded(4, 32), CODED),
+        "gemm of 2 bits, short blocks": (coded(2, 16), CODED),
+        "gemm of 8 bits, no zeros": (coded(8, 64, zero=False), CODED),
+        "gemv of 4 bits": (coded(4, 32), [(1, *each[1:]) for each in CODED[:4]]),
     },
     FALLBACK: {
         "quotients of int64": (

@@ -62,7 +62,7 @@ def chain(source: random.Random, dtype: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.every_run
+@pytest.mark.rotated(1)
 @pytest.mark.parametrize("part", range(8))
 def test_random_chains_of_integer_operators(part: int) -> None:
     for seed in range(FIRST + 5 * part, FIRST + 5 * part + 5):

@@ -49,6 +49,9 @@ _VARIABLE = "TVM_NNEF_CACHE_MIB"
 _DEFAULT = 1024
 """Entries take at most so many MiB, unless the environment variable has another number."""
 
+_TURNS = 16
+"""Old entries are removed after one new entry in so many, and after each that is large."""
+
 _WRITABLE_BY_OTHERS = 0o022
 
 
@@ -107,11 +110,14 @@ def keep(key: str, built: Executable) -> Executable:
             draft = space / key
             draft.mkdir()
             write_entry(draft, source)
-            if _size(draft) > capacity():
+            size = _size(draft)
+            if size > capacity():
                 return built
             with suppress(OSError):  # Another process has written the same entry.
                 draft.rename(root / key)
-        _remove_oldest(root, key)
+        # To look through thousands of entries takes longer than a small build.
+        if size * _TURNS > capacity() or int(key[:8], 16) % _TURNS == 0:
+            _remove_oldest(root, key)
     except (NnefError, OSError) as problem:
         _LOG.info("the compiled library is not kept in the cache: %s", problem)
         return built
@@ -159,8 +165,9 @@ def _entries(root: Path) -> Iterator[tuple[Path, float, int]]:
                 yield entry, entry.stat().st_mtime, _size(entry)
 
 
-def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+def _size(entry: Path) -> int:
+    with os.scandir(entry) as files:
+        return sum(each.stat().st_size for each in files)
 
 
 def _given(options: Composing | Lowering) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tvm_nnef.exact.named_values import with_named_values
 from tvm_nnef.exact.wrapping import with_opaque_elements, with_wrapping_elements
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.profiling.call_sites import CallSites
-from tvm_nnef.schedules import Tuned, schedule_kernels, unscheduled
+from tvm_nnef.schedules import Tuned, schedule_kernels, takes_attention, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
@@ -39,7 +39,6 @@ from tvm_nnef.schedules.codegen.loop_buffers import with_hoisted_buffers
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.gpu.launch import without_empty_launches
-from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.machine import machine_model
 from tvm_nnef.schedules.plan.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.relax import packing
@@ -165,11 +164,8 @@ def passes(
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", on_machine(with_fused_reductions)),
-            *_if(
-                not is_cpu,
-                ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
-                ("leave_sizes_to_host", with_host_kernels),
-            ),
+            ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
+            *_if(not is_cpu, ("leave_sizes_to_host", with_host_kernels)),
             ("sort_symbols", with_sorted_symbols),
             ("merge_kernels", with_merged_kernels),
             ("number_kernels", sites.number),
