@@ -111,7 +111,7 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
 
 
 def purpose(operators: Sequence[str]) -> str:
-    """Return what a block of these operators computes, as far as they show it.
+    """Return what a block of these operators computes, if they show it.
 
     >>> purpose(["mul", "add", "add", "max", "min", "mul", "div", "add"])
     'hard_swish'
