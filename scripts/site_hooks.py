@@ -27,6 +27,14 @@ DOCS = ROOT / "docs"
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files beside ``docs`` that are pages of the site, and their names there."""
 
+_SELDOM = frozenset(
+    (
+        *("operators.md", "onnx-operators.md", "changelog.md", "conformance.md", "contributing.md"),
+        *("architecture.md", "schedules.md", "exact.md", "benchmarks.md"),
+    )
+)
+"""Long tables and pages for contributors: the search shows them after others."""
+
 _ROLE = re.compile(r":(?:func|class|meth|data):<code>~?(?:tvm_nnef\.)?([\w.]+)</code>")
 """A cross-reference of a docstring, as HTML."""
 
@@ -78,6 +86,8 @@ def _seen_from_docs(target: str) -> str:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """The text of a page, with the options of commands and with links that hold on the site."""
+    if page.file.src_uri in _SELDOM:
+        page.meta["search"] = {"boost": 0.1}
     folder = DOCS if page.file.src_uri in PAGES.values() else _folder(page)
     text = _OPTIONS.sub(lambda mark: "\n".join(options_of(mark[1])), markdown)
     return LINK.sub(lambda link: f"]({_target(link[1], folder)}", text)

@@ -18,6 +18,7 @@ from tvm_nnef.converters.common.chosen_shapes import ChosenShapes
 from tvm_nnef.converters.common.types import Type
 from tvm_nnef.executable import runtime
 from tvm_nnef.executable.call_memory import needed_bytes, shortage
+from tvm_nnef.support import memory
 from tvm_nnef.vulkan_runtime.launcher import missing_device
 
 NET = """
@@ -182,6 +183,19 @@ def test_a_call_that_does_not_fit_is_an_error(
     exe(np.zeros((1, 3, 10, 10), np.float32))
 
 
+@pytest.mark.parametrize("given", [[], ["-i", "x=ones"], ["-i", "x=random"]])
+def test_inputs_that_do_not_fit_into_memory_are_an_error(
+    given: list[str],
+    picky: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 12 * 3 * 48 * 10**6 - 1)
+    assert main(["run", picky, "--shape", "x=1,3,48,1000000", *given]) == 1
+    shown = capsys.readouterr().err
+    assert "not enough memory for values of 'x': 1.6 GiB needed, 1.6 GiB free\n  hint: " in shown
+
+
 def test_the_memory_of_static_models_is_known(exe: tvm_nnef.Executable) -> None:
     static = tvm_nnef.build(NET, input_shapes={"x": (1, 3, 64, 64)}, progress=False)
     found = shortage(static.metadata, {}, 1000)
@@ -325,6 +339,22 @@ def test_sizes_that_the_model_rejects_are_not_chosen(
 ) -> None:
     assert main([command[0], picky, *command[1:]]) == 0
     assert "chosen: --shape x=1,3,48,48\n" in capsys.readouterr().err
+
+
+def test_rows_of_samples_may_be_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rejected sizes all give the same error."""
+    nodes = [
+        node("Slice", ["x", "start", "end", "axis"], ["s"]),
+        node("Reshape", ["s", "to"], ["y"]),
+    ]
+    proto = model(nodes, {"x": ["batch", "samples"]})
+    for name, values in {"start": [12000], "end": [10**6], "axis": [1], "to": [-1, 0]}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(values), name))
+    onnx.save(proto, tmp_path / "sound.onnx")
+    assert main(["run", str(tmp_path / "sound.onnx"), "--route", "reference"]) == 0
+    shown = capsys.readouterr()
+    assert "chosen: --shape x=1,16000\n" in shown.err
+    assert "y: float32 [1, 4000]" in shown.out
 
 
 @pytest.mark.parametrize(("bounds", "chosen"), [

@@ -79,6 +79,7 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "bounds by number": lambda _, __: tvm_nnef.convert(NNEF1, bounds={1: 2}),
     "a bound that is nothing": lambda _, __: tvm_nnef.convert(NNEF1, bounds={"n": None}),
     "converters by number": lambda _, __: tvm_nnef.convert(NNEF1, converters=3),
+    "an ONNX model that is nothing": lambda _, __: tvm_nnef.from_onnx(None),
     "another format": lambda _, __: tvm_nnef.from_onnx(TEXT, format="nnef1"),
     "text to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, "digit.png"),
     "a generator to evaluate": lambda _, __: tvm_nnef.evaluate(DYNAMIC, (i for i in range(2))),

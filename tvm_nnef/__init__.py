@@ -108,7 +108,13 @@ if not (Path(__file__).parent / "schedules").is_dir():
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(home), name)
+            try:
+                return getattr(importlib.import_module(home), name)
+            except ModuleNotFoundError as cause:
+                requirements = importlib.import_module("tvm_nnef.support.requirements")
+                if (missing := requirements.missing_package(cause, f"'{name}'")) is None:
+                    raise
+                raise missing from cause
     raise AttributeError(f"module 'tvm_nnef' has no attribute '{name}'")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+from contextlib import suppress
 
 
 def _version() -> str:
-    try:
-        return importlib.metadata.version("tvm-nnef")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # The package is used without being installed.
+    for distribution in ("tvm-nnef", "tvm-nnef-runtime"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(distribution)
+    return "unknown"  # The package is used without being installed.
 
 
 __version__ = _version()

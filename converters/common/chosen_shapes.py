@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm_nnef.converters.common.bounds import Bounds, bound_of_dimension
 from tvm_nnef.converters.common.types import PartialSize, Type
-from tvm_nnef.graph.size_estimates import BATCH, estimate, word_of
+from tvm_nnef.graph.size_estimates import BATCH, SAMPLES, estimate, word_of
 
 
 class ChosenShapes(dict[str, "Sequence[int | str]"]):
@@ -33,6 +33,7 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         """``in_order`` are shapes of inputs without a name in ``given``, in order, None if unknown.
 
         ``other`` is the size of dimensions that are not a batch, instead of what names suggest.
+        :data:`SAMPLES` is that of the last one of tensors that are not images.
         ``lengths`` are numbers of elements of inputs, which lie along the last dimension.
         """
         super().__init__(given)
@@ -105,7 +106,11 @@ class ChosenShapes(dict[str, "Sequence[int | str]"]):
         return tuple(sizes)
 
     def _size(self, name: str, axis: int, rank: int) -> int:
-        return BATCH if _is_batch(name, axis, rank) else self._other or estimate(name)
+        if _is_batch(name, axis, rank):
+            return BATCH
+        is_row = axis == rank - 1 and rank < 4
+        other = self._other if is_row or self._other != SAMPLES else None
+        return other or estimate(name)
 
 
 def _is_batch(name: str, axis: int, rank: int) -> bool:

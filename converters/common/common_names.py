@@ -19,6 +19,37 @@ Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
 _VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
 """Words that are too general unless they are combined with the word before."""
 
+_PARTS = tuple(
+    (re.compile(rf"(?<!\S)(?:{pattern})(?!\S)"), name)
+    for pattern, name in (
+        (
+            "mean_reduce sub (pow|sqr|mul) mean_reduce add (sqrt div|rsqrt mul|sqrt rcp mul)",
+            "layer_norm",
+        ),
+        ("(pow|sqr|mul) mean_reduce add (sqrt div|rsqrt mul|sqrt rcp mul)", "rms_norm"),
+        ("(div|mul) erf add mul( mul)?", "gelu"),
+        ("add (max min|min max|clamp) (mul|div) (mul|div)", "hard_swish"),
+        (
+            r"mean_reduce conv( add)? \w*relu conv( add)? (hard_sigmoid|sigmoid) mul",
+            "squeeze_excite",
+        ),
+        ("matmul( (mul|div|add|select))* softmax matmul", "attention"),
+        ("div round_even cast add saturate cast", "quantize"),
+        ("cast sub cast mul", "dequantize"),
+    )
+)
+"""What runs of operators compute together."""
+
+_NORMS = frozenset(("layer_norm", "rms_norm"))
+
+_AUXILIARY = frozenset(
+    (
+        *("add", "sub", "mul", "div", "pow", "sqrt", "max", "min", "cast", "mean_reduce"),
+        *("reshape", "transpose", "slice", "squeeze", "unsqueeze", "concat", "expand"),
+    )
+)
+"""Operators that are everywhere: they do not describe a block."""
+
 _SHORTEST = 3
 _FEW = 3
 _FEW_WORDS = 2
@@ -66,8 +97,8 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
     patterns = set(map(_without_numbers, scopes))
     words = _each_once(patterns.pop() if len(patterns) == 1 else ())
     if not words:
-        invoked = list(dict.fromkeys(operators))
-        return "_".join(invoked) if len(invoked) <= _FEW else f"{invoked[0]}_block"
+        name = purpose(operators)
+        return f"{name}_block" if name in operators else name
     chosen = [words[-1] if len(words[-1]) >= _SHORTEST else "block"]
     around = words[:-1]
     vague = chosen[0].lower().removesuffix("s") in _VAGUE
@@ -77,6 +108,29 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
         vague = len(chosen[0]) < _SHORTEST
     name = "_".join(chosen)
     return f"{name}_block" if name in operators else name
+
+
+def purpose(operators: Sequence[str]) -> str:
+    """Return what a block of these operators computes, if they show it.
+
+    >>> purpose(["mul", "add", "add", "max", "min", "mul", "div", "add"])
+    'hard_swish'
+    """
+    text = " ".join(operators)
+    for pattern, name in _PARTS:
+        text = pattern.sub(name, text)
+    words = list(dict.fromkeys(text.split()))
+    if "attention" in words:
+        return "attention" if _NORMS.isdisjoint(words) else "transformer_layer"
+    known = {name for _, name in _PARTS} - set(operators)
+    for chosen in (
+        [word for word in words if word not in _AUXILIARY],
+        [word for word in words if word in known],
+        words,
+    ):
+        if 0 < len(chosen) <= _FEW:
+            return "_".join(chosen)
+    return f"{words[0]}_block"
 
 
 def common_name(names: Iterable[str], scopes: Scopes) -> str:

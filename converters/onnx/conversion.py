@@ -46,6 +46,7 @@ from tvm_nnef.converters.onnx.texts import indices_of_texts, texts_moved
 from tvm_nnef.converters.onnx.unsupported import Mismatch, explained, reported, without_converter
 from tvm_nnef.converters.onnx.values import Stacked, Unfilled, Value, is_sequence
 from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.support.progress import report
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
@@ -101,6 +102,7 @@ def convert_graph(
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
     check_not_given(states, inputs, {*shapes, *dtypes})
     scope: Scope = {each.source: each for each in inputs}
+    report("inferring shapes", 0, len(graph.node))
     types = infer_model(model.proto, inputs)
     following = Following(graph.output, scope, types, model.opsets, lambda _: True)
     read = frozenset(names_read(graph))
@@ -152,7 +154,10 @@ def _run(
     for sparse in graph.sparse_initializer:
         scope[sparse.values.name] = _initializer(context, sparse.values.name, sparse)
     nodes = tuple(graph.node)
+    is_main = graph is context.model.proto.graph
     for position, node in enumerate(nodes):
+        if is_main:
+            report(f"converting {node.op_type}", position, len(nodes))
         context.following = replace(following, nodes=nodes, position=position)
         _convert(context, node, scope, builder, opsets)
     for value in graph.output:

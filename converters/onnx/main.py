@@ -20,6 +20,7 @@ from tvm_nnef.converters.onnx.state import State
 from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
 from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.support.progress import report
 from tvm_nnef.version import __version__
 
 LIBRARY = Library(
@@ -94,6 +95,7 @@ def convert_with_state(
     converted = convert_graph(model, table, shapes, named, bounds, states)
     graph = replace(converted, defaults=defaults.values, fixed_inputs=defaults.fixed)
     given = model.proto.graph.name or "G"
+    report("finding repeated blocks", 1, 1)
     assembled = assemble_graph(
         graph,
         given.removeprefix(f"{MAIN}.") if model.scope else given,

@@ -34,7 +34,8 @@ def name_outputs(graph: Any, program: Any, given: Sequence[str] | None, states: 
 
 
 def _check(given: Sequence[str], count: int, inputs: set[str]) -> None:
-    if isinstance(given, str) or not all(isinstance(each, str) and each for each in given):
+    is_list = isinstance(given, (list, tuple))
+    if not is_list or not all(isinstance(each, str) and each for each in given):
         raise error("'output_names' are not texts", hint="give a list: output_names=['y', 'z']")
     if len(given) != count:
         hint = "give a name for each tensor that the module returns, in order"

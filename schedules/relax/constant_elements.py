@@ -8,7 +8,7 @@ and whether such an expression varies along a dimension.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm import relax, sym, tirx
@@ -54,10 +54,16 @@ class ConstantReader:
     operands: Operands
     functions: Mapping[str, PrimFunction]
     arrays: dict[Buffer, Array]
+    _known: dict[RelaxExpression, Element | None] = field(default_factory=dict)
 
     def element(self, value: RelaxExpression) -> Element | None:
         """Return the indices of an element, and its value; None if it reads more than constants."""
         value = self.operands.definition(value)
+        if value not in self._known:
+            self._known[value] = self._element(value)
+        return self._known[value]
+
+    def _element(self, value: RelaxExpression) -> Element | None:
         array = constant_array(value)
         if array is not None:
             buffer = tirx.decl_buffer(array.shape, str(array.dtype), "constant")

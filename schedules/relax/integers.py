@@ -147,16 +147,23 @@ class _Rewrite:
 
     def _value(self, expression: RelaxExpression) -> Array | None:
         """The value of an expression of constants."""
-        found = self.operands.definition(expression)
+        known = self.reader.values
+        if expression not in known:
+            known[expression] = self._computed_value(self.operands.definition(expression))
+        return known[expression]
+
+    def _computed_value(self, found: RelaxExpression) -> Array | None:
         array = self.operands.array(found)
         if array is not None or not isinstance(found, Call) or not is_tensor(found):
             return array
+        if not self.reader.is_constant(self.operands, found):
+            return None
         if operator_name(found) == "call_tir":
-            return self._computed(found) if self.reader.is_constant(self.operands, found) else None
+            return self._computed(found)
         shape, dtype = shape_and_dtype(found)
         values = [self._value(each) for each in found.args if is_tensor(each)]
         known = [each for each in values if each is not None]
-        if not known or len(known) < len(values) or not sizes.are_known(shape):
+        if len(known) < len(values) or not sizes.are_known(shape):
             return None
         value = constants.value_of(operator_name(found), found, known, tuple(shape), dtype)
         return None if value is None else value.astype(dtype, copy=False)

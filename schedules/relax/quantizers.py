@@ -26,6 +26,7 @@ from tvm_nnef.tir.expressions import loads, variables, with_loads
 from tvm_nnef.tir.min_max import is_number
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
+    Array,
     PrimExpression,
     RelaxExpression,
     constant_array,
@@ -88,17 +89,20 @@ class Reader:
         """Knows no kernel yet."""
         self._known: dict[str, Elementwise | None] = {}
         self._constant: dict[RelaxExpression, bool] = {}
+        self.values: dict[RelaxExpression, Array | None] = {}
 
     def is_constant(self, operands: Operands, expression: RelaxExpression) -> bool:
         """Whether a value is computed from constants alone."""
-        if expression not in self._constant:
-            found, known = operands.definition(expression), False
-            if isinstance(found, Call):
-                of_kernel = operator_name(found) == "call_tir"
-                arguments = found.args[1].fields if of_kernel else found.args
-                tensors = [each for each in arguments if hasattr(each, "ty") and is_tensor(each)]
-                known = bool(tensors) and all(self.is_constant(operands, e) for e in tensors)
-            self._constant[expression] = known or constant_array(found) is not None
+        pending = [expression]
+        while pending:  # Not recursive: networks have thousands of operations in a row.
+            found = operands.definition(pending[-1])
+            tensors = _tensors(found)
+            unknown = next((each for each in tensors if each not in self._constant), None)
+            if unknown is not None:
+                pending.append(unknown)
+                continue
+            known = bool(tensors) and all(self._constant[each] for each in tensors)
+            self._constant[pending.pop()] = known or constant_array(found) is not None
         return self._constant[expression]
 
     def read(self, operands: Operands, call: Call) -> Elementwise | None:
@@ -113,6 +117,15 @@ class Reader:
             value = None if kernel is None else _of_one_element(kernel)
             self._known[name] = None if value is None else _read(value)
         return self._known[name]
+
+
+def _tensors(expression: RelaxExpression) -> list[RelaxExpression]:
+    """The tensors that a call takes; none of anything else."""
+    if not isinstance(expression, Call):
+        return []
+    of_kernel = operator_name(expression) == "call_tir"
+    arguments = expression.args[1].fields if of_kernel else expression.args
+    return [each for each in arguments if hasattr(each, "ty") and is_tensor(each)]
 
 
 def _of_one_element(kernel: Kernel) -> PrimExpression | None:

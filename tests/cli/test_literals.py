@@ -65,6 +65,7 @@ WRONG: list[tuple[str, str]] = [
     ("x=1,2,3", "cannot have 3 values"),
     ("flag=2", "'flag' is a truth value"),
     ("x=true", "'x' is real, not a truth value"),
+    ("rate=99999999999999999999", "'rate' is int, and 99999999999999999999 is not"),
     ("rate=twenty", "no such file"),
     ("raet=3", "no input 'raet'"),
 ]

@@ -239,19 +239,6 @@ def test_an_output_is_written_by_name() -> None:
     assert np.load("y.npy").shape == (1, 10)
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("closed", [0, 1, 2])
-def test_streams_may_be_closed(closed: int) -> None:
-    """Some daemons start programs so."""
-    code = "import sys; from tvm_nnef import cli; sys.exit(cli.main())"
-    opener = f"import os; os.close({closed}); os.execv(sys.executable, sys.argv[1:])"
-    for command in (["check", DIGITS], [*RUN, "-o", "y.npy"]):
-        given = [sys.executable, "-c", code, *command]
-        done = subprocess.run([sys.executable, "-c", f"import sys; {opener}", *given])
-        assert done.returncode == 0
-    assert np.load("y.npy").shape == (1, 10)
-
-
 def test_a_file_of_the_user_that_hides_a_package_is_named(folder: Path) -> None:
     (folder / "onnx.py").write_text("")
     (folder / "model.onnx").write_bytes(b"\x08\x0a")
@@ -389,19 +376,6 @@ def test_tensors_that_do_not_fit_into_memory(
     (folder / "big.sknd").write_text(SCORES.replace("real[3]", size))
     assert main(["run", "big.sknd", "--route", route]) == 1
     assert "error: not enough memory" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_full_disk_under_standard_output() -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "tvm_nnef", "ops"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1
-    first, hint = done.stderr.splitlines()
-    assert first == "error: No space left on device"
-    assert "free disk space" in hint
 
 
 def test_a_defect_is_one_line_and_a_log(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -246,26 +244,6 @@ def test_names_of_passes_are_unique():
 def test_progress_is_silent_where_there_is_no_terminal(capfd):
     build_module(example(), "llvm", progress=True)
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
-def test_progress_on_a_terminal_names_steps_and_disappears():
-    import pty
-
-    program = "import tvm_nnef; tvm_nnef.build('docs/examples/digits', cache=False)"
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    command = [sys.executable, "-c", program]
-    process = subprocess.Popen(command, stderr=theirs, cwd=ROOT, env=environment)
-    os.close(theirs)
-    shown = b""
-    with suppress(OSError):  # The end of a pseudo-terminal on Linux.
-        while part := os.read(ours, 1 << 16):
-            shown += part
-    os.close(ours)
-    assert process.wait() == 0
-    assert re.search(rb"reading|simplifying|scheduling|planning|machine code", shown)
-    assert shown.rstrip().endswith(b"\x1b[2K"), "the line is erased"
 
 
 def test_metadata_of_a_module_that_names_no_ports():

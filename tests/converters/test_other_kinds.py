@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import pickle
 import struct
 import zipfile
@@ -15,6 +18,7 @@ from PIL import Image
 import tvm_nnef
 from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.formats.registry import FORMATS
 
 
 def _zip(*names: str) -> bytes:
@@ -59,6 +63,19 @@ FILES: list[tuple[str, bytes, str, str]] = [
     ("photo.jpg", _picture("JPEG"), "picture", "-i FILE"),
     ("photo.webp", _picture("WEBP"), "picture", "-i FILE"),
     ("x.npy", _array(), "NumPy", "-i FILE"),
+    ("x.npz", _zip("x.npy"), "archive of NumPy", "-i FILE"),
+    ("net.ort", b"\x1c\0\0\0ORTM" + bytes(20), "ONNX Runtime", ".onnx"),
+    ("net.mlmodel", b"\x08\4\x12\7\n\5image\xa2\x1f\2ab", "Core ML", "converted from"),
+    ("net.engine", b"ftrt" + bytes(20), "TensorRT", "converted from"),
+    ("net.param", b"7767517\n3 3\nInput data 0 1 data\n", "ncnn", "converted from"),
+    ("net.prototxt", b'name: "net"\nlayer { }\n', "Caffe", "converted from"),
+    ("net.onnx.bz2", bz2.compress(bytes(range(256)) * 2), "compressed", "unpack"),
+    ("net.onnx.xz", lzma.compress(b"x"), "compressed", "unpack"),
+    ("net.onnx.gz", gzip.compress(b"x"), "compressed", "gunzip"),
+    ("net.onnx", b'{"message": "Not Found"}', "JSON", "download"),
+    ("config.json", b'{\n  "architectures": ["Bert"]}', "JSON", "another file"),
+    ("net.onnx", b'<?xml version="1.0"?><Error>denied</Error>', "XML", "download"),
+    ("paper.pdf", b"%PDF-1.4\n", "PDF", "give the file"),
 ]  # fmt: skip
 
 
@@ -93,10 +110,21 @@ def test_parts_of_a_model_folder(tmp_path: Path) -> None:
             tvm_nnef.load_model(tmp_path / name)
 
 
-def test_a_saved_model(tmp_path: Path) -> None:
-    (tmp_path / "saved_model.pb").write_bytes(b"\x08\1\x12")
-    with pytest.raises(NnefError, match="this is a TensorFlow model"):
-        tvm_nnef.load_model(tmp_path)
+FOLDERS = {
+    "saved": (["saved_model.pb", "variables"], "a TensorFlow model"),
+    "bert": (["config.json", "model.safetensors"], "a Hugging Face model"),
+    "net.mlpackage": (["Manifest.json"], "a Core ML model"),
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folders(folder: str, tmp_path: Path) -> None:
+    names, what = FOLDERS[folder]
+    (tmp_path / folder).mkdir()
+    for name in names:
+        (tmp_path / folder / name).write_bytes(b"\x08\1\x12")
+    with pytest.raises(NnefError, match=f"this is {what}"):
+        tvm_nnef.load_model(tmp_path / folder)
 
 
 def test_large_folders_are_not_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,3 +144,11 @@ def test_objects(given: object) -> None:
     with pytest.raises(NnefError) as caught:
         tvm_nnef.load_model(given)
     assert all(len(each.hint or "") < 150 for each in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize("format", [each.name for each in FORMATS])
+def test_objects_as_a_model_of_a_format(format: str) -> None:
+    for given in (None, 3, [1], {1: 2}, object(), int, len):
+        with pytest.raises(NnefError, match="is not a model") as caught:
+            tvm_nnef.load_model(given, format=format)
+        assert caught.value.diagnostics[0].hint

@@ -122,7 +122,7 @@ def check_codes(saved: Any, run: Callable[..., Any]) -> None:
     assert (steps > 0.01).mean() <= 0.005
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("zero", [np.uint8(117), np.int8(-9)], ids=str)
 @pytest.mark.parametrize("case", ["block", "joined", "product", "operators", "dynamic"])
 @pytest.mark.parametrize("machine", BYTES)

@@ -225,7 +225,7 @@ def routes():
     return found, modules
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", CASES)
 def test_mapping_agrees_with_the_operators_own_body_and_with_numpy(case, routes):
     (found, _), expected = routes, CASES[case][2]

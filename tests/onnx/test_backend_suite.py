@@ -69,14 +69,14 @@ def test_a_part_of_the_suite_on_the_evaluator(
     suite: Any, expected_failures: Any, unexpected: Any
 ) -> None:
     part = [
-        case for name, case in list(suite.items())[:: 2 * STEP] if not name.startswith("light_")
+        case for name, case in list(suite.items())[:: 4 * STEP] if not name.startswith("light_")
     ]
     lines = unexpected(part, {"reference": expected_failures})
     assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_suite_on_three_routes(
     part: int, suite: Any, expected_failures: Any, expected_compiled: Any, unexpected: Any

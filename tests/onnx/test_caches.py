@@ -245,6 +245,7 @@ def test_what_cannot_be_state_says_what_to_change(options: Any, words: str, deco
         tvm_nnef.convert(small(decoders), **options)
 
 
+@pytest.mark.slow
 def test_a_full_cache_of_one_size_is_an_error(decoders: Any) -> None:
     proto = small(decoders)
     for value in (*proto.graph.input[2:], *proto.graph.output[1:]):

@@ -185,6 +185,10 @@ def simple_cases() -> dict[str, Case]:
             "FusedGemm", gemm,
             attributes={"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.3},
         ),
+        "CDist": Case("CDist", {"a": reals(3, 5), "b": reals(4, 5)}),
+        "CDist with the root": Case(
+            "CDist", {"a": reals(3, 5), "b": reals(1, 5)}, attributes={"metric": "euclidean"}
+        ),
         "NhwcConv": Case(
             "NhwcConv", {"x": reals(1, 3, 4, 2), "w": reals(5, 2, 1, 1), "b": reals(5)},
             expected=lambda x, w, b: x @ w[:, :, 0, 0].T + b,

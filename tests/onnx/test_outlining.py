@@ -459,7 +459,7 @@ def test_the_same_kernels_are_compiled(name: str) -> None:
 
 
 NETWORKS: Mapping[str, tuple[int, Sequence[str]]] = {
-    "densenet121": (1200, ["batch_norm_block", "conv_block"]),
+    "densenet121": (1200, ["batch_norm_relu", "conv_block"]),
     "inception_v1": (250, ["inception"]),
     "resnet50": (520, ["res", "res_2"]),
     "squeezenet": (125, ["fire"]),
@@ -520,6 +520,28 @@ def test_blocks_are_called_after_what_names_have_in_common(names: Sequence[str])
     again = [re.sub(r"\d", lambda found: str(int(found[0]) + 1), name) for name in names]
     scopes = scopes_of([names, again])
     assert title(scopes, ["matmul", "relu", "matmul"]) == TITLES[tuple(names)]
+
+
+LAYER_NORM = "mean_reduce sub pow mean_reduce add sqrt div mul add"
+PURPOSES = {
+    "mul add add max min mul div mul add": "hard_swish",
+    "conv batch_norm add clamp div mul": "conv_batch_norm_hard_swish",
+    "mean_reduce conv add relu conv add hard_sigmoid mul add": "squeeze_excite",
+    "batch_norm hard_swish mean_reduce conv relu conv sigmoid mul conv deconv": "squeeze_excite",
+    LAYER_NORM: "layer_norm",
+    "matmul add div erf add mul mul matmul": "matmul_gelu",
+    "matmul mul add softmax matmul transpose reshape": "attention",
+    f"{LAYER_NORM} matmul matmul softmax matmul {LAYER_NORM} matmul": "transformer_layer",
+    "div round_even cast add saturate cast sub cast mul": "quantize",
+    "add mul add hard_sigmoid mul": "hard_sigmoid_block",
+    "add mul sub": "add_mul_sub",
+    "add mul sub div": "add_block",
+}
+
+
+@pytest.mark.parametrize("operators", PURPOSES)
+def test_blocks_without_common_names_are_called_after_what_they_compute(operators: str) -> None:
+    assert title([(), ()], operators.split()) == PURPOSES[operators]
 
 
 @pytest.mark.slow

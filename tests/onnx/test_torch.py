@@ -174,9 +174,15 @@ def test_outputs_have_the_names_that_are_returned_or_given(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["p"], "2 outputs, got 1"), (["p", "p"], "another output"), (["x", "p"], "an input")],
+    [
+        (["p"], "2 outputs, got 1"),
+        (["p", "p"], "another output"),
+        (["x", "p"], "an input"),
+        (2, "not texts"),
+        (iter("pq"), "not texts"),
+    ],
 )
-def test_output_names_that_do_not_fit_are_errors(names: list[str], message: str) -> None:
+def test_output_names_that_do_not_fit_are_errors(names: Any, message: str) -> None:
     module = Returning(lambda x: (x + 1, x * 2))
     with pytest.raises(tvm_nnef.NnefError, match=message):
         tvm_nnef.convert(module, example_inputs=IMAGE, output_names=names)

@@ -46,7 +46,9 @@ def test_integers_that_are_read_again_and_again(kernels, dtype):
         return x
 
     expected = x = np.arange(1, 131).astype(dtype)
+    start = time.process_time()
     mod = kernels.scheduled(kernels.module(made, x.shape, dtype=dtype))
+    assert time.process_time() - start < SECONDS
     (function,) = prim_functions(mod).values()
     assert len(loads(function.body)) < 200  # Written out, there are more than 2 to the 12.
     found = kernels.run(mod, [x])

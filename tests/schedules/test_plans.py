@@ -244,3 +244,12 @@ def test_a_changed_index_is_found_by_its_stores() -> None:
 
     wrong = kernel.with_body(tvm_ffi.structural_map(kernel.body, (tirx.For, shorter)))
     assert "is written 0 times" in verify_plan(wrong, shapes, MACHINE)[0]
+
+
+def test_dimensions_of_one_need_no_remainders() -> None:
+    number, n = tirx.Var("number", "int64"), tirx.Var("n", "int64")
+    zero = tirx.const(0, "int64")
+    for found, expected in zip(
+        emit.decoded(number, [1, n, 1], "int64"), [zero, number, zero], strict=True
+    ):
+        assert tvm_ffi.structural_equal(found, expected)

@@ -64,6 +64,7 @@ def model(dynamic: bool) -> Any:
     return tvm_nnef.load_model(text, variables=arrays)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_codes_are_those_of_the_evaluator(dynamic: bool, route: Any) -> None:

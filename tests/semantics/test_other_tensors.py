@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tvm_nnef
 
 TEXT = """
@@ -43,3 +45,19 @@ def test_a_misspelt_output_is_a_name_that_is_not_defined() -> None:
 def test_a_division_by_a_tensor_that_is_not_an_output_is_no_warning() -> None:
     found = tvm_nnef.check(TEXT.format(formulas=SUMS).replace("`sqrt`(var[i,] + 1.0)", "var[i,]"))
     assert [each.severity for each in found] == ["error"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "m: real[n];",
+        "real m[n];",
+        "let m[i] += x[i], i < n;",
+        "m += x[i], i < n;",
+        "m: real = 0.0;",
+    ],
+)
+def test_tensors_that_other_languages_declare(statement: str) -> None:
+    text = "operator f { @input { x: real[n]; } @output { y: real[n]; } @lower { {} } }"
+    (found,) = tvm_nnef.check(text.replace("{}", statement) + "\n")
+    assert found.hint is not None and found.hint.startswith("a formula has no tensors but")

@@ -402,7 +402,7 @@ def build(
         The machine: ``"native"`` (this CPU with all of its instructions), another short name such
         as ``"x86-64-v3"``, ``"aarch64"``, ``"cuda:sm_80"`` or ``"vulkan"``, or a target of TVM.
     progress
-        Show a progress bar, if standard error is a terminal.
+        Show a progress bar, if standard error is a terminal, or in a notebook.
     database
         A folder that :func:`tune` wrote, whose schedules are used.
     dump_dir

@@ -15,6 +15,7 @@ from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.collection import rare_collection
+from tvm_nnef.support.progress import progress_reported, report
 
 
 @raised_as(ModelError)
@@ -26,6 +27,7 @@ def convert(
     *,
     format: str | None = None,
     overwrite: bool = False,
+    progress: bool = True,
     **options: Any,
 ) -> Model:
     """Convert a model of another format to SkriptND, or write a model in another format.
@@ -44,6 +46,8 @@ def convert(
     overwrite
         Replace the model in an existing folder even if it was changed or made by hand; otherwise
         only if this program wrote it and it was not changed since. Other files stay.
+    progress
+        Show a progress bar, if standard error is a terminal, or in a notebook.
     **options
         Those of the conversion, such as ``input_shapes``, ``dtypes``, ``bounds``, ``converters``,
         ``outline`` and ``replaceable``; when another format is written, those of :func:`compose`.
@@ -70,13 +74,25 @@ def convert(
     """
     if path is not None:
         check_destination(source, path, overwrite=overwrite)
-        if exported_format(path) is not None:
+    with progress_reported(wanted=progress):
+        if path is not None and exported_format(path) is not None:
             return _exported(source, path, {**options, "format": format}, overwrite)
+        return _converted(source, path, options, format, overwrite)
+
+
+def _converted(
+    source: Any,
+    path: str | os.PathLike[str] | None,
+    options: dict[str, Any],
+    format: str | None,
+    overwrite: bool,
+) -> Model:
     opened = None if isinstance(source, Model) else open_source(source, format)
     if opened is None or not opened.format.is_foreign:
         raise not_foreign(None if opened is None else opened.path, path)
     model = load_model(opened, **options)
     if path is not None:
+        report("writing the model", 1, 1)
         save_model(model, path, overwrite=overwrite)
     return model
 
@@ -112,8 +128,9 @@ def _exported(
 ) -> Model:
     target = exported_format(path)
     assert target is not None
-    loaded, composing = load_to_compose(source, options)
+    loaded, composing = load_to_compose(source, options, report)
     exporter = target.load(target.exporter, "writing")
+    report(f"writing the {target.title} model", 1, 2)
     graph, names = composed(loaded, composing), loaded.metadata.source_names
     exporter.write_model(graph, loaded.variables, path, overwrite=overwrite, source_names=names)
     return loaded

@@ -87,7 +87,7 @@ def quantize(
     keep_float
         How many operators, or weights, stay real: those of the largest errors.
     progress
-        Show a progress bar, if standard error is a terminal.
+        Show a progress bar, if standard error is a terminal, or in a notebook.
     **options
         Those of :func:`compose` and, for a model of another format, of :func:`convert`.
 

@@ -5,7 +5,8 @@ Input: a Graph with dtypes, and a seed. Output: arrays, the same ones for the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from tvm_nnef.graph.input_ranges import input_ranges
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.graph.size_estimates import fitting_sizes
+from tvm_nnef.support.memory import require_memory
 from tvm_nnef.symbolic import trees
 
 
@@ -40,6 +42,7 @@ def random_inputs(
                 return None
             case Tensor():
                 shape = tuple(trees.evaluate(e, sizes) for e in operand.shape)
+                require_memory_of(operand, shape)
                 if operand in ranges:
                     found = generator.choice(np.asarray(ranges[operand]), shape)
                     return np.asarray(found).astype(graph.machine_types[operand])
@@ -49,6 +52,12 @@ def random_inputs(
                 return [value(tensor) for tensor in pack]
 
     return [value(port.operand) for port in graph.inputs if not port.has_default]
+
+
+def require_memory_of(tensor: Tensor, shape: Sequence[int]) -> None:
+    """Raise NnefError if values of a tensor cannot be made: 8 bytes each, and then its dtype."""
+    needed = math.prod(map(int, shape)) * 12
+    require_memory(needed, f"values of '{tensor.short_name}'", "give a smaller shape (--shape)")
 
 
 def random_array(tensor: Tensor, dtype: str, generator: np.random.Generator) -> Any:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from tvm_nnef.diagnostics import NnefError
 
@@ -56,7 +57,11 @@ def _run_given(arguments: Sequence[str] | None) -> int:
         return _USAGE
     if given[0] == "help":
         given = [*given[1:2], "--help"]
-    options = parser.parse_args(given)
+    try:
+        options = parser.parse_args(given)
+    except SystemExit:  # It printed help, the version or an error.
+        sys.stdout.flush()
+        raise
     with logged(options.log_level, quiet=options.quiet):
         return _run(options)
 
@@ -87,9 +92,9 @@ def run_reporting(action: Callable[[], int], *, is_process: bool = False) -> int
     except KeyboardInterrupt as ended:
         return _fail(*_ENDING[next(iter((*ended.args, *signals)), signal.SIGINT)])
     except BrokenPipeError:
-        # The reader of our output has gone: there is nothing left to print, not even at exit.
-        _discard_output()
-        return 0
+        # The reader of our output has gone, and needs no more. Unread errors are still errors.
+        _is_written(sys.stdout)
+        return 0 if _is_written(sys.stderr) else _FAILED
     except MemoryError:
         hint = "try smaller inputs or --shape, or a machine with more memory"
         return _fail(f"error: not enough memory\n  hint: {hint}", _FAILED)
@@ -104,6 +109,8 @@ def run_reporting(action: Callable[[], int], *, is_process: bool = False) -> int
         if (hidden := hidden_package()) is not None:
             return _fail(rendered_error(hidden), _FAILED)
         return _fail(_internal_error(problem), _INTERNAL)
+    finally:
+        _is_written(sys.stderr)
 
 
 @contextmanager
@@ -161,21 +168,30 @@ def _print_any_text() -> None:
             reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
 
 
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _is_written(stream: TextIO) -> bool:
+    """Whether a stream takes what was printed; otherwise all is discarded.
+
+    The interpreter would try again at exit, complain, and change the exit status.
+    """
+    try:
+        if not stream.closed:
+            stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True
 
 
 def _fail(message: str, status: int) -> int:
-    print(message, file=sys.stderr)
+    """The exit status of a failure, after its message was printed, if the streams take it."""
+    _is_written(sys.stdout)
+    with suppress(OSError):
+        print(message, file=sys.stderr)
     return status
 
 
 def _system_error(problem: OSError) -> str:
     """An error of the operating system that no command expects, such as a full disk."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _discard_output()  # Otherwise the interpreter tries again at exit, and complains.
     place = f"{problem.filename}: " if problem.filename is not None else ""
     hint = "check permissions, free disk space and limits of the system"
     return f"{place}error: {problem.strerror or problem}\n  hint: {hint}"

@@ -64,9 +64,18 @@ def _compiler() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Versions of TVM, the machine and targets, as TVM reports them."""
     try:
         from tvm_nnef.cli import env_compiler
-    except NnefError:
-        return {"TVM": "not installed"}, {}, {}
+    except (NnefError, ModuleNotFoundError):
+        return {"TVM": _runtime()}, {}, {}
     return env_compiler.versions(), env_compiler.machine(), env_compiler.targets()
+
+
+def _runtime() -> str:
+    """The version of TVM's runtime if it is installed alone."""
+    try:
+        from tvm_nnef.tvm_support import runtime
+    except NnefError:
+        return "not installed"
+    return f"{runtime.version()}, the runtime alone"
 
 
 def _version(package: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_nnef.arguments.random_inputs import require_memory_of
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import trees
@@ -38,9 +39,11 @@ def literal(text: str, tensor: Tensor, dtype: str, sizes: Mapping[str, int]) -> 
     numbers that are too few or too many, and for those of another type.
     """
     shape = [int(trees.evaluate(each, sizes)) for each in tensor.shape]
+    words = [each.strip().lower() for each in text.split(",")]
+    if len(words) == 1:
+        require_memory_of(tensor, shape)
     if text in _FILLED:
         return np.full(shape, _FILLED[text]).astype(dtype)
-    words = [each.strip().lower() for each in text.split(",")]
     if len(words) == 1:
         return np.full(shape, _value(words[0], tensor))
     dynamic = [axis for axis, size in enumerate(tensor.shape) if not isinstance(size, int)]
@@ -71,7 +74,7 @@ def _value(word: str, tensor: Tensor) -> int | float | bool:
     if tensor.type == "real":
         return float(word)
     try:
-        return int(word)
-    except ValueError:
-        hint = "give whole numbers"
+        return int(np.int64(int(word)))
+    except (ValueError, OverflowError):
+        hint = "give whole numbers of at most 64 bits"
         raise error(f"input '{name}' is int, and {word} is not", hint=hint) from None

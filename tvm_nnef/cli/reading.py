@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.formats.reading import load_to_compose
 from tvm_nnef.formats.registry import OpenedSource, open_source
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operation
-from tvm_nnef.graph.size_estimates import TRIED
+from tvm_nnef.graph.size_estimates import SAMPLES, TRIED
 from tvm_nnef.model.model import Model
 from tvm_nnef.support.progress import Report as Progress
 from tvm_nnef.support.progress import progress_reported, silent
@@ -49,7 +49,7 @@ def read_composed(options: argparse.Namespace) -> Composed:
     if not opened.format.is_foreign:
         return _composed(opened, given, silent)
     with progress_reported(wanted=not options.quiet) as progress:
-        composed, shapes = _first_fitting(opened, given, _tries(options, opened), progress)
+        composed, shapes = _first_fitting(opened, given, _tries(options), progress)
     if shapes.chosen and not options.quiet:
         print(_report(shapes), file=sys.stderr)
     return composed
@@ -58,23 +58,27 @@ def read_composed(options: argparse.Namespace) -> Composed:
 def _first_fitting(
     opened: OpenedSource,
     given: dict[str, Any],
-    tries: Iterable[ChosenShapes],
+    tries: Sequence[ChosenShapes],
     progress: Progress,
 ) -> tuple[Composed, ChosenShapes]:
     """The model composed with the first shapes that fit it, and these shapes.
 
-    Those that make a branch an error are taken only if no others fit. Raises the first error.
+    Those that make a branch an error are taken only if no others fit. If two give the same error,
+    most likely no size corrects it, and only the last is tried. Raises the first error.
     """
     first: NnefError | None = None
     found: tuple[Composed, ChosenShapes] | None = None
-    before = ""
+    before, is_repeated = "", False
     for shapes in tries:
+        if is_repeated and shapes is not tries[-1]:
+            continue
         try:
             made = _composed(opened, {**given, "input_shapes": shapes}, progress)
         except NnefError as problem:
             first = first or problem
-            if not shapes.chosen or str(problem) == before:
+            if not shapes.chosen:
                 break
+            is_repeated = is_repeated or str(problem) == before
             before = str(problem)
             continue
         found = found or (made, shapes)
@@ -112,7 +116,7 @@ def _composed(opened: OpenedSource, given: dict[str, Any], progress: Progress) -
     return Composed(model, composed(model, composing), asdict(composing), opened)
 
 
-def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[ChosenShapes]:
+def _tries(options: argparse.Namespace) -> list[ChosenShapes]:
     """Shapes of the inputs, with one choice after the other for what is not given."""
     named, in_order, lengths = dict(options.shape), [], {}
     for each in getattr(options, "input", ()):
@@ -123,8 +127,7 @@ def _tries(options: argparse.Namespace, opened: OpenedSource) -> Iterator[Chosen
             lengths[name] = count(text)
         elif name not in named:
             named |= dict(zip([name], filter(None, _shapes_in(text)), strict=False))
-    for other in (None, *TRIED):
-        yield ChosenShapes(named, in_order, other, lengths)
+    return [ChosenShapes(named, in_order, each, lengths) for each in (None, *TRIED, SAMPLES)]
 
 
 def _shapes_in(file: str) -> list[Sequence[int] | None]:

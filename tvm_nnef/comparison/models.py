@@ -75,7 +75,7 @@ def compare(
     variables
         Arrays by full name, instead of the ``.dat`` files.
     progress
-        Show a progress bar, if standard error is a terminal.
+        Show a progress bar, if standard error is a terminal, or in a notebook.
     **compose_options
         Those of :func:`compose`.
 

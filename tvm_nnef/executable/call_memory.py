@@ -6,23 +6,16 @@ the largest tensors, instead of a process that the system ends.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.support.memory import bytes_text
 from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES
 
 _LISTED = 3
 """The tensors that the error names."""
-
-_CGROUPS = (
-    ("", "memory.max", "memory.current"),
-    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-)
-"""The folder, the limit and the usage of a control group, of versions 2 and 1."""
 
 
 def needed_bytes(plan: Sequence[Sequence[Any]], sizes: Mapping[str, int]) -> int:
@@ -38,28 +31,6 @@ def needed_bytes(plan: Sequence[Sequence[Any]], sizes: Mapping[str, int]) -> int
     return most
 
 
-def available_bytes() -> int | None:
-    """The memory that this process may still take; None if the system does not say."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        entry = next(line for line in lines if line.startswith("MemAvailable:"))
-        found.append(int(entry.split()[1]) << 10)
-    for folder, limit, used in _CGROUPS:
-        with contextlib.suppress(OSError, ValueError):
-            root = Path("/sys/fs/cgroup", folder)
-            most, now = (int((root / name).read_text("ascii")) for name in (limit, used))
-            found.append(max(0, most - now + _cached_bytes(root)))
-    return min(found, default=None)
-
-
-def _cached_bytes(root: Path) -> int:
-    """The memory of a control group that holds contents of files, which are dropped if need be."""
-    lines = (root / "memory.stat").read_text("ascii").splitlines()
-    wanted = ("active_file", "inactive_file")
-    return sum(int(line.split()[1]) for line in lines if line.split()[0] in wanted)
-
-
 def shortage(metadata: Mapping[str, Any], sizes: Mapping[str, int], there: int) -> NnefError | None:
     """The error for a call of some sizes that needs more memory than there is; None if it fits."""
     plan = metadata.get("memory", ())
@@ -70,13 +41,13 @@ def shortage(metadata: Mapping[str, Any], sizes: Mapping[str, int], there: int) 
     largest = sorted(sized, reverse=True)[:_LISTED]
     functions = metadata.get("calls", {})
     calls = functions.get(EQUAL_SIZES, functions.get("main", []))
-    named = (f"{_named(n)} for {_operation(calls, first, metadata)}" for n, first, _ in largest)
+    named = (f"{bytes_text(n)} for {_operation(calls, first, metadata)}" for n, first, _ in largest)
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     where = f" at {given}" if given else ""
     hint = f"the largest tensors: {'; '.join(named)}"
     lower = sorted(set().union(*(trees.names(plan[number][0]) for _, _, number in largest)))
     hint += f"; make {' or '.join(lower)} smaller" if lower else ""
-    message = f"not enough memory{where}: {_named(needed)} needed, {_named(there)} free"
+    message = f"not enough memory{where}: {bytes_text(needed)} needed, {bytes_text(there)} free"
     return error(message, hint=hint)
 
 
@@ -95,11 +66,3 @@ def _operation(calls: Sequence[Any], number: int, metadata: Mapping[str, Any]) -
     if number >= len(calls) or not calls[number][1]:
         return "an operation"
     return f"'{metadata['operations'][calls[number][1][-1][0]]['name']}'"
-
-
-def _named(size: int) -> str:
-    """Bytes for people: ``1.5 GiB``."""
-    for power, unit in ((30, "GiB"), (20, "MiB")):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.1f} {unit}"
-    return f"{size >> 10} KiB"

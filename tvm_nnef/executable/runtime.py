@@ -26,7 +26,7 @@ from tvm_nnef.executable.call_errors import (
     refuse_copy,
     run_error,
 )
-from tvm_nnef.executable.call_memory import available_bytes, shortage
+from tvm_nnef.executable.call_memory import shortage
 from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.executable.metadata import mismatch, read_metadata
 from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
@@ -36,6 +36,7 @@ from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.profiling.timing import Timing, timed
 from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.html_table import html_table
+from tvm_nnef.support.memory import available_bytes
 from tvm_nnef.tvm_support import device_errors, runtime
 from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view

@@ -14,15 +14,20 @@ from tvm_nnef.converters.common.detection import Candidate
 from tvm_nnef.storage.names import MAIN_FILE
 
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
+_COMPRESSED = (b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _ZIP = b"PK\3\4"
 _PICKLE = re.compile(rb"\x80[\2-\5]")
 _WEB = re.compile(rb"(?is)\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b")
+_JSON = re.compile(rb"\s*(\{\s*[\"}]|\[\s*[\"{])")
+_XML = re.compile(rb"\s*<\?xml\b")
 _GRAPH_DEF = re.compile(rb"\x12.(Placeholder|Const|NoOp|VarHandleOp)", re.DOTALL)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 _TORCH = "load it in Python, and give the module to tvm_nnef.build: see docs/torch.md"
 _TENSORFLOW = "convert it to ONNX first, for example with tf2onnx"
+_ORIGIN = "give the model that it was converted from"
+_MESSAGE = "a download may be a message instead of the file: read it; a model is another file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,9 @@ def _is_part(candidate: Candidate) -> bool:
     return is_part and (path.parent / MAIN_FILE).is_file()
 
 
+_HUGGING_FACE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+"""Files of weights, one of which is beside a configuration."""
+
 _KINDS = (
     _Kind("a Git LFS pointer, not the file itself", "fetch the content with 'git lfs pull'",
           _begins(b"version https://git-lfs.github.com/spec/")),
@@ -125,9 +133,26 @@ _KINDS = (
     _Kind("a Keras model", "export it to ONNX in Keras: model.export('model.onnx', format='onnx')",
           lambda each: each.head.startswith(_ZIP) and _named(".keras")(each)),
     _Kind("a Python pickle, as older versions of PyTorch write it", _TORCH, _matching(_PICKLE)),
-    _Kind("an OpenVINO model", "give the model that it was converted from",
+    _Kind("a Hugging Face model: weights without a graph",
+          "export it to ONNX (optimum-cli export onnx), or load it in Python: see docs/torch.md",
+          lambda each: each.has("config.json") and any(map(each.has, _HUGGING_FACE))),
+    _Kind("a Core ML model", _ORIGIN,
+          lambda each: _named(".mlmodel")(each)
+          or (each.has("Manifest.json") and _named(".mlpackage")(each))),
+    _Kind("a model in ONNX Runtime's own format", "give the .onnx file that it was made from",
+          lambda each: each.head[4:8] == b"ORTM"),
+    _Kind("an engine of TensorRT", _ORIGIN, _begins(b"ftrt", b"ptrt")),
+    _Kind("an ncnn model", _ORIGIN, _begins(b"7767517\n")),
+    _Kind("a Caffe model", _ORIGIN, _named(".caffemodel", ".prototxt")),
+    _Kind("an OpenVINO model", _ORIGIN,
           lambda each: each.text is not None and b"<net " in each.head[:512]),
     _Kind("an array of NumPy", "it can be an input: -i FILE", _begins(b"\x93NUMPY")),
+    _Kind("an archive of NumPy arrays", "it can have the inputs: -i FILE",
+          lambda each: each.head.startswith(_ZIP) and _named(".npz")(each)),
     _Kind("a picture", "it can be an input: -i FILE",
           lambda each: each.head.startswith(_PICTURES) or each.head[8:12] == b"WEBP"),
+    _Kind("a PDF document", "give the file of the model", _begins(b"%PDF-")),
+    _Kind("a compressed file", "unpack it, and give what is in it", _begins(*_COMPRESSED)),
+    _Kind("a text in JSON", _MESSAGE, _matching(_JSON)),
+    _Kind("a text in XML", _MESSAGE, _matching(_XML)),
 )  # fmt: skip

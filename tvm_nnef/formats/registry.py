@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tvm_nnef.converters.common.detection import (
@@ -234,7 +234,21 @@ def open_source(
         model = bytes(model)
     candidate = _candidate(model)
     chosen = _detected(candidate, formats) if format is None else format_named(format, formats)
+    if not _is_source_of(chosen, candidate):
+        raise _unknown(candidate, formats)
     return OpenedSource(model, _name(candidate), chosen, candidate.container)
+
+
+def _is_source_of(format: Format, candidate: Candidate) -> bool:
+    """Whether a source is of a kind that the reader of a format takes, if not a model of it."""
+    match candidate.source:
+        case str() | os.PathLike():
+            return True
+        case bytes():
+            return format.is_foreign
+        case FunctionType() if format.name == "tile":
+            return True  # Only its use of indices is detected.
+    return format.detect(candidate)
 
 
 def format_named(name: str, formats: Sequence[Format] = FORMATS) -> Format:

@@ -21,6 +21,9 @@ OTHER = 32
 TRIED = (48, 64, 128, 256, 512, 576, 640, 16)
 """Alternative sizes, tried in order if the model rejects those that names suggest."""
 
+SAMPLES = 16000
+"""A size for a row of samples, such as a second of sound, if the model rejects all others."""
+
 _MOST_ELEMENTS = 1 << 27
 """Inputs of more elements at the bounds (``--bound 640`` bounds a batch, too) are not usual."""
 

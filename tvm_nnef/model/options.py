@@ -102,11 +102,18 @@ class Lowering:
     checked: bool = False
 
 
+_OF_A_CONVERSION = "leave it out; options of a conversion go with the model that is to be converted"
+_IN_THE_TEXT = {
+    "bounds": "leave it out; the text has bounds, in the types of inputs: real[t|8] (at most 8)",
+}
+"""By option of a conversion how the text of a model expresses it."""
+
+
 def refuse_options(given: Mapping[str, Any]) -> None:
     """Raises NnefError for options that no model has, or only one that is converted."""
     for name in given:
         if name in ConvertOptions.__annotations__:
-            hint = "leave it out; options of a conversion go with the model that is to be converted"
+            hint = _IN_THE_TEXT.get(name, _OF_A_CONVERSION)
             raise error(f"a SkriptND model has no option '{name}'", hint=hint)
         known = LowerOptions.__annotations__
         hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"

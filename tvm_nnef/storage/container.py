@@ -291,7 +291,8 @@ def _open_file(path: Path) -> Container:
         if head.startswith(GZIP_MAGIC):
             data = unpack_gzip(stream, size, str(path))
             if not is_tar(data[:512]):
-                raise error("the compressed file holds no tar archive", hint=_KINDS, file=str(path))
+                hint = f"if it is another file of a model, unpack it ('gunzip'); {_KINDS}"
+                raise error("the compressed file holds no tar archive", hint=hint, file=str(path))
             return _archive(path, index_tar(io.BytesIO(data), len(data), str(path)), data)
         if is_tar(head):
             return _archive(path, index_tar(stream, size, str(path)), None)

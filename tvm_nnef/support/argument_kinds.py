@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.support.requirements import missing_package
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -109,6 +110,8 @@ _KINDS: Mapping[str, _Kind] = {
 def with_checked_arguments(function: Function, *, named_inputs: bool = False) -> Function:
     """Return the function with a check that raises NnefError for arguments of a wrong kind.
 
+    A package that the function needs and that is not installed is an NnefError too.
+
     An option among ``**options`` that is None counts as omitted if it may be. ``named_inputs``
     means that the function has inputs there, and no options.
     """
@@ -130,7 +133,12 @@ def with_checked_arguments(function: Function, *, named_inputs: bool = False) ->
         )
         if wrong:
             raise NnefError(wrong)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except ModuleNotFoundError as cause:
+            if (missing := missing_package(cause, f"'{function.__name__}'")) is None:
+                raise
+            raise missing from cause
 
     return checked  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "PIL": ("pillow", "", ", or give a '.npy' file"),
     "jax": ("jax", "jax", ""),
     "jaxlib": ("jax", "jax", ""),
+    "lark": ("lark", "", ""),
     "lsprotocol": ("pygls", "lsp", ""),
     "ml_dtypes": ("ml-dtypes", "", ""),
     "onnx": ("onnx", "onnx", ""),
@@ -42,14 +43,23 @@ def needed_for(work: str, file: str | None = None) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as cause:
-        name = (cause.name or "").partition(".")[0]
-        if name not in _PACKAGES:
+        if (found := missing_package(cause, work, file)) is None:
             raise
-        if (hidden := hidden_package()) is not None:
-            raise hidden from cause
-        package, extra, otherwise = _PACKAGES[name]
-        hint = installing(extra, package) + otherwise
-        raise error(f"{work} needs the package '{package}'", hint=hint, file=file) from cause
+        raise found from cause
+
+
+def missing_package(
+    cause: ModuleNotFoundError, work: str, file: str | None = None
+) -> NnefError | None:
+    """Return the error for a package that ``work`` (on a file) needs; None for other modules."""
+    name = (cause.name or "").partition(".")[0]
+    if name not in _PACKAGES:
+        return None
+    if (hidden := hidden_package()) is not None:
+        return hidden
+    package, extra, otherwise = _PACKAGES[name]
+    hint = installing(extra, package) + otherwise
+    return error(f"{work} needs the package '{package}'", hint=hint, file=file)
 
 
 def hidden_package() -> NnefError | None:

@@ -183,6 +183,8 @@ def _hint(failure: _Failure) -> str:
         return "names consist of the letters a to z and A to Z, digits and '_'"
     if text == "if" and "'~'" in expected:
         return "a branch gives results, as in 'y = if c then a else b'"
+    if _declares_in_formula(failure):
+        return _NO_LOCAL_TENSORS
     if text.isidentifier() and "a name" in expected:
         return f"'{text}' is a reserved word; choose another name"
     other_dialect = (_foreign_to_tools if failure.spelling.is_tools else _foreign_to_draft)(failure)
@@ -206,6 +208,24 @@ def _hint(failure: _Failure) -> str:
     return _example(failure)
 
 
+_NO_LOCAL_TENSORS = (
+    "a formula has no tensors but inputs and outputs, with indices as in 'y[i]' or 'y[]'; write an "
+    "operator for each other one: see docs/gallery/several-tensors.md"
+)
+_LOCAL_TENSOR = re.compile(
+    r"\w+\s*:|(real|int|bool|float|double|let|var|auto|const)\s*\w*|\w+\s*(\+|\*|<<|>>)="
+)
+"""Spellings of a tensor of a formula in other languages, to the token that is not expected."""
+
+
+def _declares_in_formula(failure: _Failure) -> bool:
+    """Whether a statement of a formula declares a tensor, or accumulates one without indices."""
+    statement = re.split(r"[;{}]", failure.before)[-1].strip()
+    return _block(failure) == "@lower" and bool(
+        _LOCAL_TENSOR.fullmatch(f"{statement} {failure.text}".strip())
+    )
+
+
 _OPENED = re.compile(r"(@\w+)\s*\Z")
 
 
@@ -215,15 +235,21 @@ def _example(failure: _Failure) -> str:
         return "remove the character; only strings and comments hold characters beyond ASCII"
     if failure.kind != "module":
         return "an expression consists of numbers, names and operators, as in '2 * n + 1'"
-    opened = [span for span in open_brackets(failure.read) if span.text == "{"]
-    for brace in reversed(opened):
+    if (block := _block(failure)) is not None:
+        return f"'{block}' holds statements such as '{EXAMPLES[block]}'"
+    if any(span.text == "{" for span in open_brackets(failure.read)):
+        return "a definition consists of blocks such as '@input { x: real[batch, 3]; }'"
+    return "a text consists of imports and definitions such as 'graph Net { @input { … } … }'"
+
+
+def _block(failure: _Failure) -> str | None:
+    """Return the block around the failure, such as ``@lower``, if there is an example of it."""
+    for brace in reversed([span for span in open_brackets(failure.read) if span.text == "{"]):
         before = brace.source.text[max(failure.chunk.start, brace.start - 80) : brace.start]
         block = _OPENED.search(before)
         if block is not None and block[1] in EXAMPLES:
-            return f"'{block[1]}' holds statements such as '{EXAMPLES[block[1]]}'"
-    if opened:
-        return "a definition consists of blocks such as '@input { x: real[batch, 3]; }'"
-    return "a text consists of imports and definitions such as 'graph Net { @input { … } … }'"
+            return block[1]
+    return None
 
 
 _LONGEST_CALL = 400

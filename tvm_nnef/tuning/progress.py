@@ -1,10 +1,12 @@
-"""Display of the progress of tuning: a bar above a table on a terminal, nothing elsewhere."""
+"""Display of the progress of tuning: a bar above a table on a terminal, a line in a
+notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tvm_nnef.support.progress import progress_reported
 from tvm_nnef.support.requirements import needed_for
 from tvm_nnef.tuning.report import Observer, TuningReport, TuningState
 
@@ -32,7 +34,8 @@ def tuning_reported() -> Iterator[Observer]:
     """Yield a function that reports progress on a terminal until the block ends."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda state: None
+        with progress_reported() as report:
+            yield lambda state: report(f"tuning {state.searching}", state.done, state.wanted)
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)

@@ -31,7 +31,10 @@ def _without_folder_of_torch() -> Iterator[None]:
         del sys.modules["torch"]
 
 
+BUNDLED = Path(__file__).with_name("bundled_tvm")
+"""TVM's runtime in the wheel of ``scripts/build_runtime.py``, which needs no package ``tvm``."""
+
 with _without_folder_of_torch(), needed_for("compiling or running a compiled model"):
-    if find_spec("tvm") is None:
+    if find_spec("tvm") is None and not BUNDLED.is_dir():
         raise ModuleNotFoundError("TVM is not installed", name="tvm")
     import tvm_ffi  # noqa: F401

@@ -23,6 +23,7 @@ from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvm_nnef.arrays import foreign_tensors
 from tvm_nnef.arrays.coded_arrays import as_held, format_of, from_held
+from tvm_nnef.tvm_support import BUNDLED
 from tvm_nnef.tvm_support.device_errors import reported
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -77,9 +78,14 @@ def _load_cuda() -> None:
 
 
 def _package() -> Path:
-    """Return the folder of the package ``tvm``, which is not imported."""
+    """Return the folder of the package ``tvm``, which is not imported.
+
+    If only the runtime is installed, it is the folder of its files.
+    """
     package = importlib.util.find_spec("tvm")
     if package is None or not package.submodule_search_locations:
+        if BUNDLED.is_dir():
+            return BUNDLED
         raise ImportError("TVM is not installed: pip install apache-tvm", name="tvm")
     return Path(next(iter(package.submodule_search_locations)))
 

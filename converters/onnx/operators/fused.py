@@ -199,6 +199,21 @@ def fused_gemm(node: Node, builder: Builder) -> Tensor:
     return _activated(cast(Tensor, gemm(node, builder)), node, _by_name(node), builder)
 
 
+@operator("CDist", domain=DOMAIN)
+def distances(node: Node, builder: Builder) -> Tensor:
+    """The Euclidean distance of each row of a matrix to each row of another, or its square."""
+    a, b, metric = node.input(0), node.input(1), node.text("metric", "sqeuclidean")
+    shape = (a.shape[0], b.shape[0])
+    squares = builder.call("onnx.squared_distances", a, b, as_shape=shape)
+    match metric:
+        case "sqeuclidean":
+            return squares
+        case "euclidean":
+            return builder.call("math.sqrt", squares)
+    hint = "ONNX Runtime has 'euclidean' and 'sqeuclidean'"
+    raise Invalid(f"the metric '{metric}' is not known", hint)
+
+
 def _convolution(node: Node, builder: Builder, *, last: bool) -> Tensor:
     """The activation of a convolution and a summand; channels may be the last dimension."""
     x, weight, bias, summand = node.input(0), node.input(1), node.optional(2), node.optional(3)
