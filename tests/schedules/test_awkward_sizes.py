@@ -646,9 +646,10 @@ def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulator):
     verify_kernels(fused, made, emulator("aarch64").kernels(code, [*prim_functions(fused)]))
 
 
+@pytest.mark.rotated(1)
 def test_every_strategy_has_rows():
-    """The table names the strategies of the code; ``test_loop_kernels`` has those of loops."""
+    """The table names the strategies of the code; those of loops and attention have own tests."""
     files = Path(schedules.__file__).parent.rglob("*.py")
     names = {name for file in files for name in re.findall(r'"(cpu\.\w+)"', file.read_text())}
-    assert names == {*TABLE, "cpu.loop"}
+    assert names == {*TABLE, "cpu.loop", "cpu.attention"}
     assert all(forms for forms in TABLE.values())
