@@ -104,7 +104,8 @@ def entries() -> list[Entry]:
         for (domain, name), since in found.items()
         if (domain, name) not in versions and domain != caches.DOMAIN
     ]
-    others += [Entry(name, "com.microsoft", [1], BODY) for name in functions.TAKEN_OVER]
+    kinds = {each.name: each.kind for each in standard if not each.domain}
+    others += [Entry(name, "com.microsoft", [1], kinds[name]) for name in functions.TAKEN_OVER]
     return sorted([*standard, *others], key=lambda each: (each.domain, each.name))
 
 

@@ -17,6 +17,8 @@ from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 TAKEN_OVER: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "CausalConvWithState": (27, {"channels_last": 0, "dilation": 1, "ndim": 1, "state_window": 0}),
     "LinearAttention": (27, {"state_window": 0}),
+    "QuantizeLinear": (21, {}),
+    "DequantizeLinear": (21, {}),
 }
 """Operators of ONNX Runtime's domain that ONNX has, since an opset, with the same inputs; and
 attributes that it has not, with the values of an operator without them."""

@@ -96,6 +96,61 @@ def test_a_quantized_operator_agrees(name: str) -> None:
         np.testing.assert_allclose(wide, expected.astype(np.float64), rtol=1e-6, atol=allowed)
 
 
+ROWS = ([0.1, 0.2, 0.3], [1, 2, 3])
+COLUMNS = ([0.1, 0.2, 0.3, 0.4], [1, 2, 3, 4])
+CODES: dict[str, tuple[str, str, Any, Any, dict[str, int]]] = {
+    "uint16": ("uint16", "float32", 0.01, 300, {}),
+    "int16 that saturates": ("int16", "float32", 1e-4, -30, {}),
+    "uint8 without a zero point": ("uint8", "float32", 0.01, None, {}),
+    # ONNX Runtime divides float16 in float32: a quotient by a power of two is the same.
+    "int8 of float16": ("int8", "float16", 1 / 32, 3, {}),
+    "uint4": ("uint4", "float32", 0.3, 3, {}),
+    "int4 for each row": ("int4", "float32", *ROWS, {}),
+    "int16 for each column": ("int16", "float32", *COLUMNS, {"axis": -1}),
+    "uint16 of one scale in a list": ("uint16", "float32", [0.01], [7], {}),
+    "uint16 of a dynamic dimension": ("uint16", "float32", *ROWS, {"axis": 1}),
+}
+
+
+def coded(name: str) -> Any:
+    """A model of QuantizeLinear and DequantizeLinear of ONNX Runtime's domain."""
+    dtype, real, scale, zero, attributes = CODES[name]
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(real))
+    code = getattr(onnx.TensorProto, dtype.upper())
+    values = {"s": np.array(scale, real)}
+    if zero is not None:
+        values["z"] = np.array(zero).astype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    nodes = [
+        onnx.helper.make_node(operator, [x, *values], [y], domain="com.microsoft", **attributes)
+        for operator, x, y in (("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "y"))
+    ]
+    items = "n" if "dynamic" in name else 2
+    x = onnx.helper.make_tensor_value_info("x", number, [items, 3, 4])
+    # ONNX Runtime returns no codes of 4 bits to Python.
+    kinds = {"y": number} if dtype.endswith("int4") else {"y": number, "q": code}
+    outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in kinds.items()]
+    weights = [onnx.numpy_helper.from_array(value, key) for key, value in values.items()]
+    graph = onnx.helper.make_graph(nodes, "codes", [x], outputs, weights)
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", CODES)
+def test_codes_agree(name: str) -> None:
+    proto = coded(name)
+    x = np.random.default_rng(3).uniform(-4, 4, (2, 3, 4)).astype(CODES[name][1])
+    expected = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    converted = tvm_nnef.convert(proto, bounds=8)
+    found = [tvm_nnef.evaluate(converted, x)]
+    for route in ("mapped", "formula"):
+        found.append(tvm_nnef.build(converted, route=route, progress=False)(x))
+    for results in found:
+        for ours, theirs in zip(map(np.asarray, results), expected, strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def quantized_lstm(directions: int, per_column: bool, **more: Any) -> Any:
     """A DynamicQuantizeLSTM as ``quantize_dynamic`` makes it of an LSTM."""
     random = np.random.default_rng(4)
