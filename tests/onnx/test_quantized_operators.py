@@ -102,7 +102,7 @@ CODES: dict[str, tuple[str, str, Any, Any, dict[str, int]]] = {
     "uint16": ("uint16", "float32", 0.01, 300, {}),
     "int16 that saturates": ("int16", "float32", 1e-4, -30, {}),
     "uint8 without a zero point": ("uint8", "float32", 0.01, None, {}),
-    # ONNX Runtime divides float16 in float32: a quotient by a power of two is the same.
+    # A quotient by a power of two is the same, however many bits the division has.
     "int8 of float16": ("int8", "float16", 1 / 32, 3, {}),
     "uint4": ("uint4", "float32", 0.3, 3, {}),
     "int4 for each row": ("int4", "float32", *ROWS, {}),
