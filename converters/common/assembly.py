@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tvm_nnef.converters.common import emission
@@ -51,6 +52,7 @@ def assemble_graph(
     path: str,
     header: str = "",
     libraries: Sequence[Library] = (EXTRA,),
+    modules: Mapping[str, str] = MappingProxyType({}),
     definitions: Sequence[nodes.Definition] = (),
     scope: str = "",
     outline: bool = True,
@@ -58,11 +60,16 @@ def assemble_graph(
     """Return the parts of a model of one graph, whose name is ``title`` or similar.
 
     ``libraries`` are the modules, besides the standard ones, whose operators steps may invoke,
-    ``definitions`` operators of the model itself, which steps invoke by their plain names. ``path``
-    names the source in messages, ``header`` is a comment above the text. The prefix ``scope`` is
-    removed from names of the source. Repeated blocks become operators if ``outline``.
+    ``modules`` the texts of a user's own by name, ``definitions`` operators of the model itself,
+    which steps invoke by their plain names. ``path`` names the source in messages, ``header`` is a
+    comment above the text. The prefix ``scope`` is removed from names of the source. Repeated
+    blocks become operators if ``outline``.
     """
-    reserved = [*(each.name for each in libraries), *(each.name.name for each in definitions)]
+    reserved = [
+        *modules,
+        *(each.name for each in libraries),
+        *(each.name.name for each in definitions),
+    ]
     name = Namer(reserved).name(title)
     if outline:
         graph = outlined(graph)
@@ -86,7 +93,7 @@ def assemble_graph(
     }
     return assemble(
         emission.module(imports, [*definitions, *blocks, definition]),
-        module_texts(libraries, called),
+        {**module_texts(libraries, called), **modules},
         {**{f"{scope}.{each.name}": each.value for each in variables}, **defaults},
         replace(
             _metadata(graph, variables, scope),

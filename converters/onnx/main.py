@@ -14,12 +14,15 @@ from tvm_nnef.converters.common.operator_modules import EXTRA, NBITS, Library
 from tvm_nnef.converters.onnx.caches import with_caches, without_states
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, makers, read
-from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
+from tvm_nnef.converters.onnx.registry import Custom, Table, standard, with_custom
 from tvm_nnef.converters.onnx.replaceable import with_replaceable
 from tvm_nnef.converters.onnx.state import State
+from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.machine_types import dtypes_given
 from tvm_nnef.model.model import Model
+from tvm_nnef.model.options import search_folder
 from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.stdlib.library import standard_module
 from tvm_nnef.support.progress import report
 from tvm_nnef.version import __version__
 
@@ -30,6 +33,9 @@ LIBRARY = Library(
 _ML = Library(
     "ml", "tvm_nnef.converters.onnx", "Operators of ONNX's domain for classical machine learning"
 )
+
+
+_LIBRARIES = (EXTRA, LIBRARY, _ML, NBITS)
 
 
 def convert(
@@ -101,7 +107,8 @@ def convert_with_state(
         given.removeprefix(f"{MAIN}.") if model.scope else given,
         path=model.path,
         header=_header(model),
-        libraries=(EXTRA, LIBRARY, _ML, NBITS),
+        libraries=_LIBRARIES,
+        modules=_own_modules(table),
         scope=model.scope,
         outline=outline,
     )
@@ -111,6 +118,26 @@ def convert_with_state(
     labels = next((each.texts for each in graph.outputs if each.texts), ())
     metadata = replace(assembled.metadata, source_operations=operations, labels=labels)
     return Model(*assembled._replace(metadata=metadata))
+
+
+def _own_modules(table: Table) -> dict[str, str]:
+    """Return the texts of the modules of a user's own converters, by name.
+
+    Raises NnefError for a file that cannot be read or has the name of another module.
+    """
+    texts: dict[str, str] = {}
+    paths = {each.module for entries in table.values() for each in entries if each.module}
+    for path in sorted(paths):
+        name = path.stem
+        taken = name == MAIN or name in texts or name in {each.name for each in _LIBRARIES}
+        if taken or path.suffix != ".sknd" or not name.isidentifier() or standard_module(name):
+            hint = "rename it: an identifier that no other module has, and '.sknd'"
+            raise error("the module of a converter has a wrong name", hint=hint, file=str(path))
+        if not path.is_file():
+            hint = "correct the path that 'operator' was given as 'module'"
+            raise error("there is no such file", hint=hint, file=str(path))
+        texts[name] = search_folder(path.parent).read_source(path.name).text
+    return texts
 
 
 def _header(model: OnnxModel) -> str:

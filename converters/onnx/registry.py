@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
@@ -18,13 +20,14 @@ from tvm_nnef.diagnostics import error
 class Converter:
     """A function and the operator that it converts, from an opset on until another takes over.
 
-    It is called like the function itself.
+    It is called like the function itself. ``module`` is a file with operators that it invokes.
     """
 
     operator: str
     since: int
     function: OperatorFunction
     domain: str = ""
+    module: Path | None = None
 
     def __call__(self, node: Node, builder: Builder) -> Converted:
         """What the function makes of a node."""
@@ -37,15 +40,17 @@ Custom: TypeAlias = "Mapping[str, OperatorFunction] | Iterable[Converter]"
 
 
 def operator(
-    name: str, since: int = 1, *, domain: str = ""
+    name: str, since: int = 1, *, domain: str = "", module: str | os.PathLike[str] | None = None
 ) -> Callable[[OperatorFunction], Converter]:
     """Marks a function ``(node, builder) -> tensor or tensors`` as the converter of an operator.
 
-    What comes out goes into ``converters`` of :func:`~tvm_nnef.converters.onnx.convert`.
+    What comes out goes into ``converters`` of :func:`~tvm_nnef.converters.onnx.convert`. It may
+    invoke the operators of ``module``, a file ``NAME.sknd``, as ``NAME.operator``.
     """
+    path = None if module is None else Path(module)
 
     def mark(function: OperatorFunction) -> Converter:
-        return Converter(name, since, function, domain)
+        return Converter(name, since, function, domain, path)
 
     return mark
 
@@ -77,7 +82,8 @@ def with_custom(custom: Custom) -> Table:
             entries.append(item)
         elif name is not None and callable(item):
             domain, _, plain = name.rpartition("::")
-            entries.append(Converter(plain, 0, item, domain))
+            module = item.module if isinstance(item, Converter) else None
+            entries.append(Converter(plain, 0, item, domain, module))
         else:
             hint = "a function of (node, builder), by the name of its operator"
             raise error(f"{item!r} is not a converter", hint=hint)

@@ -100,6 +100,55 @@ def test_an_operator_of_a_custom_domain(scale: Any, way: str) -> None:
     np.testing.assert_array_equal(found, expected if way == "both" else np.maximum(expected, 0))
 
 
+FORMULA = """# Moves everything towards 0.
+operator shrink {
+    @attrib { by: real; }
+    @input { x: real[s..]; }
+    @output { y: real[s..]; }
+    @lower { y[i..] = x[i..] > by ? x[i..] - by : 0.0, i < s; }
+}
+"""
+
+
+def _shrink(source: Node, builder: Builder) -> Any:
+    return builder.call("own.shrink", source.input(0), by=source.real("factor"))
+
+
+@pytest.mark.parametrize("as_mapping", [False, True])
+def test_a_converter_with_a_module_of_formulas(
+    scale: Any, as_mapping: bool, tmp_path: Path
+) -> None:
+    """The module becomes a part of the model, which is read again without the converter."""
+    (tmp_path / "own.sknd").write_text(FORMULA, encoding="utf-8")
+    marked = operator("Scale", domain="own.domain", module=tmp_path / "own.sknd")(_shrink)
+    converters: Any = {"own.domain::Scale": marked} if as_mapping else [marked]
+    tvm_nnef.convert(scale, tmp_path / "model", converters=converters)
+    assert (tmp_path / "model" / "own.sknd").read_text(encoding="utf-8") == FORMULA
+    (found,) = tvm_nnef.evaluate(tmp_path / "model", 4 * X)
+    np.testing.assert_array_equal(found, np.maximum(4 * X - 3, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("own.sknd", None, "there is no such file"),
+        ("own.sknd", FORMULA.replace("by ?", "bi ?"), "'bi'"),
+        ("math.sknd", FORMULA, "the module of a converter has a wrong name"),
+        ("extra.sknd", FORMULA, "the module of a converter has a wrong name"),
+        ("own.txt", FORMULA, "the module of a converter has a wrong name"),
+    ],
+)
+def test_a_wrong_module_of_a_converter(
+    scale: Any, tmp_path: Path, name: str, text: str | None, message: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    marked = operator("Scale", domain="own.domain", module=tmp_path / name)(_shrink)
+    with pytest.raises(NnefError, match=message) as caught:
+        tvm_nnef.convert(scale, converters=[marked])
+    assert name in str(caught.value)
+
+
 def test_a_converter_from_an_opset_on(make_model: Any) -> None:
     """The newest that is not newer than the model's opset counts, ours if there is none."""
     add = [
