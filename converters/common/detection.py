@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -50,6 +51,17 @@ class Candidate:
         return home == package or home.startswith((f"{package}.", f"{package}_"))
 
     @property
+    def path(self) -> Path:
+        """The path of a source that is named by one; empty for anything else."""
+        is_path = isinstance(self.source, (str, Path)) and "\n" not in str(self.source)
+        return Path(self.source) if is_path else Path()
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a program in Python, whose imports and decorators look like SkriptND."""
+        return self.path.suffix == ".py" and self.text is not None
+
+    @property
     def text(self) -> bytes | None:
         """The beginning of a text in UTF-8 without its byte order mark; None for anything else."""
         if not self.head or _CONTROL.search(self.head):
@@ -66,7 +78,9 @@ def is_skriptnd(candidate: Candidate) -> bool:
     """
     if candidate.container is not None:
         return candidate.has(MAIN_FILE)
-    return candidate.text is not None and bool(_SKRIPTND.search(candidate.text))
+    if candidate.text is None or candidate.is_python:
+        return False
+    return bool(_SKRIPTND.search(candidate.text))
 
 
 def is_nnef1(candidate: Candidate) -> bool:

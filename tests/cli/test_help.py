@@ -30,3 +30,13 @@ def test_help_ends_with_examples(command: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     assert capsys.readouterr().out.endswith(f"\n\n{epilog_of(command)}\n")
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for given in (["help", "run"], ["run", "--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(given)
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0].startswith("usage: tvm-nnef run ")

@@ -59,6 +59,25 @@ def test_a_file_of_that_name_is_meant(model: str) -> None:
     assert outputs(model, "ids=1")["b"].tolist() == [7, 8, 9]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool", "float64"])
+def test_other_numbers_where_reals_are_wanted(model: str, dtype: str) -> None:
+    x = np.array([[0, 1, 1], [1, 0, 200]]).astype(dtype)
+    np.save("other.npy", x)
+    (expected,) = tvm_nnef.build(
+        "graph G { @input { x: real[2, n]; } @output { y: real; } @compose { y = x; } }",
+        progress=False,
+    )(x)
+    found = outputs(model, "x=other.npy", "ids=1", "flag=true", "rate=1")["a"]
+    assert found.dtype == expected.dtype == np.float32
+    assert found.tolist() == expected.tolist() == x.astype(float).tolist()
+
+
+def test_integers_that_would_be_rounded(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("other.npy", np.full((2, 1), 2**24 + 1))
+    assert main(["run", model, "--route", "reference", "-i", "x=other.npy"]) == 1
+    assert "float32 does not hold 16777217 of int64\n  hint: round it" in capsys.readouterr().err
+
+
 WRONG: list[tuple[str, str]] = [
     ("rate=1.5", "'rate' is int, and 1.5 is not"),
     ("rate=1,2", "of shape () cannot have 2 values"),

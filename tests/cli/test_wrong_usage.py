@@ -37,6 +37,10 @@ graph g(x) -> (y)
 }
 """
 
+SMALL = b'\x08\x0a:2\n\x0b\n\x01x\x12\x01y"\x03Neg\x12\x01gZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x02'
+SMALL += b"b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x02B\x02\x10\x12"
+"""An ONNX model (y = -x) without a byte of 0."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -54,6 +58,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("cut.png").write_bytes(image[: len(image) // 2])
     Path("drawing.png").write_text("<svg/>")
     Path("page.sknd").write_text("<!DOCTYPE html>")
+    Path("small.onnx").write_bytes(SMALL)
+    Path("net.py").write_text("import torch\n")
     Path("window.nnef").write_text(WINDOW)
     Path("damaged.npz").write_bytes(b"PK\3\4 and no more")
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
@@ -173,6 +179,14 @@ _BROKEN: dict[str, tuple[str, bytes, str]] = {
         b"PK\3\4" + bytes(22) + b"\6\0\5\0net/d0FB\1\0Z",
         "see docs/torch.md",
     ),
+    "Python": (
+        "a.py",
+        b"import torch\n\n@torch.no_grad()\ndef f(x):\n    return x\n",
+        "docs/torch",
+    ),
+    "Flax": ("a.msgpack", b"\x83\xa6params\x81\xa1a\x01", "see docs/stablehlo.md"),
+    "Darknet": ("a.cfg", b"# YOLO\n\n[net]\nbatch=1\n", "convert it to ONNX first"),
+    "weights of Darknet": ("a.weights", b"\0\0\0\0\2\0\0\0\5\0\0\0", "convert it to ONNX first"),
     "UTF-16": ("a.sknd", SCORES.encode("utf-16"), "save it in the encoding UTF-8"),
 }
 """Files that are not models, as people give them to ``check``."""
@@ -206,6 +220,9 @@ MISTAKES |= {
     "unknown destination": (["convert", DIGITS, "out.tflite"], "out.tflite: error: "),
     "format of an array": (["format", "good.npy"], "good.npy: error: this is not a text"),
     "format of a page": (["format", "page.sknd"], "this is an HTML page"),
+    "format of an ONNX model": (["format", "small.onnx"], "small.onnx: error: this is not a text"),
+    "format of a program": (["format", "net.py"], "this is a program in Python"),
+    "bound of a text": (["run", "scores.sknd", "--bound", "t=8"], "of inputs: real[t|8]"),
     "output that is not there": ([*RUN, "-o", "probabilites=y.npy"], "mean 'probabilities'?"),
     "output with two files": (
         [*RUN, "-o", "probabilities=y.npy", "-o", "probabilities=z.npy"], "is given two files",
@@ -239,13 +256,30 @@ def test_an_output_is_written_by_name() -> None:
     assert np.load("y.npy").shape == (1, 10)
 
 
-def test_a_file_of_the_user_that_hides_a_package_is_named(folder: Path) -> None:
-    (folder / "onnx.py").write_text("")
+HIDING: dict[str, tuple[str, str, list[str]]] = {
+    "onnx beside the user": ("onnx", ".", ["check", "model.onnx", "--format", "onnx"]),
+    "onnx in PYTHONPATH": ("onnx", "own", ["check", "model.onnx", "--format", "onnx"]),
+    "numpy in PYTHONPATH": ("numpy", "own", ["check", DIGITS]),
+    "tvm in PYTHONPATH": ("tvm", "own", ["run", DIGITS]),
+}
+"""By case a package, the folder of a file of its name, and a command that needs the package."""
+
+
+@pytest.mark.parametrize("case", HIDING)
+def test_a_file_of_the_user_that_hides_a_package_is_named(case: str, folder: Path) -> None:
+    package, place, arguments = HIDING[case]
+    (folder / "own").mkdir()
+    (folder / place / f"{package}.py").write_text("")
     (folder / "model.onnx").write_bytes(b"\x08\x0a")
-    command = [sys.executable, "-m", "tvm_nnef", "check", "model.onnx"]
-    done = subprocess.run([*command, "--format", "onnx"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tvm_nnef", *arguments],
+        env={**os.environ, "PYTHONPATH": place},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
-    assert "onnx.py: error: this file hides the package 'onnx'\n  hint: rename it" in done.stderr
+    words = f"{package}.py: error: this file hides the package '{package}'\n  hint: rename it"
+    assert words in done.stderr
 
 
 def test_what_writing_needs_is_named(
@@ -309,6 +343,18 @@ def test_a_variable_that_is_not_a_number_is_a_warning(monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("folder")
 def test_an_input_does_not_take_the_model_for_a_file() -> None:
     assert main(["run", "--route", "reference", "--input", "good.npy", DIGITS]) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_largest_values_without_labels_are_named_by_index(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["run", "scores.sknd", "--route", "reference", "-i", "x=3,-1,7", "--top", "2"]
+    assert main(command) == 0
+    assert [each.split() for each in capsys.readouterr().out.splitlines()[1:]] == [
+        ["2", "7"],
+        ["0", "3"],
+    ]
 
 
 LABELLED = {

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tvm_nnef.converters.common.detection import HEAD, Candidate
+from tvm_nnef.converters.common.detection import HEAD, Candidate, is_onnx
 from tvm_nnef.diagnostics import NnefError, error, plural, printable
 from tvm_nnef.formats.other_kinds import other_kind
 from tvm_nnef.stdlib.library import tools_names
@@ -64,10 +64,11 @@ def _files(names: Iterable[str]) -> Iterator[str]:
 def _formatted(name: str, dialect: str) -> tuple[bytes, bytes]:
     """The content of a file, and what it should be."""
     data = _read(name)
-    if b"\0" in data:
+    candidate = Candidate(name, data[:HEAD])
+    if b"\0" in data or is_onnx(candidate):
         hint = "give .sknd files, or folders with such files"
         raise error("this is not a text", hint=hint, file=printable(name))
-    if (other := other_kind(Candidate(data, data[:HEAD]))) is not None:
+    if (other := other_kind(candidate)) is not None:
         raise error(f"this is {other[0]}", hint=other[1], file=printable(name))
     source = decode_source(data, "<stdin>" if name == STANDARD_OUTPUT else name)
     if dialect == "auto":

@@ -236,11 +236,11 @@ def _npy(array: Any) -> bytes:
 
 def _described(name: str, array: Any, labels: Sequence[str], top: int | None) -> str:
     head = f"{name}: {array.dtype} {list(array.shape)}"
-    if top is not None and not labels and array.ndim and array.size:
-        labels = [str(number) for number in range(array.shape[-1])]
     if labels and _are_classes(array, len(labels)):
         named = (printable(labels[index], single_line=True) for index in array[:MAX_PRINTED])
         return "\n".join([head, *(f"  [{row}] {each}" for row, each in enumerate(named))])
+    if top is not None and not labels and array.ndim and array.size:
+        labels = [str(number) for number in range(array.shape[-1])]
     if labels and array.ndim and array.shape[-1] == len(labels):
         # NumPy orders and formats neither bfloat16 nor negated booleans.
         rows = array.reshape(-1, len(labels)).astype(np.float64)

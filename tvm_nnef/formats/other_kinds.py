@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tvm_nnef.converters.common.detection import Candidate
 from tvm_nnef.storage.names import MAIN_FILE
@@ -22,6 +21,7 @@ _WEB = re.compile(rb"(?is)\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b")
 _JSON = re.compile(rb"\s*(\{\s*[\"}]|\[\s*[\"{])")
 _XML = re.compile(rb"\s*<\?xml\b")
 _GRAPH_DEF = re.compile(rb"\x12.(Placeholder|Const|NoOp|VarHandleOp)", re.DOTALL)
+_DARKNET = re.compile(rb"(\s*#.*)*\s*\[net(work)?\]\s*$", re.MULTILINE)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 _TORCH = "load it in Python, and give the module to tvm_nnef.build: see docs/torch.md"
@@ -64,17 +64,11 @@ def _begins(*starts: bytes) -> Callable[[Candidate], bool]:
 
 
 def _named(*suffixes: str) -> Callable[[Candidate], bool]:
-    return lambda candidate: _path(candidate).suffix.lower() in suffixes
+    return lambda candidate: candidate.path.suffix.lower() in suffixes
 
 
 def _matching(pattern: re.Pattern[bytes]) -> Callable[[Candidate], bool]:
     return lambda candidate: pattern.match(candidate.head) is not None
-
-
-def _path(candidate: Candidate) -> Path:
-    source = candidate.source
-    is_path = isinstance(source, (str, Path)) and "\n" not in str(source)
-    return Path(source) if is_path else Path()
 
 
 def _is_safetensors(candidate: Candidate) -> bool:
@@ -104,7 +98,7 @@ def _is_graph_def(candidate: Candidate) -> bool:
 
 def _is_part(candidate: Candidate) -> bool:
     """Whether it is a file of a model folder that is not its main module."""
-    path = _path(candidate)
+    path = candidate.path
     is_part = path.name == "model.json" or path.suffix == ".dat"
     return is_part and (path.parent / MAIN_FILE).is_file()
 
@@ -146,6 +140,13 @@ _KINDS = (
     _Kind("a Caffe model", _ORIGIN, _named(".caffemodel", ".prototxt")),
     _Kind("an OpenVINO model", _ORIGIN,
           lambda each: each.text is not None and b"<net " in each.head[:512]),
+    _Kind("a Darknet model", "convert it to ONNX first",
+          lambda each: _named(".weights")(each) or _matching(_DARKNET)(each)),
+    _Kind("a file of weights in MessagePack, as Flax writes it, without a graph",
+          "export the function of JAX: see docs/stablehlo.md",
+          _named(".msgpack")),
+    _Kind("a program in Python", "give its module or function to tvm_nnef.build: see docs/torch.md",
+          lambda each: each.is_python),
     _Kind("an array of NumPy", "it can be an input: -i FILE", _begins(b"\x93NUMPY")),
     _Kind("an archive of NumPy arrays", "it can have the inputs: -i FILE",
           lambda each: each.head.startswith(_ZIP) and _named(".npz")(each)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "lark": ("lark", "", ""),
     "lsprotocol": ("pygls", "lsp", ""),
     "ml_dtypes": ("ml-dtypes", "", ""),
+    "numpy": ("numpy", "", ""),
     "onnx": ("onnx", "onnx", ""),
     "onnxruntime": ("onnxruntime", "onnx", ""),
     "onnxscript": ("onnxscript", "torch", ""),
@@ -55,19 +57,25 @@ def missing_package(
     name = (cause.name or "").partition(".")[0]
     if name not in _PACKAGES:
         return None
-    if (hidden := hidden_package()) is not None:
+    if (hidden := hidden_package(name)) is not None:
         return hidden
     package, extra, otherwise = _PACKAGES[name]
     hint = installing(extra, package) + otherwise
     return error(f"{work} needs the package '{package}'", hint=hint, file=file)
 
 
-def hidden_package() -> NnefError | None:
-    """Return the error for a file of the user that hides a required package; None if none does."""
+def hidden_package(missing: str | None = None) -> NnefError | None:
+    """Return the error for a file of the user that hides a required package; None if none does.
+
+    ``missing`` is a package that was searched, but may not have been imported.
+    """
     # Python searches a program's folder and PYTHONPATH before installed packages.
     before = {str(Path(each or ".").resolve()) for each in (".", *_python_path())}
     for name in _PACKAGES:
-        file = getattr(sys.modules.get(name), "__file__", None)
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if module is None and name == missing:
+            file = getattr(importlib.util.find_spec(name), "origin", None)
         if file is None:
             continue
         folder = Path(file).resolve().parent

@@ -35,6 +35,7 @@ BUNDLED = Path(__file__).with_name("bundled_tvm")
 """TVM's runtime in the wheel of ``scripts/build_runtime.py``, which needs no package ``tvm``."""
 
 with _without_folder_of_torch(), needed_for("compiling or running a compiled model"):
-    if find_spec("tvm") is None and not BUNDLED.is_dir():
+    # A file ``tvm.py`` of the user is not a package.
+    if not getattr(find_spec("tvm"), "submodule_search_locations", None) and not BUNDLED.is_dir():
         raise ModuleNotFoundError("TVM is not installed", name="tvm")
     import tvm_ffi  # noqa: F401
