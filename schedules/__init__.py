@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.cpu import sort, strategies
@@ -33,6 +34,8 @@ TUNED = "tuned"
 
 SHORTCUTS = frozenset({sort.NAME})
 """Strategies whose kernels do far less work than the formula asks for: tuning cannot reach them."""
+
+_Entry = TypeVar("_Entry")
 
 Scheduled = tuple[PrimFunction, Choice]
 """A scheduled PrimFunc and its plan."""
@@ -74,9 +77,7 @@ def schedule_kernels(
     its number, from 1, and the number of all. Raises NotImplementedError for a kind of target
     without strategies.
     """
-    schedule = _STRATEGIES.get(str(target.kind.name))
-    if schedule is None:
-        raise NotImplementedError(f"there are no schedules for the target '{target.kind.name}' yet")
+    schedule = _of_target(_STRATEGIES, target)
     scheduled: dict[str, PrimFunction] = {}
     given = unscheduled(mod)
     for number, (name, function) in enumerate(given.items(), 1):
@@ -95,8 +96,18 @@ def schedule_kernels(
 
 
 def takes_attention(target: Target) -> Callable[[Kernel], bool]:
-    """Return whether a kernel is attention that the target computes without storing scores."""
-    return _OF_ATTENTION[str(target.kind.name)](target)
+    """Return whether a kernel is attention that the target computes without storing scores.
+
+    Raises NotImplementedError for a kind of target without strategies.
+    """
+    return _of_target(_OF_ATTENTION, target)(target)
+
+
+def _of_target(table: Mapping[str, _Entry], target: Target) -> _Entry:
+    kind = str(target.kind.name)
+    if kind not in table:
+        raise NotImplementedError(f"there are no schedules for the target '{kind}' yet")
+    return table[kind]
 
 
 def report(mod: Module) -> list[ScheduledKernel]:
