@@ -169,7 +169,7 @@ def test_what_a_launch_reads_is_made_by_a_launch() -> None:
     scheduled = run_phases(module, resolve("cuda"), "bind", "schedule")
     taken = {n: str(f.attrs[STRATEGY]) for n, f in prim_functions(scheduled).items()}
     assert [name for name, strategy in taken.items() if strategy == "gpu.host"] == ["layout_range1"]
-    assert len(taken) == 4
+    assert any("sum" in name and strategy != "gpu.host" for name, strategy in taken.items())
 
 
 def test_cuda_graphs_capture_no_numbers_of_sizes() -> None:
