@@ -471,6 +471,7 @@ def test_loops_that_data_end_have_room_for_the_dimension() -> None:
 RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operator", RECURRENT)
 def test_recurrent_layers_take_any_number_of_steps(operator: str) -> None:
     gates, generator = RECURRENT[operator], np.random.default_rng(0)
