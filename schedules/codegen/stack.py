@@ -15,7 +15,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import bits_of, model_for
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_mapped_body
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, lanes_of, with_mapped_body
 
 _MARK = "disable_lower_builtin"
 """TVM's annotation for allocations that do not become calls of its runtime."""
@@ -29,7 +29,8 @@ def on_stack(function: PrimFunction) -> PrimFunction:
         buffer, size = allocation.buffer, sizes.elements(allocation.buffer)
         if str(buffer.scope()) != "local" or not sizes.is_known(size):
             return allocation
-        bits = size * bits_of(str(buffer.dtype))
+        # TVM may have made the elements vectors.
+        bits = size * lanes_of(buffer) * bits_of(str(buffer.dtype))
         if bits > 8 * machine.stack_bytes:
             return allocation
         annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}

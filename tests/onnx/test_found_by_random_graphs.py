@@ -302,3 +302,18 @@ def test_positions_of_aligned_corners_along_a_dynamic_dimension(make_model: Any)
     )
     generator = np.random.default_rng(0)
     agree(proto, *([generator.random((2, 4, m), np.float32)] for m in (1, 2, 12)), bounds={})
+
+
+def test_a_row_of_pairs_has_all_of_its_memory(make_model: Any) -> None:
+    """TVM makes vectors of its elements; a row that long was allocated for a half of them."""
+    proto = make_model(
+        [
+            node("ConvTranspose", ["x", "w"], ["c"], kernel_shape=[2, 1], strides=[3, 2]),
+            node("ReduceL2", ["c"], ["y"], axes=[0, 1, 2, 3], keepdims=0),
+        ],
+        [("x", "float32", [6, 4, 17, 3])],
+        [("y", "float32", [])],
+        {"w": np.random.default_rng(1).random((4, 2, 2, 1), np.float32)},
+        opset=13,
+    )
+    agree(proto, [np.random.default_rng(0).random((6, 4, 17, 3), np.float32)])

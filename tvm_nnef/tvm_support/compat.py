@@ -408,8 +408,8 @@ def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
 
 
-def lanes_of(kind: tvm.ir.Type) -> int:
-    """Return the number of elements of a scalar or vector type."""
+def lanes_of(kind: tvm.ir.Type | Buffer) -> int:
+    """Return the number of elements of a scalar or vector type, or of an element of a buffer."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
 
 
