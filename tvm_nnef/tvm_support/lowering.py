@@ -185,7 +185,7 @@ def _may_overwrite(store: Any, buffers: set[Buffer], roots: Mapping[Buffer, Buff
 
 def _bits(buffer: Any) -> int:
     """Return the bits of a buffer of a static shape."""
-    return math.prod(map(int, buffer.shape)) * bits_of(str(buffer.dtype))
+    return math.prod(map(int, buffer.shape)) * lanes_of(buffer) * bits_of(str(buffer.dtype))
 
 
 def _sources(store: Any, buffers: set[Buffer], roots: Mapping[Buffer, Buffer]) -> set[Buffer]:
