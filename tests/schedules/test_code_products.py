@@ -13,6 +13,7 @@ import pytest
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 
@@ -302,3 +303,22 @@ def test_rounding_to_int8_is_an_error_where_it_cannot_be() -> None:
         tvm_nnef.build(loaded, "cuda", int8_activations=True, progress=False, **options)
     with pytest.raises(NnefError, match="round no activations"):
         tvm_nnef.build(loaded, int8_activations=True, verify=True, progress=False, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("triple", "cpu", "instruction"),
+    [
+        ("x86_64-linux-gnu", "x86-64-v3", "vpmaddubsw"),
+        ("x86_64-linux-gnu", "icelake-server", "vpdpbusd.*zmm"),
+        ("aarch64-linux-gnu", "neoverse-n1", "sdot"),
+    ],
+)
+def test_machines_multiply_codes_by_their_instruction(
+    triple: str, cpu: str, instruction: str
+) -> None:
+    loaded, options, _ = model("module", {"x": "rows"})
+    lowered = tvm_nnef.from_nnef(loaded, **options)
+    target = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
+    library = compile_phases(lowered, target, int8_activations=True)["code"]
+    assert re.search(instruction, library.mod.imports[0].inspect_source("asm"))
