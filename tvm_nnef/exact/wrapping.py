@@ -197,8 +197,8 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
         return element
 
     def changed(operation: PrimExpression) -> PrimExpression:
-        mapped_valueacement = None if numbers and not depends(operation) else change(operation)
-        return operation if mapped_valueacement is None else mapped_valueacement
+        replacement = None if numbers and not depends(operation) else change(operation)
+        return operation if replacement is None else replacement
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))

@@ -50,7 +50,7 @@ def input_ranges(
     ``sizes`` are those of the symbols, ``variables`` the values of variables by name.
     """
     found = _Uses(sizes, variables or {})
-    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
+    for tensor in graph.input_tensors:
         if tensor.type == "int":
             found.origins[tensor] = {tensor: None}
     found.follow(graph.operations)

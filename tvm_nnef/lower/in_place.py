@@ -30,7 +30,7 @@ def updated_in_place(graph: Graph) -> Mapping[Tensor, Tensor]:
     same = {own: inner for node in nodes for own, inner in _copies(node)}
     makers = {tensor: node for node in nodes for tensor in flatten(node.results)}
     updates = [(variable, _source(new, same)) for variable, new in graph.updates]
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = graph.output_tensors
     returned = {_source(tensor, same) for tensor in outputs}
     every = [*outputs, *(tensor for node in nodes for tensor in _read(node))]
     read = Counter(_source(tensor, same) for tensor in every)
@@ -131,7 +131,7 @@ def _copies(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
         case Operation(operator=name) if name in _VIEWS:
             yield from zip(flatten(node.results), flatten(node.operands), strict=True)
         case Operation(body=Graph() as body):
-            inner = flatten(tuple(port.operand for port in body.outputs))
+            inner = body.output_tensors
             yield from zip(flatten(node.results), inner, strict=True)
 
 

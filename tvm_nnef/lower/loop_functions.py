@@ -27,7 +27,6 @@ from tvm_nnef.graph.nodes import (
     Loop,
     Tensor,
     bodies,
-    flatten,
     tensors,
     updated_variables,
 )
@@ -303,7 +302,7 @@ def _stack_shape(pack: Pack, node: Loop) -> tuple[Dimension, ...]:
 
 def _output_types(node: Loop, walk: Scope) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
-    outputs = flatten(tuple(port.operand for port in node.body.outputs))
+    outputs = node.body.output_tensors
     packs = {position: tensors(pack)[0] for position, pack in _packs(node).items()}
     meant = {**dict(enumerate(node.carried)), **packs}
     return [walk.machine_types[meant.get(position, made)] for position, made in enumerate(outputs)]

@@ -12,7 +12,6 @@ from tvm_nnef.graph.nodes import (
     Loop,
     Tensor,
     bodies,
-    flatten,
 )
 from tvm_nnef.lower.checks import is_pure
 from tvm_nnef.tvm_support import compat
@@ -43,7 +42,7 @@ def captured_tensors(node: If | Loop) -> tuple[Tensor, ...]:
     read = [
         tensor
         for graph in bodies(node)
-        for tensor in (*flatten(tuple(p.operand for p in graph.inputs)), *graph.variables)
+        for tensor in (*graph.input_tensors, *graph.variables)
         if tensor not in local and tensor.role != "constant"
     ]
     return tuple(dict.fromkeys(read))

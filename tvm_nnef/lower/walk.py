@@ -160,7 +160,7 @@ class Walk:
 
     def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
         """The outputs of a graph that was run, one after the other, as the given dtypes."""
-        tensors = flatten(tuple(port.operand for port in graph.outputs))
+        tensors = graph.output_tensors
         return [self.value(tensor, dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
 
     def _constant(self, tensor: Tensor) -> RelaxExpression:

@@ -77,7 +77,7 @@ class _Nodes:
             body = part_of_graph(node)
             if body is not None:
                 self.add(body)
-                inner = flatten(tuple(port.operand for port in body.outputs))
+                inner = body.output_tensors
                 self.same.update(zip(flatten(node.results), inner, strict=True))
             elif isinstance(node, Operation):
                 self.nodes.append(node)

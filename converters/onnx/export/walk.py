@@ -176,7 +176,7 @@ def _bind(
 
 def _open(operation: Operation, body: Graph, emitter: Emitter, context: Context) -> None:
     """A composite as what it is made of; its results are the outputs of its body."""
-    outputs = flatten(tuple(port.operand for port in body.outputs))
+    outputs = body.output_tensors
     pairs = list(zip(flatten(operation.results), outputs, strict=True))
     inputs = {each for port in body.inputs for each in tensors(port.operand)}
     for result, output in pairs:
