@@ -12,15 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm_nnef.graph.formula import Formula, Index, Load, Statement, Subscript, loads
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import Graph, Node, Operation, Tensor, flatten
 from tvm_nnef.symbolic import dimensions
 
 _LEAST = 2
 """The statements of a formula that copies a variable and changes the copy."""
-_VIEWS = (
-    *("math.iden", "layout.reshape", "layout.squeeze", "layout.unsqueeze"),
-    *("layout.transpose", "layout.slice", "layout.cast"),
-)
+_VIEWS = REORDERING | {"layout.slice", "layout.cast"}
 """Operators whose results may share the memory of their operands."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import (
     Graph,
     Node,
@@ -23,10 +24,7 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.graph.tensor import Tensor
 
-_MOVING = (
-    "layout.reshape", "layout.flatten", "layout.squeeze", "layout.unsqueeze", "layout.transpose",
-    "layout.slice", "nn.max_pool",
-)  # fmt: skip
+_MOVING = REORDERING | {"layout.slice", "nn.max_pool"}
 """Operators whose results have elements of their first operand only."""
 
 _OUTPUTS: Mapping[str, Callable[[Operation], int]] = {
