@@ -16,7 +16,7 @@ from tvm import relax, te
 
 from tvm_nnef.graph.check_failure import MARK, CheckFailure
 from tvm_nnef.graph.checks import location
-from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
+from tvm_nnef.graph.nodes import Check, Graph, If, Loop, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.private_functions import parameters_for
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
@@ -34,6 +34,11 @@ def is_pure(graph: Graph, known: Container[str]) -> bool:
         and not defines_symbols(graph, known)
         and all(is_pure(each, known) for each in inner)
     )
+
+
+def runs_pure(node: If | Loop, known: Container[str]) -> bool:
+    """Whether none of the graphs of a node makes checks or defines symbols."""
+    return all(is_pure(graph, known) for graph in bodies(node))
 
 
 def defines_symbols(graph: Graph, known: Container[str]) -> bool:

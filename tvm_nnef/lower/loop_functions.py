@@ -30,7 +30,7 @@ from tvm_nnef.graph.nodes import (
     tensors,
     updated_variables,
 )
-from tvm_nnef.lower.checks import block, defines_symbols
+from tvm_nnef.lower.checks import block, defines_symbols, runs_pure
 from tvm_nnef.lower.data_dependent_sizes import cut
 from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
@@ -41,7 +41,6 @@ from tvm_nnef.lower.private_functions import (
     choice_function,
     items_of,
     parameters_for,
-    runs_pure,
     scalar,
 )
 from tvm_nnef.lower.run_time_packs import empty, item, part, stacked, stored
@@ -72,7 +71,9 @@ def lower_loop(node: Loop, walk: Scope) -> Lowered:
     if is_unrolled(node) and not defines_symbols(node.body, walk.known):
         return _unrolled(node, walk)
     name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
-    return _Repeated(node, walk, name, captured_tensors(node), updates, runs_pure(node, walk)).run()
+    return _Repeated(
+        node, walk, name, captured_tensors(node), updates, runs_pure(node, walk.known)
+    ).run()
 
 
 def _unrolled(node: Loop, walk: Scope) -> Lowered:

@@ -13,7 +13,6 @@ from tvm_nnef.graph.nodes import (
     Tensor,
     bodies,
 )
-from tvm_nnef.lower.checks import is_pure
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
 from tvm_nnef.tvm_support.function_attributes import CONSTANTS_FROM
@@ -29,11 +28,6 @@ Lowered: TypeAlias = "dict[Tensor, RelaxExpression]"
 
 ALL_CONSTANT = {CONSTANTS_FROM: 0}
 """The attribute of a function none of whose parameters changes between its calls in a loop."""
-
-
-def runs_pure(node: If | Loop, walk: Scope) -> bool:
-    """Whether none of the graphs of a node makes checks or defines symbols."""
-    return all(is_pure(graph, walk.known) for graph in bodies(node))
 
 
 def captured_tensors(node: If | Loop) -> tuple[Tensor, ...]:
