@@ -73,8 +73,12 @@ class CallSites:
 
         def run(mod: Module) -> Module:
             mod = self.number(mod)
-            groups = [each for f in _functions(mod).values() for each in _equal_variables(f)]
+            groups: list[list[Any]] = [
+                each for f in _functions(mod).values() for each in _equal_variables(f)
+            ]
             shared_mod = share(mod)
+            if all(len(each) == 1 for each in groups):
+                return shared_mod
             remaining = {
                 str(b.var.name) for f in _functions(shared_mod).values() for b in _bindings(f)
             }
