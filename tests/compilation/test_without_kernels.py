@@ -101,7 +101,7 @@ def check_sizes(name: str, run: Callable[[Any], Any]) -> None:
 def test_numbers_of_sizes_need_no_code_for_a_gpu(name: str, tmp_path: Path) -> None:
     text, variables = of_sizes(name)
     executable = tvm_nnef.build(text, "cuda", variables=variables, progress=False)
-    assert executable._library.gpu_source is None
+    assert executable._program.files.library.gpu_source is None
     executable.export(tmp_path / "model.tar")
 
 
