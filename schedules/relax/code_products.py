@@ -82,7 +82,7 @@ def keep_codes(mod: Module, machine: CpuModel) -> Module:
                 return _with_gathered_codes(operands, node, functions)
         return None
 
-    return rewritten(mod, rewrite)
+    return rewritten(mod, rewrite, ("matmul", "call_tir"))
 
 
 def _with_codes(
