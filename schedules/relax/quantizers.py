@@ -267,9 +267,10 @@ def quantized(
         def code(value: PrimExpression) -> PrimExpression:
             # The value is written once, so that what is quantized several times stays short. LLVM's
             # max of a NaN and a number is the number.
-            least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
+            # A limit of -0.0 is one instruction of LLVM, one of 0.0 is two.
+            least, most = (tirx.const(float(each) or -0.0, dtype_of(value)) for each in (low, high))
             limited = tirx.min(tirx.max(_ROUND[kind](value), least), most)
-            return tirx.Cast(dtype, tirx.Cast("int32", limited))
+            return tirx.Cast(dtype, limited)
 
         def element(*indices: PrimExpression) -> PrimExpression:
             value = data(*indices)
