@@ -1,4 +1,4 @@
-"""Quantize the networks of the onnx package, and compare them compiled with ONNX Runtime.
+"""Quantize networks, and compare them compiled with ONNX Runtime.
 
 Each network (random weights, without its final softmax) is quantized by
 ``onnxruntime.quantization`` in three forms: ``qdq`` (static, per channel), ``qop`` (static,
@@ -15,6 +15,7 @@ or than twice the larger of the two. Ends with status 1 if any does not.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import resource
 import subprocess
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from bench_models import light_models
+from bench_models import Entry, bert, light_models, shaped_models
 from onnxruntime import quantization
 
 FORMS = ("qdq", "qop", "dyn")
@@ -40,22 +41,37 @@ OPSET = 13
 class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
     """Two random inputs, from which the ranges of static quantization are taken."""
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, value: onnx.ValueInfoProto) -> None:
         random = np.random.default_rng(7)
-        self._items = iter([{name: random.random(shape, dtype=np.float32)} for _ in range(2)])
+        self._items = iter([{value.name: random_input(value, random)} for _ in range(2)])
 
     def get_next(self) -> Mapping[str, np.ndarray] | None:
         return next(self._items, None)
 
 
+def networks() -> Mapping[str, Entry]:
+    """Networks that people quantize: those of the onnx package, MobileNetV2, and a text encoder."""
+    encoder = Entry(functools.partial(bert, width=384, layers=6))
+    return {**light_models(), "mobilenetv2": shaped_models()["mobilenetv2"], "encoder": encoder}
+
+
+def random_input(value: onnx.ValueInfoProto, random: np.random.Generator) -> np.ndarray:
+    """Random numbers for an input, or small indices if it takes such."""
+    shape = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+    if value.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+        return random.integers(0, 1000, shape)
+    return random.random(shape, dtype=np.float32)
+
+
 def floating(name: str) -> Any:
     """The network with random weights, up to the input of its final softmax."""
-    model = light_models()[name].make()
+    model = networks()[name].make()
     if model.graph.node[-1].op_type == "Softmax":
         model.graph.output[0].name = model.graph.node.pop().input[0]
         model.graph.output[0].type.tensor_type.ClearField("shape")
-    model = onnx.version_converter.convert_version(model, OPSET)
-    model.ir_version = 8
+    if model.opset_import[0].version < OPSET:
+        model = onnx.version_converter.convert_version(model, OPSET)
+        model.ir_version = 8
     return model
 
 
@@ -79,10 +95,9 @@ def quantized(source: Path, form: str, bits: int = 8) -> Path:
         quantization.quantize_dynamic(source, target, reduce_range=reduced)
         return target
     (value,) = onnx.load(source).graph.input
-    shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
     formats = {"qdq": quantization.QuantFormat.QDQ, "qop": quantization.QuantFormat.QOperator}
     quantization.quantize_static(
-        source, target, _Samples(value.name, shape), quant_format=formats[form],
+        source, target, _Samples(value), quant_format=formats[form],
         per_channel=form == "qdq", activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8, reduce_range=reduced,
     )  # fmt: skip
@@ -108,9 +123,11 @@ def judge(name: str, form: str, folder: Path) -> dict[str, float]:
 
     path = quantized(exported(name, folder), form)
     plain, optimized = _session(path, optimize=False), _session(path, optimize=True)
-    (port,) = plain.get_inputs()
-    x = np.random.default_rng(11).random(port.shape, dtype=np.float32)
-    moved = x + np.random.default_rng(12).uniform(-0.01, 0.01, x.shape).astype(np.float32) / 255
+    (port,) = onnx.load(path).graph.input
+    x = random_input(port, np.random.default_rng(11))
+    moved = x
+    if x.dtype == np.float32:
+        moved = x + np.random.default_rng(12).uniform(-0.01, 0.01, x.shape).astype(x.dtype) / 255
     (expected,) = plain.run(None, {port.name: x})
     step = output_step(path, expected)
     began = time.perf_counter()
@@ -163,7 +180,7 @@ def run_alone(name: str, form: str, options: argparse.Namespace) -> dict[str, fl
 def main() -> int:
     """Compare all networks that are asked for, and print a row for each form."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = sorted(light_models())
+    names = sorted(networks())
     parser.add_argument("--models", nargs="+", default=names, choices=names, metavar="NAME")
     parser.add_argument("--forms", nargs="+", default=FORMS, choices=FORMS)
     parser.add_argument("--seconds", type=float, default=1200, help="time limit (default: 1200)")
