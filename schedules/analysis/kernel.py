@@ -212,9 +212,14 @@ def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bo
     """
     lengths: dict[tirx.Var, int] = {}
 
+    def constants(value: PrimExpression) -> int:
+        return len(nodes(value, tirx.FloatImm, tirx.IntImm))
+
     def size(value: PrimExpression) -> int:
-        constants = nodes(value, tirx.FloatImm, tirx.IntImm)
-        return len(constants) + sum(lengths.get(load.source, 1) for load in loads(value))
+        # Those of the shape of a buffer are nodes of each load.
+        sources = [load.source for load in loads(value)]
+        own = constants(value) - sum(map(constants, sources))
+        return own + sum(lengths.get(source, 1) for source in sources)
 
     for stage in stages.values():
         lengths[stage.buffer] = size(stage.value)

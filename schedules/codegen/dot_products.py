@@ -30,6 +30,10 @@ from tvm_nnef.tvm_support.compat import (
     with_mapped_body,
 )
 
+SCRATCH = 4
+"""The registers of products of bytes by two instructions: a vector of ones, and those between the
+instructions, of which LLVM keeps several."""
+
 _WORD = 32
 """The bits of a word."""
 
@@ -154,6 +158,13 @@ def bytes_of(machine: CpuModel, *, exact: bool) -> Dot | None:
 def multiplies_words(machine: CpuModel) -> bool:
     """Whether a CPU has instructions for products of the parts of any words."""
     return has_pairs(machine) or bytes_of(machine, exact=True) is not None
+
+
+def needs_registers(term: PrimExpression, machine: CpuModel) -> bool:
+    """Whether a term is products of bytes that take several instructions, and so ``SCRATCH``."""
+    if bytes_of(machine, exact=True) is not None:
+        return False
+    return any(_is_number(shift.b, _WORD - BYTES.bits) for shift in nodes(term, tirx.RShift))
 
 
 def expand(function: PrimFunction) -> PrimFunction:

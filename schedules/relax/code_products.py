@@ -86,7 +86,7 @@ def keep_codes(mod: Module, machine: CpuModel, *, int8_activations: bool = False
                 return _with_gathered_codes(operands, node, functions)
         return None
 
-    return rewritten(mod, rewrite)
+    return rewritten(mod, rewrite, ("matmul", "call_tir"))
 
 
 def _with_codes(

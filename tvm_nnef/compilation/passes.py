@@ -150,6 +150,8 @@ def passes(
                 is_cpu,
                 ("move_channels_last", on_machine(channels_last)),
                 ("pack_weights", on_machine(packing.pack)),
+                # Several products read the same words of data.
+                ("share_words", sites.shared(share_subexpressions)),
             ),
             ("dispatch_sampling", relax.backend.DispatchSampling()),
             ("legalize_operators", optimize.LegalizeOps({**LEGALIZATIONS})),
