@@ -269,12 +269,14 @@ def _limit(sums: PrimExpression) -> int:
     """
     if isinstance(sums, tirx.Add):
         return _limit(sums.a) + _limit(sums.b)
-    (data,) = sums.args[1].args
-    mask = data.b if isinstance(data, tirx.BitwiseAnd) else None
+    call: Any = sums
+    data = call.args[1].args[0]
+    mask: Any = data.b if isinstance(data, tirx.BitwiseAnd) else None
     while isinstance(mask, tirx.Broadcast):
         mask = mask.value
-    known = isinstance(mask, tirx.IntImm) and mask.value >= 0
-    most = max(int(mask.value).to_bytes(4, "little")) if known else 255
+    most = 255
+    if isinstance(mask, tirx.IntImm) and mask.value >= 0:
+        most = max(int(mask.value).to_bytes(4, "little"))
     return 2 * most * 128
 
 
