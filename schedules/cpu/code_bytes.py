@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tvm import tirx
 
@@ -134,7 +135,7 @@ class CodeBytes:
         whole, shifted = (tirx.decl_buffer((codes,), _WORD, name, scope="local")
                           for name in ("whole", "shifted"))  # fmt: skip
         inverse = tirx.decl_buffer((1,), _REAL, "inverse", scope="local")
-        partial = {largest: nothing, absolute: nothing, whole: tirx.const(0, _WORD)}
+        starts = {largest: nothing, absolute: nothing, whole: tirx.const(0, _WORD)}
 
         def data(word: PrimExpression, lane: PrimExpression) -> PrimExpression:
             steps = zip((axis.var for axis in self.term.steps), (block, word, lane), strict=True)
@@ -145,7 +146,7 @@ class CodeBytes:
 
         def reset(lane: PrimExpression) -> tirx.Stmt:
             return emit.sequence([
-                tirx.BufferStore(buffer, value, [lane]) for buffer, value in partial.items()
+                tirx.BufferStore(buffer, value, [lane]) for buffer, value in starts.items()
             ])  # fmt: skip
 
         def measured(word: PrimExpression) -> tirx.Stmt:
@@ -171,7 +172,7 @@ class CodeBytes:
             number = (block * self._number(words) + word) * self._number(self._parts)
             joined = []
             for part in range(self._parts):
-                value = shifted[(self._number(part),)]
+                value: PrimExpression = shifted[(self._number(part),)]
                 for byte in range(1, _BYTES):
                     value = value | shifted[(self._number(byte * self._parts + part),)]
                 at = [row, number + self._number(part)]
@@ -179,7 +180,10 @@ class CodeBytes:
             return emit.sequence([each(element), *joined])
 
         lanes = [self._number(lane) for lane in range(codes)]
-        greatest, total, count = (buffer[(lanes[0],)] for buffer in (largest, absolute, whole))
+        first = [buffer[(lanes[0],)] for buffer in (largest, absolute, whole)]
+        greatest: PrimExpression = first[0]
+        total: PrimExpression = first[1]
+        count: PrimExpression = first[2]
         for lane in lanes[1:]:
             greatest = tirx.Max(greatest, largest[(lane,)])
             total, count = total + absolute[(lane,)], count + whole[(lane,)]
@@ -217,7 +221,7 @@ class CodeBytes:
             return emit.sequence([*bound, *self._tile(panel, first, names, rounded, factors, sums)])
 
         return emit.sequence([
-            emit.loop(count, lambda n, first=first: tile(n, first), name="tile", dtype=self.dtype)
+            emit.loop(count, partial(tile, first=first), name="tile", dtype=self.dtype)
             for first in range(0, sizes.static(self.lane.extent), self.width)
         ])  # fmt: skip
 
@@ -248,20 +252,19 @@ class CodeBytes:
         def each(body: Callable[[int, PrimExpression, PrimExpression], tirx.Stmt]) -> (
             tirx.Stmt
         ):  # fmt: skip
-            return emit.sequence([
-                emit.vectors(
-                    self.width, self.machine.lanes(32),
-                    lambda lane, n=n: body(n, lane, lane + self._number(n * self.width)),
-                    self.dtype,
-                )
-                for n in range(self.height)
-            ])  # fmt: skip
+            def row(number: int) -> tirx.Stmt:
+                def element(lane: PrimExpression) -> tirx.Stmt:
+                    return body(number, lane, lane + self._number(number * self.width))
+
+                return emit.vectors(self.width, self.machine.lanes(32), element, self.dtype)
+
+            return emit.sequence([row(number) for number in range(self.height)])
 
         def group(block: PrimExpression, start: PrimExpression, count: int) -> tirx.Stmt:
             """Return the products of some words."""
 
             def element(row: int, lane: PrimExpression, offset: PrimExpression) -> tirx.Stmt:
-                total = products[(offset,)]
+                total: PrimExpression = products[(offset,)]
                 for n in range(count * self._parts):
                     word, part = start + self._number(n // self._parts), n % self._parts
                     codes = at(self.term.words, lane, block, word)
