@@ -7,8 +7,9 @@ the same functions, in which
 - a convolution or product of such reals with such constant weights is that of the integers, times
   the scales;
 - what moves data, and max pooling, moves integers;
-- a quantized tensor is its *codes*: int16, the zero point subtracted. Padding is 0, and pairs of
-  codes are operands of dot products (:mod:`word_packing`) as they are;
+- a quantized tensor is its *codes*: the zero point subtracted, in bytes if these hold the
+  difference, else in int16. Padding is 0, and neighbouring codes are operands of dot products
+  (:mod:`word_packing`) as they are;
 - the scale of a quantization goes into the factors of what is quantized.
 
 A real that lies within a rounding error of the middle between two codes may get the other one.
@@ -40,6 +41,7 @@ from tvm_nnef.schedules.relax.quantizers import (
     Steps,
     quantized,
     rounded,
+    smallest,
 )
 from tvm_nnef.schedules.relax.ranges import range_of
 from tvm_nnef.schedules.relax.rewriting import (
@@ -64,7 +66,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 CODES = "int16"
-"""The dtype of codes."""
+"""The largest dtype of codes."""
 
 _ADDED = np.iinfo("int32").max
 """What a sum of products may be."""
@@ -487,7 +489,7 @@ class _Rewrite:
         limits = range_of(self.operands, found.integers)
         if limits is None or limits[0] < low or limits[1] > high:
             return None
-        return self._as(self._narrow(found.integers), CODES)
+        return self._as(self._narrow(found.integers), smallest(low, high))
 
     def _scaled(self, x: RelaxExpression, factor: float) -> RelaxExpression | None:
         """Reals times a factor that goes into constants; None if there are none."""
