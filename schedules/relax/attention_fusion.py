@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tvm.ir import Call
+
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.attention import may_end_attention
 from tvm_nnef.schedules.analysis.kernel import Kernel, is_plain
@@ -21,7 +23,8 @@ from tvm_nnef.schedules.relax.reduction_fusion import (
     longer,
     with_chains,
 )
-from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 
 _MOST_CALLS = 6
 """The most kernels from the scores to the weighted sum: a limit of compile time."""
@@ -29,6 +32,8 @@ _MOST_CALLS = 6
 
 def with_fused_attention(mod: Module, is_taken: Callable[[Kernel], bool]) -> Module:
     """The module with one kernel for each attention that a strategy takes."""
+    if not any(map(_has_exponential, prim_functions(mod).values())):
+        return mod
 
     def grown(last: KernelCall, free: Sequence[KernelCall], users: Users) -> Chain | None:
         if len([stage for stage in last.kernel.stages if stage.reduced]) != 1:
@@ -36,6 +41,13 @@ def with_fused_attention(mod: Module, is_taken: Callable[[Kernel], bool]) -> Mod
         return _attention(combined([last], "attention"), free, users, is_taken)
 
     return with_chains(mod, grown)
+
+
+def _has_exponential(function: PrimFunction) -> bool:
+    """Whether a kernel computes an exponential, as one of each attention does."""
+    calls: list[Call] = []
+    traversal.walk(function.body, (Call, calls.append))
+    return any(getattr(call.op, "name", "") == "tirx.exp" for call in calls)
 
 
 def _attention(

@@ -185,7 +185,10 @@ def with_plain_shapes(mod: Module) -> Module:
 def _plain_tensor(kind: Type) -> Type:
     if not isinstance(kind.shape, relax.ShapeExpr):
         return kind
-    plain: Type = tensor_type(_plain(kind.shape.values), str(kind.dtype))
+    values = kind.shape.values[:]
+    if all(isinstance(extent, (tirx.IntImm, tirx.Var)) for extent in values):
+        return kind
+    plain: Type = tensor_type(_plain(values), str(kind.dtype))
     return plain
 
 
@@ -196,6 +199,6 @@ def _plain_buffer(kind: Type) -> Type:
 
 def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
     return [
-        extent if isinstance(extent, tirx.IntImm) else sym.Analyzer().simplify(extent)
-        for extent in shape
+        extent if isinstance(extent, (tirx.IntImm, tirx.Var)) else sym.Analyzer().simplify(extent)
+        for extent in shape[:]
     ]

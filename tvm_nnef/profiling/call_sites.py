@@ -353,10 +353,15 @@ def _add_leaves(value: Any, read: list[Any]) -> None:
             _add_leaves(each, read)
     elif kind is relax.TupleGetItem:
         _add_leaves(value.tuple_value, read)
-    elif kind in (relax.If, relax.SeqExpr):
-        inner: list[Any] = []
-        traversal.walk(value, (_LEAVES, inner.append))
-        read += (each for each in inner if not compat.is_scalar(each))
+    elif kind is relax.If:
+        for each in (value.cond, value.true_branch, value.false_branch):
+            _add_leaves(each, read)
+    elif kind is relax.SeqExpr:
+        for block in value.blocks[:]:
+            for binding in block.bindings[:]:
+                _add_leaves(binding.value, read)
+                _add_leaves(binding.var, read)
+        _add_leaves(value.body, read)
 
 
 def _variables(value: Any) -> list[Any]:
