@@ -48,6 +48,7 @@ from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
     again,
+    calls_any,
     operator_name,
     rewritten,
 )
@@ -92,7 +93,7 @@ def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module
     or product of quantized operands that stays real, and with the reason.
     """
     reader, functions = Reader(), prim_functions(mod)
-    has_contractions = _has_contractions(mod)
+    has_contractions = calls_any(mod, _CONTRACTIONS)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
@@ -105,7 +106,8 @@ def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module
             return None
         return rewrite.real_weights(node, "the machine does not multiply integers of 8 or 16 bits")
 
-    return rewritten(mod, rewrite)
+    changed = (*_CONTRACTIONS, *_MOVING, "call_tir", "astype", "subtract")
+    return rewritten(mod, rewrite, changed if in_words else _CONTRACTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,15 +569,6 @@ class _Rewrite:
             return None
         without = added.args[0]
         return without
-
-
-def _has_contractions(mod: Module) -> bool:
-    """Whether a module has convolutions or products."""
-    names: set[str] = set()
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, lambda node: names.add(operator_name(node)))
-    return not names.isdisjoint(_CONTRACTIONS)
 
 
 def _outputs(contraction: Call) -> int:

@@ -161,7 +161,7 @@ def saved(case, zero, folder, dynamic=False):
     return tvm_nnef.convert(path), shape, step
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(117), np.int8(0), np.int8(-9)], ids=str)
 def test_codes_are_those_of_the_evaluator(case, zero, tmp_path):
@@ -206,6 +206,7 @@ def in_words(names):
     return sum(len(re.findall("(?:conv|matmul)_int", name)) for name in names)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("case", COUNTS)
 def test_contractions_are_those_of_integers(case, dynamic, tmp_path):
