@@ -24,8 +24,8 @@ _HEAD = """\
 <!-- Written by scripts/write_operators.py from tvm_nnef/stdlib; do not edit. -->
 # Standard operators
 
-What `import`ing a standard module gives to a model: [all operators by name](#by-name). The line below a name says how it is
-compiled:
+What `import`ing a standard module gives to a model: [all operators by name](#by-name). The line
+below a name says how it is compiled:
 
 - **mapped**: by the Relax operators that are the same thing (`tvm_nnef/lower/ops`), where types and
   attributes allow; else, and always with `route="formula"`, by its body:
