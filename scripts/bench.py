@@ -131,7 +131,11 @@ def measured(
     """One line of the table, from an ONNX file in its own folder."""
     library, inputs = (str(file.with_name(each)) for each in ("model.so", "inputs.npz"))
     common = {"file": str(file), "library": library, "inputs": inputs}
-    built = in_process("build", **common, dynamic=options.dynamic)
+    kept = file.with_name("built.json")
+    if not kept.exists():
+        built = in_process("build", **common, dynamic=options.dynamic)
+        kept.write_text(json.dumps(built))
+    built = json.loads(kept.read_text())
     runs, largest = [], 0.0
     runtimes = (OURS, *others)
     for threads in options.threads:
@@ -179,18 +183,19 @@ def what_hides_errors(output: np.ndarray) -> str | None:
 def rows(
     entries: Mapping[str, Entry | Path], others: Sequence[str], options: argparse.Namespace
 ) -> Iterator[Row | Failure]:
-    """Each model, with its files in a temporary folder."""
+    """Each model, with its files in a folder: a temporary one, or one that is kept."""
     import onnx
 
     for name, entry in entries.items():
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.onnx"
-            flop = None
-            if isinstance(entry, Path):
-                onnx.save(onnx.load(entry), file)
-            else:
-                flop = entry.flop
-                onnx.save(entry.make(), file)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            if options.folder:
+                folder = options.folder / (name.replace(" ", "_") + ".dynamic" * options.dynamic)
+                folder.mkdir(parents=True, exist_ok=True)
+            file = folder / "model.onnx"
+            flop = None if isinstance(entry, Path) else entry.flop
+            if not file.exists():
+                onnx.save(onnx.load(entry) if isinstance(entry, Path) else entry.make(), file)
             try:
                 yield measured(name, file, flop, others, options)
             except Failed as problem:
@@ -266,6 +271,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dynamic", action="store_true", help=_DYNAMIC)
     parser.add_argument("--json", help="a file to write what was measured to")
+    parser.add_argument("--folder", type=Path, help="where models and libraries are kept")
     return parser
 
 

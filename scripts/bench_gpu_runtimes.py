@@ -58,7 +58,6 @@ def arrays(specs: Sequence[Spec], dtypes: Sequence[str]) -> list[Any]:
 def ours(library: str, specs: Sequence[Spec], expected: str, seconds: float) -> dict[str, Any]:
     """The times of a library, and the error of its outputs."""
     from tvm_nnef.executable.loading import load
-    from tvm_nnef.tvm_support import runtime
 
     start = time.perf_counter()
     executable = load(library)
@@ -72,9 +71,9 @@ def ours(library: str, specs: Sequence[Spec], expected: str, seconds: float) -> 
     outputs = [each for each in executable(*given[:count]) if isinstance(each, np.ndarray)]
     with np.load(expected) as stored:
         wanted = [stored[name] for name in sorted(stored.files)]
-    sync, device = runtime.runtime_function("runtime.Device_StreamSync"), executable._device
-    arguments = executable._arguments(given[:count])
-    found = times(lambda: executable._started(arguments), lambda: sync(device, 0), seconds)
+    arguments = executable._input_tensors(given[:count], {}, are_copied=False)
+    program, run = executable._program, executable._started
+    found = times(lambda: run(arguments, executable.threads), program.synchronize, seconds)
     return {**found, "error": largest_error(outputs, wanted), "start": loaded}
 
 

@@ -230,6 +230,7 @@ COUNTED: dict[str, tuple[list[Any], Callable[[np.ndarray], np.ndarray]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", COUNTED)
 def test_sizes_that_follow_from_inputs_without_a_bound(name: str) -> None:
     nodes, expected = COUNTED[name]
@@ -419,6 +420,7 @@ graph G {
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 def test_loops_over_a_dimension_make_as_many_items(route: Any) -> None:
     loop = tvm_nnef.build(LOOP, progress=False, route=route)
@@ -471,7 +473,7 @@ def test_loops_that_data_end_have_room_for_the_dimension() -> None:
 RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", RECURRENT)
 def test_recurrent_layers_take_any_number_of_steps(operator: str) -> None:
     gates, generator = RECURRENT[operator], np.random.default_rng(0)

@@ -106,6 +106,7 @@ def found(request: pytest.FixtureRequest) -> tuple[Any, ...]:
         return built(X, K)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=list(CASES))
 def test_every_route_gives(found: tuple[Any, ...], number: int) -> None:
     _, expected = [*CASES.values()][number]

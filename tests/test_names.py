@@ -102,7 +102,7 @@ def packed(kind: str, results: Sequence[str], compose: str) -> str:
 KINDS = [intermediates, ports, outputs, operators, inside_of_formulas]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_name_of_anything(kind: Any, route: Any, tmp_path: Path) -> None:
@@ -159,6 +159,7 @@ def test_an_input_is_given_by_its_name(name: str) -> None:
     np.testing.assert_array_equal(executable({name: X})["y"], -X)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["main", "found_0", "n", "extent0"])
 def test_a_name_of_a_dynamic_dimension(name: str) -> None:
     text = (

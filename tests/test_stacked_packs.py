@@ -54,7 +54,7 @@ UNTIL = (
 )
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("body", "n", "m", "expected"), [
     (SUM, 3, 0, [6, 6]),
     (SUM, 0, 0, [0, 0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_nnef.converters.common.symbolic import Shape
@@ -37,3 +38,8 @@ class Geometry:
                 self.out, self.stride, self.reach, self.inside, self.before, strict=True
             )
         )
+
+
+def unless_ones(values: Sequence[int]) -> list[int] | None:
+    """Return the strides or dilations of a window; None if all are 1, the default."""
+    return None if all(value == 1 for value in values) else list(values)

@@ -13,7 +13,7 @@ from tvm import tirx
 from tvm_ffi import structural_equal
 
 from tvm_nnef.tir.min_max import Combination, is_number, max_value, maximum, min_value, minimum
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ Combined = tuple[Reducer, PrimExpression, PrimExpression]
 def read_combined(value: PrimExpression) -> Combined | None:
     """Return the reducer that an expression applies, and its operands; None if it applies none."""
     match value:
-        case tirx.Max() | tirx.Min() if not is_real(dtype_of(value)):
+        case tirx.Max() | tirx.Min() if not is_real_type(dtype_of(value)):
             reducer = MAX if isinstance(value, tirx.Max) else MIN
         case tirx.Add() | tirx.Mul() | tirx.Max() | tirx.Min() | tirx.And() | tirx.Or():
             reducer = _NODES[type(value)]

@@ -33,7 +33,7 @@ from tvm_nnef.tvm_support.compat import (
     buffer_view,
     choice_of,
     dtype_of,
-    is_real,
+    is_real_type,
     with_opaque_body,
 )
 
@@ -146,7 +146,7 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
     # A max or min that keeps NaN repeats both operands twice: nested ones would grow exponentially.
-    real = is_real(reduction.dtype)
+    real = is_real_type(reduction.dtype)
     if real and reduction.reducer in (MAX, MIN):
         return None
     steps = extent_product(reduction.reduced)

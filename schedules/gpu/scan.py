@@ -22,7 +22,8 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tir.expressions import substituted
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of, is_real
+from tvm_nnef.tir.literals import fitting
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of, is_real_type
 
 Load: TypeAlias = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """A function that returns the element of a row at a position."""
@@ -231,7 +232,7 @@ def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
     if short or (many and not neighbours):
         return None
     # The product of a part may be too large for its dtype where that of all elements is not.
-    is_real_product = scan.reducer is PRODUCT and is_real(dtype)
+    is_real_product = scan.reducer is PRODUCT and is_real_type(dtype)
     if is_real_product and (dtype != "float32" or not machine.has_float64):
         return None
     working = "float64" if is_real_product else dtype
@@ -241,16 +242,12 @@ def match(scan: PrefixScan, machine: GpuModel) -> Scan | None:
         return [substituted(index, point) for index in element.indices]
 
     def load(row: PrimExpression, position: PrimExpression) -> PrimExpression:
-        return _cast(element.source[tuple(at(row, position))], working)
+        return fitting(element.source[tuple(at(row, position))], working)
 
     def store(
         row: PrimExpression, position: PrimExpression, _: PrimExpression, value: PrimExpression
     ) -> tirx.Stmt:
-        return tirx.BufferStore(element.source, _cast(value, dtype), at(row, position))
+        return tirx.BufferStore(element.source, fitting(value, dtype), at(row, position))
 
     index_type = dtype_of(scan.step.var)
     return scan_of(rows, length, scan.reducer, load, store, working, index_type, machine)
-
-
-def _cast(value: PrimExpression, dtype: str) -> PrimExpression:
-    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)

@@ -7,8 +7,9 @@ the same functions, in which
 - a convolution or product of such reals with such constant weights is that of the integers, times
   the scales;
 - what moves data, and max pooling, moves integers;
-- a quantized tensor is its *codes*: int16, the zero point subtracted. Padding is 0, and pairs of
-  codes are operands of dot products (:mod:`word_packing`) as they are;
+- a quantized tensor is its *codes*: the zero point subtracted, in bytes if these hold the
+  difference, else in int16. Padding is 0, and neighbouring codes are operands of dot products
+  (:mod:`word_packing`) as they are;
 - the scale of a quantization goes into the factors of what is quantized.
 
 A real that lies within a rounding error of the middle between two codes may get the other one.
@@ -40,12 +41,14 @@ from tvm_nnef.schedules.relax.quantizers import (
     Steps,
     quantized,
     rounded,
+    smallest,
 )
 from tvm_nnef.schedules.relax.ranges import range_of
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
     again,
+    calls_any,
     operator_name,
     rewritten,
 )
@@ -63,7 +66,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 CODES = "int16"
-"""The dtype of codes."""
+"""The largest dtype of codes."""
 
 _ADDED = np.iinfo("int32").max
 """What a sum of products may be."""
@@ -90,7 +93,7 @@ def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module
     or product of quantized operands that stays real, and with the reason.
     """
     reader, functions = Reader(), prim_functions(mod)
-    has_contractions = _has_contractions(mod)
+    has_contractions = calls_any(mod, _CONTRACTIONS)
     in_words = isinstance(machine, CpuModel) and dot_products.multiplies_words(machine)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
@@ -103,7 +106,8 @@ def with_integers(mod: Module, machine: object, note: Note = _ignored) -> Module
             return None
         return rewrite.real_weights(node, "the machine does not multiply integers of 8 or 16 bits")
 
-    return rewritten(mod, rewrite)
+    changed = (*_CONTRACTIONS, *_MOVING, "call_tir", "astype", "subtract")
+    return rewritten(mod, rewrite, changed if in_words else _CONTRACTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +489,7 @@ class _Rewrite:
         limits = range_of(self.operands, found.integers)
         if limits is None or limits[0] < low or limits[1] > high:
             return None
-        return self._as(self._narrow(found.integers), CODES)
+        return self._as(self._narrow(found.integers), smallest(low, high))
 
     def _scaled(self, x: RelaxExpression, factor: float) -> RelaxExpression | None:
         """Reals times a factor that goes into constants; None if there are none."""
@@ -565,15 +569,6 @@ class _Rewrite:
             return None
         without = added.args[0]
         return without
-
-
-def _has_contractions(mod: Module) -> bool:
-    """Whether a module has convolutions or products."""
-    names: set[str] = set()
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, lambda node: names.add(operator_name(node)))
-    return not names.isdisjoint(_CONTRACTIONS)
 
 
 def _outputs(contraction: Call) -> int:

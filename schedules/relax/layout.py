@@ -26,6 +26,7 @@ from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te, kernel_at_call
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     again,
+    calls_any,
     permutation_axes,
     with_functions,
     without_dataflow,
@@ -45,6 +46,8 @@ from tvm_nnef.tvm_support.compat import (
 
 def channels_last(mod: Module, machine: CpuModel = GENERIC) -> Module:
     """The module with convolutions, and the operators around them, channels last."""
+    if not calls_any(mod, CONVOLUTIONS):
+        return mod
     relayout = Relayout(without_dataflow(mod), machine, ON_PERMUTED)
     return relax.transform.DeadCodeElimination()(with_functions(relayout, relayout.visit_expr))
 

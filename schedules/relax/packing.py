@@ -57,7 +57,7 @@ def pack(mod: Module, machine: CpuModel) -> Module:
         pack = _PACKED.get(operator_name(node))
         return pack(operands, node, machine) if pack else None
 
-    return rewritten(mod, rewrite)
+    return rewritten(mod, rewrite, _PACKED)
 
 
 def _count(shape: Sequence[sizes.Extent]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 from tvm.ir import Call, TensorLoad
@@ -248,24 +249,34 @@ def _saturation(value: PrimExpression) -> Saturation | None:
     return Saturation(int(low), int(high), dtype)
 
 
+def smallest(low: int, high: int) -> str:
+    """The smallest dtype of integers from ``low`` to ``high``: bytes, or int16."""
+    for dtype in ("uint8", "int8"):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return dtype
+    return "int16"
+
+
 def quantized(
     operands: Operands, x: RelaxExpression, kind: Rounding, low: int, high: int, of_nan: int
 ) -> RelaxExpression:
-    """Reals rounded and limited to a range, as int16; a NaN becomes ``of_nan``."""
+    """Reals rounded and limited to a range, as small integers; a NaN becomes ``of_nan``."""
+    dtype = smallest(low, high)
 
     def function(_: Symbols, data: te.Tensor) -> te.Tensor:
         def code(value: PrimExpression) -> PrimExpression:
             # The value is written once, so that what is quantized several times stays short. LLVM's
             # max of a NaN and a number is the number.
-            least, most = (tirx.const(float(each), dtype_of(value)) for each in (low, high))
+            # A limit of -0.0 is one instruction of LLVM, one of 0.0 is two.
+            least, most = (tirx.const(float(each) or -0.0, dtype_of(value)) for each in (low, high))
             limited = tirx.min(tirx.max(_ROUND[kind](value), least), most)
-            return tirx.Cast("int16", tirx.Cast("int32", limited))
+            return tirx.Cast(dtype, limited)
 
         def element(*indices: PrimExpression) -> PrimExpression:
             value = data(*indices)
             if of_nan == low:
                 return code(value)
-            return tirx.Select(is_number(value), code(value), tirx.const(of_nan, "int16"))
+            return tirx.Select(is_number(value), code(value), tirx.const(of_nan, dtype))
 
         return te.compute(data.shape, element, name="quantized")
 

@@ -49,7 +49,7 @@ def raise_to_operators(mod: Module) -> Module:
         single = len(kernel.stages) == 1
         return as_operators(operands, kernel.stages[0], values) if single else None
 
-    return rewritten(mod, rewrite)
+    return rewritten(mod, rewrite, ("call_tir",))
 
 
 def _is_constant(

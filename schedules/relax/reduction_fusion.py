@@ -48,13 +48,14 @@ def with_fused_reductions(mod: Module, machine: CpuModel | GpuModel) -> Module:
 def with_chains(mod: Module, grown: Grown) -> Module:
     """The module with one kernel for each chain of calls."""
     functions = prim_functions(mod)
-    walk = _ReductionFuser(mod)
+    walk, found = _ReductionFuser(mod), False
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.chains = dict(_chains(function, functions, grown))
             if walk.chains:
+                found = True
                 walk.builder_.update_func(variable, walk.visit_expr(function))
-    return without_dead_code(walk.builder_.get())
+    return without_dead_code(walk.builder_.get()) if found else mod
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from tvm.ir import Call
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
     BlockBuilder,
@@ -155,11 +156,24 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return visited if made is None else made
 
 
-def rewritten(mod: Module, rewrite: Rewrite) -> Module:
+def calls_any(mod: Module, operators: Container[str]) -> bool:
+    """Whether Relax functions of a module call one of some operators, given by name."""
+    calls: list[Call] = []
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            traversal.walk(function.body, (Call, calls.append))
+    return any(operator_name(call) in operators for call in calls)
+
+
+def rewritten(mod: Module, rewrite: Rewrite, operators: Container[str] | None = None) -> Module:
     """The module with a rewrite applied to each call of its Relax functions.
 
-    The result has no dataflow blocks (:func:`without_dataflow`).
+    ``operators`` are the names of those whose calls it may change, if these are few. A module
+    without any stays as it is. Otherwise the result has no dataflow blocks
+    (:func:`without_dataflow`).
     """
+    if operators is not None and not calls_any(mod, operators):
+        return mod
     walk = _Rewriter(without_dataflow(mod), rewrite)
     return without_dead_code(with_functions(walk, walk.begin))
 

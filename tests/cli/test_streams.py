@@ -56,10 +56,13 @@ CASES = {
 
 _EACH = """
 import gc, importlib, json, os, sys
+import tvm_nnef
 from tvm_nnef import cli
 
-for name in ("check", "ops", "run", "show"):
-    importlib.import_module("tvm_nnef.cli." + name)
+for name in ("cli.check", "cli.ops", "cli.run", "cli.show", "compilation.pipeline", "lower"):
+    importlib.import_module("tvm_nnef." + name)
+given = json.loads(sys.argv[1])
+tvm_nnef.check(os.path.join(given[0][0], given[0][1][1]))  # Reads the grammar, for all.
 gc.freeze()  # Otherwise each process copies the memory when it ends.
 
 
@@ -78,7 +81,7 @@ def connect(number, kind):
     return None if kind == "closed" else open(number, closefd=False, **mode)
 
 
-for folder, command, streams in json.loads(sys.argv[1]):
+for folder, command, streams in given:
     child = os.fork()
     if not child:
         os.chdir(folder)

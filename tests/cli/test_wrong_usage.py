@@ -268,6 +268,7 @@ HIDING: dict[str, tuple[str, str, list[str]]] = {
 """By case a package, the folder of a file of its name, and a command that needs the package."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", HIDING)
 def test_a_file_of_the_user_that_hides_a_package_is_named(case: str, folder: Path) -> None:
     package, place, arguments = HIDING[case]

@@ -96,15 +96,17 @@ def check_sizes(name: str, run: Callable[[Any], Any]) -> None:
         np.testing.assert_array_equal(run(np.zeros(shape, "float32")), wanted)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("no_compilers")
 @pytest.mark.parametrize("name", SIZES)
 def test_numbers_of_sizes_need_no_code_for_a_gpu(name: str, tmp_path: Path) -> None:
     text, variables = of_sizes(name)
     executable = tvm_nnef.build(text, "cuda", variables=variables, progress=False)
-    assert executable._library.gpu_source is None
+    assert executable._program.files.library.gpu_source is None
     executable.export(tmp_path / "model.tar")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("route", ["mapped", "formula", "simulated"])
 def test_numbers_of_sizes(name: str, route: str, simulated_gpu: Callable[[], None]) -> None:
@@ -121,6 +123,7 @@ def skip_without_vulkan() -> None:
         pytest.skip("needs a Vulkan device")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SIZES)
 def test_numbers_of_sizes_on_vulkan(name: str, tmp_path: Path) -> None:
     skip_without_vulkan()

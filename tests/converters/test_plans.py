@@ -226,6 +226,7 @@ def plans(model: Any) -> list[str]:
     return sorted(texts)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "text"), ANTARES, ids=range(len(ANTARES)))
 def test_antares(name: str, text: str) -> None:
     inputs = {x: {"dtype": "float32", "shape": shape} for x, shape in STANDARD[name][0].items()}
@@ -234,6 +235,7 @@ def test_antares(name: str, text: str) -> None:
     assert found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "dimensions", "sizes", "statement"), TILE, ids=[each[0] for each in TILE]
 )

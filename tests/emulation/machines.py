@@ -140,7 +140,7 @@ class Translator:
         built = tvm_nnef.build(model, self.target, progress=False, **options)
         parts = []
         # A model of many kernels has several modules.
-        for number, code in enumerate(built._library.unused().mod.imports):
+        for number, code in enumerate(built._program.files.library.unused().mod.imports):
             file = self._folder / f"kernels{number}.ll"
             file.write_text(self._rewrite(code.inspect_source("ll")), encoding="utf-8")
             parts.append((code, tvm.runtime.load_module(str(file))))
@@ -158,7 +158,7 @@ def calling(built: Executable, kernel_of: Callable[[str], Any]) -> Iterator[Exec
 
     TVM's virtual machine finds them as global functions, as long as the block runs.
     """
-    here = relax.VMExecutable(built._library.unused().mod)
+    here = relax.VMExecutable(built._program.files.library.unused().mod)
     words = set(re.findall(r"[\w.]+", here.as_text()))
     kernels = [
         name for part in here.mod.imports for name in words if part.implements_function(name)

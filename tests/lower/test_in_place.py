@@ -41,6 +41,11 @@ CASES = {
     "the new value itself": ("8, 4", "y = math.iden(new);", False),
     "a view of the new value": ("4, 8", "y = layout.reshape{shape=[4, 8]}(new);", False),
     "the old value too": ("8, 4", "y = math.add(new, cache);", False),
+    "a flat view of the new value": ("8, 4", "y = layout.flatten{axis=1}(new);", False),
+    "a flat view of the old value": (
+        *("8, 4", "z = layout.flatten{axis=1}(cache); y = math.add(new, z);"),
+        False,
+    ),
     "a copy of the old value": ("8, 4", "z = math.iden(cache); y = math.add(new, z);", False),
 }
 

@@ -31,6 +31,7 @@ def run(route: str, source: str, array: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize(("expression", "meant"), [
     ("b[i,] / 8388608 % 256", lambda b: b // 8388608 % 256),

@@ -79,6 +79,7 @@ def awkward():
     return x, generator.integers(0, 3, 35).astype("float32")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*SEARCHES, *ORDERED])
 def test_what_a_search_finds(name):
     model = text(*(SEARCHES | ORDERED)[name])

@@ -48,6 +48,7 @@ def test_our_conversion(name: str) -> None:
     _check(tvm_nnef.evaluate(tvm_nnef.convert(CORPUS / name / "model"), *inputs), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_our_conversion_exported_again(name: str, tmp_path: Path) -> None:
     """Names of inputs and outputs, labels and results stay."""

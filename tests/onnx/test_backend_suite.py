@@ -1,7 +1,7 @@
 """The backend test suite of ONNX: converted, printed, read back, composed, run, compared.
 
 Converting prints the model and reads it back; what is evaluated and built here comes from text.
-The quick run takes one case in 50 on the evaluator. The slow run takes all of them on three routes,
+The slow run takes all of them on three routes,
 the evaluator, and compiled from the mappings and from the formulas, and on a simulated GPU. Cases
 that fail are listed in ``expected_failures.txt``, those that fail only when compiled in
 ``expected_failures_compiled.txt``; a case that fails and is not listed fails this test, and so does
@@ -63,16 +63,6 @@ def test_the_lists_name_cases_of_the_suite(
     for expected in (expected_failures, expected_compiled):
         assert set(expected) <= set(suite)
         assert len(suite) - len(expected) >= LEAST
-
-
-def test_a_part_of_the_suite_on_the_evaluator(
-    suite: Any, expected_failures: Any, unexpected: Any
-) -> None:
-    part = [
-        case for name, case in list(suite.items())[:: 4 * STEP] if not name.startswith("light_")
-    ]
-    lines = unexpected(part, {"reference": expected_failures})
-    assert not lines, "\n".join(lines)
 
 
 @pytest.mark.slow

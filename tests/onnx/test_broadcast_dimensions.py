@@ -130,6 +130,7 @@ def test_on_a_simulated_gpu(name: str, simulated_gpu: Any) -> None:
     agree(proto, shapes, sizes, tvm_nnef.build(model, progress=False, cache=False))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("name", ["a chain", "the batches of products", "attention with a mask"])
 def test_equal_sizes_have_the_kernels_of_equal_names(name: str, route: Any) -> None:

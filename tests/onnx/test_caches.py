@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,9 @@ def test_decoders_of_a_family_agree_with_onnx_runtime(family: str, decoders: Any
 @pytest.mark.parametrize("kind", ["GroupQueryAttention", *(
     pytest.param(each, marks=pytest.mark.slow) for each in ("Attention", "Concat")
 )])  # fmt: skip
-def test_a_cache_as_state_agrees_with_one_that_is_passed(kind: str, decoders: Any) -> None:
+def test_a_cache_as_state_agrees_with_one_that_is_passed(
+    kind: str, decoders: Any, with_state: Callable[[str], Any]
+) -> None:
     proto = KINDS[kind](decoders)
     session = runtime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -121,8 +124,8 @@ def test_a_cache_as_state_agrees_with_one_that_is_passed(kind: str, decoders: An
     inputs = {each.name: each for each in session.get_inputs()}
     past = {name: np.zeros((*each.shape[:2], 0, each.shape[3]), np.float32)
             for name, each in inputs.items() if name.startswith("past")}  # fmt: skip
-    model = tvm_nnef.convert(proto, state=PAIR, bounds={"past": ROOM})
-    executable = tvm_nnef.build(model, progress=False)
+    executable = with_state(kind)
+    executable.reset()
     assert [port.name for port in executable.inputs] == [n for n in inputs if n not in past]
     held = list(executable.state.tensors)  # Nothing else gets their memory.
     random, total, before = np.random.default_rng(3), 0, pointers(executable)
@@ -154,10 +157,21 @@ def _is_input(executable: Any, name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def built(decoders: Any) -> Any:
+def with_state(decoders: Any) -> Callable[[str], Any]:
+    """The executable of a kind of model, whose cache is state."""
+
+    @functools.cache
+    def made(kind: str) -> Any:
+        model = tvm_nnef.convert(KINDS[kind](decoders), state=PAIR, bounds={"past": ROOM})
+        return tvm_nnef.build(model, progress=False)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def built(with_state: Callable[[str], Any]) -> Any:
     """A decoder with a cache that is state."""
-    model = tvm_nnef.convert(small(decoders), state=PAIR, bounds={"past": ROOM})
-    return tvm_nnef.build(model, progress=False)
+    return with_state("GroupQueryAttention")
 
 
 def call(executable: Any, rows: int, total: int) -> Any:
@@ -167,6 +181,7 @@ def call(executable: Any, rows: int, total: int) -> Any:
 
 
 def test_state_is_reset_cloned_saved_and_restored(built: Any, tmp_path: Path) -> None:
+    built.reset()
     first, second = call(built, 3, 3), call(built, 1, 4)
     built.save_state(tmp_path / "state.npz")
     built.reset()

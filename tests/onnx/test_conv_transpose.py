@@ -100,7 +100,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "dynamic", "route"), RUNS)
 def test_conv_transpose_gives_the_numbers_of_onnx_runtime(
     name: str, dynamic: bool, route: Any
@@ -124,6 +124,7 @@ def test_conv_transpose_gives_the_numbers_of_onnx_runtime(
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.constant])
 def test_no_dynamic_conv_transpose_is_left_to_the_fallback(name: str) -> None:
     case = CASES[name]

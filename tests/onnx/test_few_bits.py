@@ -114,7 +114,7 @@ def numbers(dtype: str, wide: str = "float32") -> np.ndarray:
         return np.concatenate(parts).astype(wide)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("wide", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("dtype", [*FLOAT8, "float4_e2m1fn"])

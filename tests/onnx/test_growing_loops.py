@@ -385,7 +385,7 @@ def check(run: Callable[..., Sequence[Any]], name: str) -> None:
         compare(run, session, feed)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_evaluated_as_by_onnx_runtime(name: str) -> None:
     model = tvm_nnef.convert(proto_of(name), bounds=MODELS[name][2])
@@ -542,7 +542,7 @@ def random_loop(random: np.random.Generator) -> tuple[str, int]:
     return text(inputs, outputs, fraction + body), count
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_loops(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -422,7 +422,7 @@ def attention_cases() -> dict[str, Case]:
 CASES = {**simple_cases(), **recurrent_cases(), **attention_cases()}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_agrees(name: str) -> None:
     check(CASES[name])
@@ -527,7 +527,7 @@ GROUP_QUERY: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", GROUP_QUERY)
 def test_group_query_attention_agrees(name: str) -> None:
     case = group_query(**GROUP_QUERY[name])

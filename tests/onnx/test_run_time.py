@@ -587,7 +587,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_evaluator(name: str) -> None:
     case = CASES[name]

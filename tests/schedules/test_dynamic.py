@@ -239,6 +239,7 @@ RESHAPES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RESHAPES)
 def test_static_dimensions_are_reshaped_beside_dynamic_ones(kernels, name):
     """A function after the reshape keeps it from being a view; nothing divides by a symbol."""

@@ -126,6 +126,7 @@ BYTES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", BYTES)
 def test_convolutions_of_bytes_are_exact(kernels, case):
     channels, outputs, size, zero, largest, groups, name = BYTES[case]

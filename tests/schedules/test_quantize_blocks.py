@@ -80,6 +80,7 @@ def test_codes_are_those_of_the_evaluator(dynamic: bool, route: Any) -> None:
         assert np.abs(np.asarray(found[1]) - np.asarray(expected[1])).max() <= 1.01 * STEP
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_contractions_are_those_of_integers(dynamic: bool, route: Any) -> None:

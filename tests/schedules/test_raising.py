@@ -299,6 +299,7 @@ def test_windows_that_meet_no_data_give_nothing(kernels):
     assert not kernels.run(mod, kernels.values(*shapes)).any()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_what_is_not_a_contraction_stays_as_it_is(kernels, name):
     function, shapes = LEFT_ALONE[name]

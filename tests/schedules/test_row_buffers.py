@@ -56,6 +56,7 @@ CASES: dict[str, tuple[str, str, Callable[[np.ndarray], list[np.ndarray]]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [5, 200])
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_read_before_they_are_overwritten(case: str, size: int) -> None:

@@ -38,6 +38,7 @@ FACTORIZATIONS: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 def test_factorizations(name: str, against_jax: Any) -> None:
     against_jax(*FACTORIZATIONS[name], rtol=1e-3, atol=1e-4)
@@ -51,6 +52,7 @@ def test_a_factorization_compiled(against_jax: Any) -> None:
 SYSTEMS = list(itertools.product((True, False), repeat=4))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("left_side", "lower", "transpose_a", "unit_diagonal"), SYSTEMS)
 def test_triangular_systems(
     left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, against_jax: Any
@@ -95,6 +97,7 @@ BITS: list[tuple[Any, Any, tuple[int, ...], list[int]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("algorithm", "dtype", "shape", "state"), BITS)
 def test_random_bits(
     algorithm: Any, dtype: Any, shape: tuple[int, ...], state: list[int], against_jax: Any

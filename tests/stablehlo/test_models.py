@@ -86,7 +86,10 @@ def test_networks_on_the_reference(name: str, against_jax: Any) -> None:
     against_jax(*MODELS[name], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convnet", "rnn", "transformer gradient"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "convnet", "rnn", pytest.param("transformer gradient", marks=pytest.mark.slow)],
+)
 def test_networks_compiled(name: str, against_jax: Any) -> None:
     against_jax(*MODELS[name], rtol=1e-3, atol=1e-4, compiled=True)
 
@@ -135,6 +138,7 @@ ON_SIZES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ON_SIZES)
 def test_what_depends_on_a_dynamic_dimension(name: str) -> None:
     model = tvm_nnef.load_model(exported(ON_SIZES[name], "b, 3"), bounds=8)

@@ -33,6 +33,7 @@ UNARY = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_one_operand(name: str, against_jax: Any) -> None:
     against_jax(getattr(lax, name), POSITIVE)
@@ -61,6 +62,7 @@ WHOLE = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int8, np.uint8, np.uint16])
 @pytest.mark.parametrize("name", WHOLE)
 def test_integers(name: str, dtype: Any, against_jax: Any) -> None:
@@ -283,6 +285,7 @@ SORTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SORTS)
 def test_sorting(name: str, against_jax: Any) -> None:
     against_jax(SORTS[name], reals(4, 5), integers(3, 4, 5))
@@ -335,6 +338,7 @@ SCATTERS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCATTERS)
 def test_scatter(name: str, against_jax: Any) -> None:
     against_jax(SCATTERS[name], reals(4, 3), integers(4, 4))

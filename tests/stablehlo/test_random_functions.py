@@ -25,6 +25,7 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("fuzz_functions")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_functions(fuzz: ModuleType, seed: int) -> None:
     assert fuzz.wrong(seed) is None

@@ -63,6 +63,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:

@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
 @pytest.mark.parametrize("dialect", ["draft", "tools"])
 @pytest.mark.parametrize("name", CASES)

@@ -78,7 +78,7 @@ def test_an_exported_library_has_machine_code_that_tvm_loads(
 @pytest.mark.slow
 @needs_nvcc
 def test_the_same_model_gives_the_same_code() -> None:
-    one, other = (built()._library.gpu_code for _ in range(2))
+    one, other = (built()._program.files.library.gpu_code for _ in range(2))
     assert one == other
 
 
@@ -127,7 +127,7 @@ def test_the_metadata_name_the_forms_of_the_code(
     assert json.loads(capsys.readouterr().out)["target"]["code_forms"] == forms
     kinds = {form: 1 if form.startswith("compute") else 2 for form in forms}
     wanted = {(kinds[form], int("".join(filter(str.isdigit, form)))) for form in forms}
-    assert fat_binary_entries(executable._library.gpu_code) == wanted
+    assert fat_binary_entries(executable._program.files.library.gpu_code) == wanted
 
 
 def fat_binary_entries(code: bytes) -> set[tuple[int, int]]:
@@ -333,7 +333,7 @@ def test_index_checks_are_compiled(tmp_path: Path) -> None:
     ports = "@input { x: real[5, 3]; i: int[2]; } @output { y: real; }"
     text = f"import layout; graph G {{ {ports} @compose {{ y = layout.gather{{axis=0}}(x, i); }} }}"
     executable = tvm_nnef.build(text, "cuda:sm_80", checked=True, progress=False)
-    assert "uses an index outside of 'x'" in executable._library.gpu_source
+    assert "uses an index outside of 'x'" in executable._program.files.library.gpu_source
     executable.export(tmp_path / "model.so")
 
 

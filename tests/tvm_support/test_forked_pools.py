@@ -128,6 +128,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_forked_processes_run_models_and_end(pattern: str, library: Path) -> None:
     command = [sys.executable, "-c", FORKED + PATTERNS[pattern], str(library)]

@@ -249,7 +249,7 @@ def test_without_a_driver_models_are_built_and_calls_are_errors(tmp_path: Path) 
 
 
 def test_a_device_without_a_feature_is_named(vulkan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    (shader, *_) = unpack(launcher.kernels_of(built(NETWORK)._library.mod)[1])
+    (shader, *_) = unpack(launcher.kernels_of(built(NETWORK)._program.files.library.mod)[1])
     monkeypatch.setattr(vulkan.device, "_present", frozenset())
     monkeypatch.setattr(vulkan.device, "_pipelines", {})
     with pytest.raises(NnefError, match="cannot run the kernel") as caught:

@@ -219,6 +219,11 @@ def _build(parser: argparse._ActionsContainer) -> None:
         help="launch kernels of static shapes as CUDA graphs",
     )
     parser.add_argument(
+        "--int8-activations",
+        action="store_true",
+        help="round what many rows multiply with weights of few bits to int8",
+    )
+    parser.add_argument(
         "--verbose",
         action="store_true",
         help="print each kernel's strategy, work and measured speed",

@@ -20,7 +20,7 @@ from tvm_nnef.converters.common.execution import as_numbers
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.executable.runtime import Executable
 from tvm_nnef.formats.registry import OpenedSource
-from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.model.model import Model
 from tvm_nnef.reference import evaluate
 
@@ -51,7 +51,7 @@ class ProgramCheck:
         Rounding may grow at a threshold, so outputs that differ are not proof: the operations are
         executed one by one, and the program is wrong if it differs from their results.
         """
-        by_tensor = dict(zip(_output_tensors(self.graph), found, strict=False))
+        by_tensor = dict(zip(self.graph.output_tensors, found, strict=False))
         rows = program_rows(self.graph, self.expected, by_tensor, (self.judge, "tvm-nnef"))
         wrong = [row for row in rows if not row.agrees]
         if not wrong:
@@ -94,7 +94,7 @@ def check_by_source(
 
     Outputs that are texts there are not checked. Raises NnefError for another number of outputs.
     """
-    tensors = _output_tensors(graph)
+    tensors = graph.output_tensors
     if len(tensors) != len(arrays):
         message = f"'{against.path}' has {len(arrays)} outputs, but the model has {len(tensors)}"
         raise error(message, hint="give the model that this one was converted from")
@@ -110,7 +110,3 @@ def check_by_source(
 def _within_kind(array: Array, dtype: str) -> Array:
     """Return integers in our width; a model that was not converted differs from its source."""
     return array.astype(dtype) if array.dtype.kind in "iu" and "int" in dtype else array
-
-
-def _output_tensors(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.outputs))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.ranges import widths_of_ranges
 from tvm_nnef.comparison.report import Row
-from tvm_nnef.graph.nodes import Graph, Tensor, flatten, updated_variables
+from tvm_nnef.graph.nodes import Graph, Tensor, updated_variables
 
 DEPTH = 10.0
 """The factor of a program's default tolerance, as rounding adds up over the depth of the
@@ -20,7 +20,7 @@ program.
 
 def given(graph: Graph) -> tuple[Tensor, ...]:
     """Return the outputs of a graph, and the tensors that become the values of its variables."""
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = graph.output_tensors
     return tuple(dict.fromkeys((*outputs, *(tensor for _, tensor in graph.updates))))
 
 
@@ -37,7 +37,7 @@ def program_rows(
     Tensors that are not in ``expected`` are omitted. Tolerances are those of
     :func:`tvm_nnef.comparison.differences.difference`, with :data:`DEPTH` for the defaults.
     """
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = graph.output_tensors
     pairs = {tensor: tensor for tensor in (*outputs, *updated_variables(graph))}
     pairs |= dict(graph.updates)
     widths = widths_of_ranges(graph)

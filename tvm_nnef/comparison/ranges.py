@@ -57,7 +57,7 @@ def _results(node: Node, known: dict[Tensor, Range]) -> list[Range]:
             inner = bodies(node)
             for body in inner:
                 _visit(body, known)
-            outputs = (flatten(tuple(port.operand for port in body.outputs)) for body in inner)
+            outputs = (body.output_tensors for body in inner)
             ranges = ([_of(tensor, known) for tensor in each] for each in outputs)
             return [_hull(*each) for each in zip(*ranges, strict=False)]
         case _:

@@ -16,7 +16,7 @@ from tvm_nnef.comparison.differences import Array
 from tvm_nnef.comparison.source import Origin, SourceModel
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.formats.registry import FORMATS
-from tvm_nnef.graph.nodes import Graph, Operand, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, Operand, Tensor, tensors
 
 Arrays: TypeAlias = Mapping[Tensor, Array]
 Runner: TypeAlias = Callable[[Graph, Arrays], Arrays]
@@ -83,9 +83,7 @@ def _recorded(route: str, setting: Setting) -> Runner:
         raise error(f"the route '{route}' needs the {title} model", hint=hint)
     executed = setting.source.execute(setting.graph, setting.inputs)
     return lambda graph, _: {
-        each: executed[each]
-        for each in flatten(tuple(port.operand for port in graph.outputs))
-        if each in executed
+        each: executed[each] for each in graph.output_tensors if each in executed
     }
 
 

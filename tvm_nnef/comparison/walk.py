@@ -233,7 +233,7 @@ def _take_over(
     walk: _Comparison, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]
 ) -> None:
     """Set the results of a part of the graph to the arrays that its nodes have computed."""
-    outputs = flatten(tuple(port.operand for port in body.outputs))
+    outputs = body.output_tensors
     pairs = list(zip(flatten(node.results), outputs, strict=True))
     walk.parts.update(
         (result, walk.parts[output]) for result, output in pairs if output in walk.parts

@@ -23,7 +23,7 @@ from tvm_nnef.composition.values import (
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.graph.nodes import Attribute, Tensor
-from tvm_nnef.semantics.names import used_names
+from tvm_nnef.semantics.names import names_in, used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
@@ -46,8 +46,8 @@ def check_known(definition: CheckedDefinition, env: Environment, location: Span)
     """
     attributes = {parameter.name.name for parameter in definition.attributes}
     for check in definition.assertions:
-        named = _named(check.condition)
-        if named & attributes and named | _named(check.message) <= env.names.keys():
+        named = names_in(check.condition)
+        if named & attributes and named | names_in(check.message) <= env.names.keys():
             try:
                 value = known(check.condition, env)
             except NnefError:
@@ -72,10 +72,6 @@ def _is_attribute(value: Value) -> bool:
 def check_outputs(definition: CheckedDefinition, env: Environment, location: Span) -> None:
     """Check the assertions that read outputs, after the outputs have been added to ``env``."""
     _check_assertions(definition.check_order.of_outputs, env, location, definition)
-
-
-def _named(node: nodes.Expression | None) -> set[str]:
-    return {identifier.name for identifier in used_names(node)}
 
 
 def _check_assertions(
@@ -181,7 +177,7 @@ def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
     details = [
         each
         for each in check.details
-        if _named(each.value) | _named(each.label) <= env.names.keys()
+        if names_in(each.value) | names_in(each.label) <= env.names.keys()
     ]
     for number, detail in enumerate(details):
         label = detail.label and format_text(detail.label, env)

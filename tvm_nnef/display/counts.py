@@ -104,9 +104,9 @@ def peak_bytes(graph: Graph, nodes: Sequence[Node], opened: Sequence[Operation])
     for position, node in enumerate(nodes):
         every = (*flatten(node.operands), *flatten(node.results))
         last.update(dict.fromkeys(roots(every), position))
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = graph.output_tensors
     last.update(dict.fromkeys(roots(outputs), len(nodes)))
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     sizes = {each: _most_bytes(each, graph) for each in (*last, *roots(inputs))}
     alive = set(roots(inputs))
     peak = 0
@@ -134,7 +134,7 @@ def _aliases(opened: Iterable[Operation]) -> dict[Tensor, Tensor]:
     found: dict[Tensor, Tensor] = {}
     for composite in opened:
         assert isinstance(composite.body, Graph)
-        inner = flatten(tuple(port.operand for port in composite.body.outputs))
+        inner = composite.body.output_tensors
         pairs = zip(flatten(composite.results), inner, strict=True)
         found.update((result, output) for result, output in pairs if result is not output)
     return found

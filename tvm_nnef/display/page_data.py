@@ -194,7 +194,7 @@ def _inner(node: Node) -> Iterable[tuple[Tensor, list[Tensor]]]:
     results = flatten(node.results)
     match node:
         case If():
-            arms = [flatten(tuple(port.operand for port in body.outputs)) for body in bodies(node)]
+            arms = [body.output_tensors for body in bodies(node)]
             pairs = [(result, list(arm)) for result, *arm in zip(results, *arms, strict=True)]
         case Loop():
             pairs = [(a, [b]) for a, b in zip(node.carried, node.initial, strict=True)]
@@ -206,7 +206,7 @@ def _inner(node: Node) -> Iterable[tuple[Tensor, list[Tensor]]]:
                 for result in flatten((results_of,))
             ]
         case Operation(body=Graph() as body):
-            outputs = list(flatten(tuple(port.operand for port in body.outputs)))
+            outputs = list(body.output_tensors)
             pairs = [(result, [inner]) for result, inner in zip(results, outputs, strict=True)]
         case _:
             pairs = []

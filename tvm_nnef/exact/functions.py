@@ -30,7 +30,7 @@ from tvm_nnef.exact.integers import (
 from tvm_nnef.tir.literals import literal
 from tvm_nnef.tir.min_max import maximum, minimum
 from tvm_nnef.tir.rounding import away_from_zero
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real_type
 
 NARROW_INTS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 """Ints of less than 64 bits."""
@@ -104,11 +104,6 @@ def guarded(
 def is_real(value: PrimExpression) -> bool:
     """Whether a scalar is a floating-point number."""
     return is_real_type(dtype_of(value))
-
-
-def is_real_type(dtype: str) -> bool:
-    """Whether a dtype is one of floating-point numbers."""
-    return dtype.startswith(("float", "bfloat"))
 
 
 def _negated(x: PrimExpression) -> PrimExpression:

@@ -18,7 +18,6 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm_ffi import WalkResult
 
-from tvm_nnef.exact.functions import is_real_type
 from tvm_nnef.exact.late_arithmetic import ARITHMETIC, COMPARISONS, opaque
 from tvm_nnef.tir.expressions import (
     loads,
@@ -30,6 +29,7 @@ from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
+    is_real_type,
     lanes_of,
     scalar_type_of,
     typed,
@@ -197,8 +197,8 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
         return element
 
     def changed(operation: PrimExpression) -> PrimExpression:
-        mapped_valueacement = None if numbers and not depends(operation) else change(operation)
-        return operation if mapped_valueacement is None else mapped_valueacement
+        replacement = None if numbers and not depends(operation) else change(operation)
+        return operation if replacement is None else replacement
 
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +16,15 @@ from tvm_nnef.arguments.inputs import bind_inputs
 from tvm_nnef.arguments.ports import PortInfo, port_info, signature, tensor_info
 from tvm_nnef.arguments.random_inputs import random_inputs
 from tvm_nnef.diagnostics import error
-from tvm_nnef.executable import devices
 from tvm_nnef.executable.call_errors import (
     Sizes,
     check_sizes,
-    missing_device,
     refuse_copy,
-    run_error,
 )
 from tvm_nnef.executable.call_memory import shortage
 from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
-from tvm_nnef.executable.metadata import mismatch, read_metadata
 from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
+from tvm_nnef.executable.program import Program
 from tvm_nnef.executable.repeated_calls import RepeatedCalls
 from tvm_nnef.executable.state import State
 from tvm_nnef.graph.nodes import Graph
@@ -38,7 +33,7 @@ from tvm_nnef.support.argument_kinds import with_checked_arguments
 from tvm_nnef.support.html_table import html_table
 from tvm_nnef.support.memory import available_bytes
 from tvm_nnef.tvm_support import device_errors, runtime
-from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, METADATA, PREPARED
+from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
@@ -96,62 +91,23 @@ class Executable:
         ``weights`` are the bytes of the parameter file, if it has one.
         """
         self.threads = default_threads()
-        # The virtual machine keeps the frames of the calls that it is in.
-        self._turn = threading.RLock()
-        self._library = library
+        self._program = Program(library, metadata, weights)
         self._file = file
-        self._weights = weights
         self._entry = "main"
-        self._kind = "cpu"  # Until the metadata are read.
-        self._text = str(self._machine[METADATA]()) if metadata is None else metadata
-        self._read(read_metadata(self._text))
-        self._kind = str(self.metadata["target"]["device"])
-        self._device = None if mismatch(self.metadata) else devices.device_of(self._kind)
+        self.metadata = self._program.metadata
+        self.inputs = tuple(map(port_info, self.metadata["inputs"]))
+        self.outputs = tuple(map(port_info, self.metadata["outputs"]))
+        self._output_ports = OutputPorts(self.outputs)
+        self.bounds = dict(self.metadata["bounds"])
+        self._graph = signature(self.metadata)
+        self._prepared: list[Any] = []
+        self._passed: set[Sizes] = set()
         self.reset()
 
     @functools.cached_property
-    def _machine(self) -> Any:
-        """The virtual machine, for which all code is generated: only if it is used."""
-        made = devices.virtual_machine(self._module, self._kind)
-        if self._kind == "cuda" and self._device is not None:
-            weakref.finalize(self, device_errors.keep_if_broken, made)
-        return made
-
-    @functools.cached_property
-    def _module(self) -> Any:
-        """What was built or loaded, as a module that all clones share."""
-        return runtime.executable_module(self._library)
-
-    @functools.cached_property
-    def _weight_tensors(self) -> Any:
-        """The tensors in the parameter file, in the memory of the device."""
-        if self._weights is None:
-            hint = "build the model again, or load it with its parameter file beside it"
-            raise error("the parameter file of this model is missing", hint=hint)
-        described = self.metadata["weights"]["tensors"]
-        return runtime.tensors_in(self._weights, described, self._device)
-
-    def _weights_of(self, function: str) -> list[Any]:
-        """The last argument of a function, if it takes what is in the parameter file."""
-        described = self.metadata["weights"]
-        taken = described is not None and function in described["functions"]
-        return [self._weight_tensors] if taken else []
-
-    @functools.cached_property
-    def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any], list[Any]]:
-        """What runs the model, what makes the machine let go of the results, and its weights."""
-        return self._machine[self._entry], self._machine[METADATA], self._weights_of(self._entry)
-
-    def _read(self, metadata: Mapping[str, Any]) -> None:
-        """Takes the descriptions of inputs and outputs, and the functions of the library."""
-        self.inputs = tuple(map(port_info, metadata["inputs"]))
-        self.outputs = tuple(map(port_info, metadata["outputs"]))
-        self._output_ports = OutputPorts(self.outputs)
-        self.bounds = dict(metadata["bounds"])
-        self.metadata = metadata
-        self._graph = signature(metadata)
-        self._prepared: list[Any] = []
-        self._passed: set[Sizes] = set()
+    def _started(self) -> Callable[[Sequence[Any], int], list[Any]]:
+        """Runs the model; all code is generated only if it is used."""
+        return self._program.entry(self._entry)
 
     __getstate__ = refuse_copy
 
@@ -196,7 +152,7 @@ class Executable:
             If a check of the model fails.
         """
         buffers = None if out is None else OutputBuffers(self._output_ports, out)
-        with self._turn:
+        with self._program.turn:
             tensors = self._call(inputs, named, are_copied=not self.state)
             if buffers is not None:
                 return buffers.filled(tensors)
@@ -229,7 +185,7 @@ class Executable:
         They may share the memory of the inputs, which a later call overwrites if they
         ``are_copied`` before.
         """
-        with self._turn:
+        with self._program.turn:
             tensors = self._input_tensors(inputs, named, are_copied)
             results = self._run(self._with_own(tensors, self.state.tensors))
             end = len(results) - len(self.state)
@@ -241,15 +197,16 @@ class Executable:
 
         Its state is separate, with the initial values. Clones run in parallel in threads of Python.
         """
-        if self._device is not None:  # Only what is loaded before the copy is shared.
-            _ = self._module, self.metadata["weights"] and self._weight_tensors
+        made = self._copy(self._program.clone())
+        made.reset()
+        return made
+
+    def _copy(self, program: Program) -> Executable:
+        """The same model as another executable, which :meth:`reset` gives its own state."""
         made = object.__new__(Executable)
         vars(made).update(vars(self))
-        made._turn = threading.RLock()
-        for name in ("_machine", "_functions"):
-            vars(made).pop(name, None)
-        made._passed = set()
-        made.reset()
+        vars(made).pop("_started", None)
+        made._program, made._passed = program, set()
         return made
 
     def with_parameters(self, *parameters: Any) -> Executable:
@@ -280,19 +237,13 @@ class Executable:
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
         given = [numpy_view(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
-        tensors = self._tensors(bound.values())
-
-        with self._turn:
-            with device_errors.reported:
-                use_threads(self._threads)
-                prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
-            made = object.__new__(Executable)
-            vars(made).update(vars(self))
+        program, tensors = self._program, self._program.tensors(bound.values())
+        with program.turn, device_errors.reported:
+            use_threads(self._threads)
+            prepared = list(program.function(LIFTED)(tensors))
+        # A machine replays CUDA graphs with the addresses of the first weights.
+        made = self._copy(program.clone() if program.kind == "cuda" else program)
         made._prepared, made._entry = prepared, PREPARED
-        vars(made).pop("_functions", None)
-        if self._kind == "cuda":
-            # A machine replays CUDA graphs with the addresses of the first weights.
-            vars(made).pop("_machine", None)
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()
@@ -304,21 +255,21 @@ class Executable:
         A call keeps the memory of its tensors for the next one of similar sizes. This is that of
         all executables of the process.
         """
-        with self._turn:
+        with self._program.turn:
             self._repeated = RepeatedCalls(self._graph, self._defaults)
         runtime.release_memory()
 
     def reset(self) -> None:
         """Reset the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
-        with self._turn:
+        with self._program.turn:
             defaults = [port.name for port in self._graph.inputs if port.has_default]
-            known = (described or defaults) and self._device is not None
-            weights = self._weights_of(INITIAL_STATE) if known else []
+            device = self._program.device
+            known = (described or defaults) and device is not None
             with device_errors.reported:
-                values = list(self._machine[INITIAL_STATE](*weights)) if known else []
+                values = list(self._program.function(INITIAL_STATE)()) if known else []
                 arrays = list(map(array_of, values[len(described) :]))
-            self.state = State(described, values[: len(described)], self._device)
+            self.state = State(described, values[: len(described)], device)
             self.state.own()
             self._defaults = dict(zip(defaults, arrays, strict=False))
             self._repeated = RepeatedCalls(self._graph, self._defaults)
@@ -337,7 +288,7 @@ class Executable:
         NnefError
             If the file cannot be written.
         """
-        with self._turn:
+        with self._program.turn:
             self.state.save(path)
 
     @with_checked_arguments
@@ -354,7 +305,7 @@ class Executable:
         NnefError
             If the file cannot be read, or is of another model; the state does not change then.
         """
-        with self._turn:
+        with self._program.turn:
             self.state.load(path)
 
     @property
@@ -399,7 +350,7 @@ class Executable:
             ``median``, ``minimum`` and ``mean`` in seconds.
         """
         given = inputs or random_inputs(self._graph)
-        with self._turn:
+        with self._program.turn:
             before, first = self.state.tensors, self.state.copied()
 
             def call() -> None:
@@ -441,7 +392,7 @@ class Executable:
         made = self.clone()
         made.state.tensors = self.state.copied()
         run = made.prepared(*ordered_inputs(self._graph, inputs, named, self._defaults))
-        return profiled(made._machine, run, self.metadata, self._entry, repeat, warmup)
+        return profiled(made._program.machine, run, self.metadata, self._entry, repeat, warmup)
 
     @with_checked_arguments
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -461,13 +412,12 @@ class Executable:
         NnefError
             If a file cannot be written, or no compiler or linker is installed.
         """
-        write_library(path, self._file or CompiledFiles(self._library, self._text, self._weights))
+        write_library(path, self._file or self._program.files)
 
     @property
     def compiled(self) -> CompiledFiles | None:
         """What the files of the library are written from; None if it was loaded from a file."""
-        made = CompiledFiles(self._library, self._text, self._weights)
-        return made if self._file is None else None
+        return self._program.files if self._file is None else None
 
     @property
     def signature(self) -> Graph:
@@ -494,14 +444,14 @@ class Executable:
             if len(self._passed) == _REMEMBERED:
                 self._passed.clear()
             self._passed.add(key)
-        tensors = self._tensors(bound.values())
-        if self._kind == "cpu":
+        tensors = self._program.tensors(bound.values())
+        if self._program.kind == "cpu":
             self._repeated.remember(inputs, named)
         return tensors
 
     def _check_memory(self, sizes: Mapping[str, int]) -> None:
         """Raises NnefError if the tensors of a call do not fit the memory that is free."""
-        there = available_bytes() if self._kind == "cpu" else None
+        there = available_bytes() if self._program.kind == "cpu" else None
         if there is None or shortage(self.metadata, sizes, there) is None:
             return
         self.trim()
@@ -509,34 +459,9 @@ class Executable:
         if problem is not None:
             raise problem
 
-    def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
-        """The arrays as tensors of the device; NnefError if this machine does not have it."""
-        if self._device is None:
-            raise missing_device(self.metadata, self._kind)
-        return runtime.runtime_tensors(arrays, self._device)
-
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
         """The results of a run, which has ended."""
-        with device_errors.reported:
-            results = self._started(arguments)
-            if self._kind == "cuda":
-                device_errors.synchronize(self._device)
+        with device_errors.reported, self._program.turn:
+            results = self._started(arguments, self._threads)
+            self._program.synchronize()
         return results
-
-    def _started(self, arguments: Sequence[Any]) -> list[Any]:
-        """The results of a run, which a GPU may not have computed yet."""
-
-        try:
-            with self._turn:
-                use_threads(self._threads)
-                main, let_go, weights = self._functions
-                result = main(*arguments, *weights)
-                # The machine keeps what it returned last. It would hold these tensors during the
-                # next run, which then writes to other memory, that no cache has.
-                let_go()
-        except (RuntimeError, TypeError, ValueError) as problem:
-            known = run_error(problem)
-            if known is None:
-                raise
-            raise known from None
-        return [result] if isinstance(result, runtime.Tensor) else runtime.items(result)

@@ -66,7 +66,7 @@ def cut(
     begins = {name: _found(name, known, "begin") for name in first}
     ends = {name: _found(name, known, "end") for name in last}
     if not last:
-        outputs = flatten(tuple(port.operand for port in graph.outputs))
+        outputs = graph.output_tensors
         ends = {each.name: each for each in outputs if each.role == "result"}
     part = Part(graph)
     every = [*_opened(graph, {*begins.values(), *ends.values()}, "", part)]
@@ -94,7 +94,7 @@ def cut(
             message = f"{shown} {'does' if len(last) == 1 else 'do'} not depend on '{name}'"
             hint = "leave it out, or give a tensor that is computed after it"
             raise error(message, hint=hint)
-    given = flatten(tuple(port.operand for port in graph.inputs))
+    given = graph.input_tensors
     part.inputs = (*starts, *(each for each in given if each in read))
     return part
 
@@ -140,7 +140,7 @@ def _opened(graph: Graph, wanted: Collection[Tensor], label: str, part: Part) ->
             message = "a part cannot begin or end inside of a branch or a loop"
             raise error(message, node.span, hint=hint)
         yield from _opened(node.body, wanted, f"{label}{node.label}_", part)
-        made = flatten(tuple(port.operand for port in node.body.outputs))
+        made = node.body.output_tensors
         part.opened.update(zip(flatten(node.results), made, strict=True))
 
 

@@ -83,7 +83,7 @@ def _pairs(
 
     Raises NnefError if the operations are others.
     """
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     yield from zip(part.inputs, inputs, strict=True)
     yield from ((stored[each.name], each) for each in graph.variables if each.name in stored)
     if len(part.nodes) != len(graph.operations):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm_nnef.graph.checks import own_symbols, symbols
-from tvm_nnef.graph.nodes import Check, Graph, bodies, flatten, operations
+from tvm_nnef.graph.nodes import Check, Graph, bodies, operations
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -20,7 +20,7 @@ def equal_sizes(graph: Graph) -> dict[str, Dimension]:
 
     The values contain none of these symbols.
     """
-    inputs = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
+    inputs = own_symbols(graph.input_tensors)
     inner = (body for node in operations(graph) for body in bodies(node))
     checks = [check for each in (graph, *inner) for check in each.checks]
     values: dict[str, Dimension] = {}

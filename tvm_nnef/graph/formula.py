@@ -13,9 +13,10 @@ A reduction has loops that do not occur in the indices of its store. Nothing her
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tvm_nnef.diagnostics import Span
 from tvm_nnef.graph.tensor import ScalarType as ScalarType
@@ -377,3 +378,16 @@ def has_index(scalar: Scalar, statement: Statement) -> bool:
 
 def _value_of(name: str, statement: Statement) -> Scalar:
     return next(local.value for local in statement.locals if local.name == name)
+
+
+def replaced(node: Any, old: Scalar, scalar: Scalar) -> Any:
+    """A part of a formula with every occurrence of an index or another scalar replaced."""
+    if node == old:
+        return scalar
+    if isinstance(node, tuple):
+        return tuple(replaced(each, old, scalar) for each in node)
+    if not dataclasses.is_dataclass(node) or isinstance(node, Tensor | Span):
+        return node
+    made: Any = type(node)
+    names = (each.name for each in dataclasses.fields(node))
+    return made(**{name: replaced(getattr(node, name), old, scalar) for name in names})

@@ -13,19 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tvm_nnef.graph.moving_operators import MOVING
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.symbolic import trees
 
-_MOVING = (
-    frozenset(
-        f"layout.{name}"
-        for name in (
-            "cast", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "tile",
-            "broadcast", "slice", "concat", "split", "stack", "unstack", "pad",
-        )
-    )
-    | {f"math.{name}" for name in ("iden", "min", "max", "clamp", "select")}
-)  # fmt: skip
+_SAME_NUMBERS = MOVING | {
+    *("layout.cast", "layout.pad", "math.min", "math.max", "math.clamp", "math.select"),
+}
 """Operators whose results have the same numbers as their operands."""
 
 _COMPARING = frozenset(f"math.{name}" for name in ("eq", "ne"))
@@ -50,7 +44,7 @@ def input_ranges(
     ``sizes`` are those of the symbols, ``variables`` the values of variables by name.
     """
     found = _Uses(sizes, variables or {})
-    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
+    for tensor in graph.input_tensors:
         if tensor.type == "int":
             found.origins[tensor] = {tensor: None}
     found.follow(graph.operations)
@@ -106,7 +100,7 @@ class _Uses:
 
     def _note(self, node: Operation) -> None:
         operands = flatten(node.operands)
-        if node.standard_operator in _MOVING or node.operator in _CONVERTED:
+        if node.standard_operator in _SAME_NUMBERS or node.operator in _CONVERTED:
             # Positions and sizes are attributes, or come after what is moved.
             moved = node.operands[:1] if node.operator in _CONVERTED else node.operands
             self._move([flatten(moved)], [flatten(node.results)])

@@ -211,7 +211,7 @@ def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> It
 
     ``results`` are those of the outermost such operator to whose body the graph belongs.
     """
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     for node in graph.operations:
         if results is not None:
             constants = (each for each in flatten(node.operands) if each.role == "constant")
@@ -228,7 +228,7 @@ def _results_inside(
     """Return the outputs of a body that are results of the outermost operator, like those of its
     node.
     """
-    outputs = _outputs(body)
+    outputs = body.output_tensors
     if results is None:
         return frozenset(outputs) if isinstance(node, Operation) and not node.public else None
     if isinstance(node, Loop):
@@ -279,7 +279,7 @@ def _infer_operation(
     match operation.body:
         case Graph() as body:
             _infer(body, types, standard)
-            _follow(types, flatten(operation.results), _outputs(body))
+            _follow(types, flatten(operation.results), body.output_tensors)
         case Formula() as formula:
             _default(types, standard, formula.captures)
 
@@ -288,10 +288,10 @@ def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str
     for branch in (node.consequent, node.alternative):
         _infer(branch, types, standard)
     for branch in (node.consequent, node.alternative):
-        _follow(types, flatten(node.results), _outputs(branch))
+        _follow(types, flatten(node.results), branch.output_tensors)
     # A tensor that is still without a type is a constant that a branch returns.
     for branch in (node.consequent, node.alternative):
-        _follow(types, _outputs(branch), flatten(node.results))
+        _follow(types, branch.output_tensors, flatten(node.results))
 
 
 def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
@@ -315,10 +315,6 @@ def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str
     _follow(types, flatten(node.results[:count]), node.carried)
     for output, result in zip(outputs[count:], node.results[count:], strict=True):
         _follow(types, tensors(result), tensors(output) * len(tensors(result)))
-
-
-def _outputs(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.outputs))
 
 
 def _groups(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm_nnef.diagnostics import Note, Span
 from tvm_nnef.graph.checks import own_symbols
-from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -23,7 +23,7 @@ def with_named_sizes(graph: Graph) -> tuple[Graph, list[tuple[Dimension, Dimensi
 
     ``machine_types`` are for the new tensors.
     """
-    inputs = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
+    inputs = own_symbols(graph.input_tensors)
     named = _Named(inputs, {**graph.bounds})
     for check in graph.checks:
         named.note_equation(check.condition)

@@ -240,6 +240,16 @@ class Graph:
     fixed_inputs: tuple[str, ...] = ()
 
     @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the inputs in order, those of a pack one after the other."""
+        return flatten(tuple(port.operand for port in self.inputs))
+
+    @property
+    def output_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the outputs in order, those of a pack one after the other."""
+        return flatten(tuple(port.operand for port in self.outputs))
+
+    @property
     def defaults(self) -> tuple[Tensor, ...]:
         """The inputs with a default, which is the value of their name among the variables."""
         return flatten(tuple(port.operand for port in self.inputs if port.has_default))
@@ -376,7 +386,7 @@ def every_tensor(graph: Graph) -> Iterator[Tensor]:
 
 
 def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     seen.update(dict.fromkeys((*inputs, *graph.variables, *graph.constants)))
     for node in graph.operations:
         seen.update(dict.fromkeys(flatten((*node.operands, *node.results))))
@@ -387,4 +397,4 @@ def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
                 seen.update(dict.fromkeys(formula.captures))
         for body in bodies(node):
             _collect(body, seen)
-    seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))
+    seen.update(dict.fromkeys(graph.output_tensors))

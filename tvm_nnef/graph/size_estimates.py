@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
-from tvm_nnef.graph.nodes import Graph, bodies, flatten, operations
+from tvm_nnef.graph.nodes import Graph, bodies, operations
 from tvm_nnef.symbolic import trees
 
 BATCH = 1
@@ -37,7 +37,7 @@ _BY_WORD = {
 
 def size_estimates(graph: Graph) -> dict[str, int]:
     """Return a size for each symbol of a graph, by name."""
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     estimates = {name: estimate(name) for name in graph.bounds}
     for tensor in inputs:
         for axis, each in enumerate(map(trees.tree, tensor.shape)):
@@ -59,7 +59,7 @@ def fitting_sizes(graph: Graph) -> dict[str, int]:
     The size of a batch is not changed.
     """
     first = size_estimates(graph)
-    own = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
+    own = own_symbols(graph.input_tensors)
     inner = (body for node in operations(graph) for body in bodies(node))
     checks = [
         to_json(check)["condition"]

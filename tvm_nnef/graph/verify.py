@@ -55,7 +55,7 @@ def verify(graph: Graph) -> None:
     for tensor in every_tensor(graph):
         if tensor.role == "constant":
             _constant(tensor, graph.name)
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     for tensor in inputs:
         _require(tensor.role == "input", graph.name, f"input '{tensor.name}' is a {tensor.role}")
     _graph(graph, set(inputs))
@@ -102,7 +102,7 @@ def _control_flow(node: If | Loop, where: str) -> None:
         raise GraphInvariantError(f"{where}: {message}")
     # Tensors that bodies capture are among the operands; they read no others.
     for body in bodies(node):
-        _graph(body, set(flatten(tuple(port.operand for port in body.inputs))))
+        _graph(body, set(body.input_tensors))
 
 
 def _computed(graph: Graph) -> Iterator[Tensor]:
@@ -113,7 +113,7 @@ def _computed(graph: Graph) -> Iterator[Tensor]:
             case Loop():
                 yield from node.local
             case Operation(body=Graph() as body):
-                passed = flatten(tuple(port.operand for port in body.outputs))
+                passed = body.output_tensors
         yield from (tensor for tensor in flatten(node.results) if tensor not in passed)
 
 
@@ -146,14 +146,14 @@ def _body(operation: Operation, variables: set[Tensor], where: str) -> None:
 
 
 def _composite(operation: Operation, body: Graph, where: str) -> None:
-    inputs = flatten(tuple(port.operand for port in body.inputs))
+    inputs = body.input_tensors
     operands = flatten(operation.operands)
     for tensor in inputs:
         _require(tensor in operands, where, f"body input '{tensor.name}' is not an operand")
     results = flatten(operation.results)
     # A body may compute the result itself, which the outer graph has defined already.
     _graph(body, set(inputs))
-    outputs = flatten(tuple(port.operand for port in body.outputs))
+    outputs = body.output_tensors
     _require(len(outputs) == len(results), where, "body outputs and results differ in number")
     for output, result in zip(outputs, results, strict=True):
         _require(alike(output, result), where, f"body output '{output.name}' is another type")

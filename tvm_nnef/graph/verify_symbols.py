@@ -31,7 +31,7 @@ def problems(graph: Graph) -> Iterator[str]:
             yield f"the shape of {tensor.role} '{tensor.name}' is not static"
         for name in sorted(_symbols(tensor.shape) - graph.bounds.keys()):
             yield f"symbol '{name}' of '{tensor.name}' has no bound"
-    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    inputs = graph.input_tensors
     known = set(own_symbols(inputs))
     yield from _undefined(graph.name, (size for each in inputs for size in each.shape), known)
     yield from _graph(graph, known)

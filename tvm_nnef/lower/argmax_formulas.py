@@ -26,11 +26,11 @@ from tvm_nnef.graph.formula import (
     Subscript,
     guards,
     parts,
+    replaced,
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.index_maps import extents as extents_of
-from tvm_nnef.lower.long_sums import replaced
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 

@@ -12,7 +12,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     updated_variables,
 )
-from tvm_nnef.lower.checks import block
+from tvm_nnef.lower.checks import block, runs_pure
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.private_functions import (
     ALL_CONSTANT,
@@ -21,7 +21,6 @@ from tvm_nnef.lower.private_functions import (
     choice_function,
     items_of,
     parameters_for,
-    runs_pure,
     scalar,
 )
 from tvm_nnef.lower.symbols import sizes
@@ -34,7 +33,7 @@ def lower_if(node: If, walk: Scope) -> Lowered:
     """A call of a function that runs one of two others, those of the branches."""
     results, captured = flatten(node.results), captured_tensors(node)
     updates = updated_variables(*bodies(node))
-    pure = runs_pure(node, walk)
+    pure = runs_pure(node, walk.known)
     known = sizes(walk.known.values())
     arguments = [*map(walk.value, captured), *map(walk.new_value, updates), *known]
     name = identifier(f"{node.label}_if")

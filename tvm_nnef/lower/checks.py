@@ -16,8 +16,9 @@ from tvm import relax, te
 
 from tvm_nnef.graph.check_failure import MARK, CheckFailure
 from tvm_nnef.graph.checks import location
-from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
+from tvm_nnef.graph.nodes import Check, Graph, If, Loop, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
+from tvm_nnef.lower.private_functions import parameters_for
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.symbolic.trees import text
@@ -33,6 +34,11 @@ def is_pure(graph: Graph, known: Container[str]) -> bool:
         and not defines_symbols(graph, known)
         and all(is_pure(each, known) for each in inner)
     )
+
+
+def runs_pure(node: If | Loop, known: Container[str]) -> bool:
+    """Whether none of the graphs of a node makes checks or defines symbols."""
+    return all(is_pure(graph, known) for graph in bodies(node))
 
 
 def defines_symbols(graph: Graph, known: Container[str]) -> bool:
@@ -56,7 +62,7 @@ def require(builder: BlockBuilder, check: Check) -> None:
     symbols = occurring([check.condition, *check.message])
     arguments = sizes(symbols)
     failure = _failure(builder, check, arguments)
-    parameters = _parameters(arguments)
+    parameters = parameters_for(arguments)
 
     def condition() -> Any:
         return te.compute((), lambda *_: check.condition, name="holds")
@@ -76,7 +82,7 @@ def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpressio
     items: list[Any] = [
         part if occurring([part]) else compat.string(_text(part)) for part in check.message
     ]
-    parameters = _parameters(arguments)
+    parameters = parameters_for(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
         head = [compat.string(MARK), compat.string(location(check.span))]
         message = relax.Tuple([*head, *items])
@@ -121,7 +127,3 @@ def define_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[
 
 def _text(part: object) -> str:
     return part if isinstance(part, str) else text(part)
-
-
-def _parameters(arguments: list[RelaxExpression]) -> list[Any]:
-    return [relax.Var(f"p{number}", value.ty) for number, value in enumerate(arguments)]

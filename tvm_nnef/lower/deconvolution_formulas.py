@@ -21,10 +21,10 @@ from tvm_nnef.graph.formula import (
     Scalar,
     Statement,
     Subscript,
+    replaced,
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.index_maps import extents, linear
-from tvm_nnef.lower.long_sums import replaced
 from tvm_nnef.lower.ops.common import permuted
 from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.symbolic.dimensions import Dimension, equal, is_static

@@ -23,6 +23,7 @@ from tvm_nnef.graph.formula import (
     parts,
     walk,
 )
+from tvm_nnef.symbolic.functions import DIVISIONS
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 FAR_OUTSIDE = -(1 << 40)
@@ -127,8 +128,6 @@ def _repeated(statement: Statement, checked: bool) -> int:
     return sum(written - least for written, least in found)
 
 
-_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
-
 _OCCURRENCES_OF_DIVISOR = 5
 """How often a divisor occurs that is not constant: in tests for 0 and -1, and as the divisor."""
 
@@ -153,7 +152,7 @@ class _Sizes:
                 return self.locals[name]
             case Load(_, subscripts):
                 inner = [self.of_subscript(each) for each in subscripts]
-            case Binary(function, left, right) if function in _DIVISIONS and not _is_static(right):
+            case Binary(function, left, right) if function in DIVISIONS and not _is_static(right):
                 written, least = self.of(right)
                 inner = [self.of(left), (written * _OCCURRENCES_OF_DIVISOR, least)]
             case _:

@@ -12,15 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm_nnef.graph.formula import Formula, Index, Load, Statement, Subscript, loads
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import Graph, Node, Operation, Tensor, flatten
 from tvm_nnef.symbolic import dimensions
 
 _LEAST = 2
 """The statements of a formula that copies a variable and changes the copy."""
-_VIEWS = (
-    *("math.iden", "layout.reshape", "layout.squeeze", "layout.unsqueeze"),
-    *("layout.transpose", "layout.slice", "layout.cast"),
-)
+_VIEWS = REORDERING | {"layout.slice", "layout.cast"}
 """Operators whose results may share the memory of their operands."""
 
 
@@ -30,7 +28,7 @@ def updated_in_place(graph: Graph) -> Mapping[Tensor, Tensor]:
     same = {own: inner for node in nodes for own, inner in _copies(node)}
     makers = {tensor: node for node in nodes for tensor in flatten(node.results)}
     updates = [(variable, _source(new, same)) for variable, new in graph.updates]
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = graph.output_tensors
     returned = {_source(tensor, same) for tensor in outputs}
     every = [*outputs, *(tensor for node in nodes for tensor in _read(node))]
     read = Counter(_source(tensor, same) for tensor in every)
@@ -131,7 +129,7 @@ def _copies(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
         case Operation(operator=name) if name in _VIEWS:
             yield from zip(flatten(node.results), flatten(node.operands), strict=True)
         case Operation(body=Graph() as body):
-            inner = flatten(tuple(port.operand for port in body.outputs))
+            inner = body.output_tensors
             yield from zip(flatten(node.results), inner, strict=True)
 
 

@@ -84,34 +84,27 @@ def position_of(subscript: Scalar, statement: Statement) -> Position | None:
     return Position(offset, tuple(terms))
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A dimension of which each step of a loop writes one index, all of them in order."""
+def writes_each_element_once(store: Store, statement: Statement) -> bool:
+    """Whether the loops of a statement certainly cover the tensor of a store, a dimension each.
 
-    loop: str
-    is_reverse: bool
-
-
-def sweeps(store: Store, statement: Statement) -> list[Sweep] | None:
-    """How the loops of a statement cover the tensor of a store; None if they do not certainly.
-
-    Each loop covers one dimension, so that each element is written once.
+    Each loop writes the indices of its dimension in order, or in reverse order.
     """
     loops = extents(statement)
-    found: list[Sweep] = []
+    if loops is None:
+        return False
+    used: list[str] = []
     for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
         index = linear(subscript.index, statement.locals) if subscript.below is None else None
-        if loops is None or index is None or len(index[1]) != 1:
-            return None
+        if index is None or len(index[1]) != 1:
+            return False
         ((loop, slope),) = index[1].items()
         first = {1: 0, -1: dimensions.sub(size, 1)}.get(slope) if isinstance(slope, int) else None
         if first is None or not dimensions.equal(index[0], first):
-            return None
+            return False
         if not dimensions.equal(loops[loop], size):
-            return None
-        found.append(Sweep(loop, slope == -1))
-    used = sorted(sweep.loop for sweep in found)
-    return found if loops is not None and used == sorted(loops) else None
+            return False
+        used.append(loop)
+    return sorted(used) == sorted(loops)
 
 
 def is_single(extent: Dimension) -> bool:

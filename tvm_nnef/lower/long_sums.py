@@ -11,9 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
 
-from tvm_nnef.diagnostics import Span
 from tvm_nnef.graph.formula import (
     Binary,
     Constant,
@@ -28,6 +26,7 @@ from tvm_nnef.graph.formula import (
     Store,
     Subscript,
     loads,
+    replaced,
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
@@ -174,16 +173,3 @@ def _other_name(name: str, taken: Set[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def replaced(node: Any, old: Scalar, scalar: Scalar) -> Any:
-    """A part of a formula with every occurrence of an index or another scalar replaced."""
-    if node == old:
-        return scalar
-    if isinstance(node, tuple):
-        return tuple(replaced(each, old, scalar) for each in node)
-    if not dataclasses.is_dataclass(node) or isinstance(node, Tensor | Span):
-        return node
-    made: Any = type(node)
-    names = (each.name for each in dataclasses.fields(node))
-    return made(**{name: replaced(getattr(node, name), old, scalar) for name in names})

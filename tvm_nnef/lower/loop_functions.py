@@ -27,11 +27,10 @@ from tvm_nnef.graph.nodes import (
     Loop,
     Tensor,
     bodies,
-    flatten,
     tensors,
     updated_variables,
 )
-from tvm_nnef.lower.checks import block, defines_symbols
+from tvm_nnef.lower.checks import block, defines_symbols, runs_pure
 from tvm_nnef.lower.data_dependent_sizes import cut
 from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
@@ -42,7 +41,6 @@ from tvm_nnef.lower.private_functions import (
     choice_function,
     items_of,
     parameters_for,
-    runs_pure,
     scalar,
 )
 from tvm_nnef.lower.run_time_packs import empty, item, part, stacked, stored
@@ -73,7 +71,9 @@ def lower_loop(node: Loop, walk: Scope) -> Lowered:
     if is_unrolled(node) and not defines_symbols(node.body, walk.known):
         return _unrolled(node, walk)
     name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
-    return _Repeated(node, walk, name, captured_tensors(node), updates, runs_pure(node, walk)).run()
+    return _Repeated(
+        node, walk, name, captured_tensors(node), updates, runs_pure(node, walk.known)
+    ).run()
 
 
 def _unrolled(node: Loop, walk: Scope) -> Lowered:
@@ -303,7 +303,7 @@ def _stack_shape(pack: Pack, node: Loop) -> tuple[Dimension, ...]:
 
 def _output_types(node: Loop, walk: Scope) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
-    outputs = flatten(tuple(port.operand for port in node.body.outputs))
+    outputs = node.body.output_tensors
     packs = {position: tensors(pack)[0] for position, pack in _packs(node).items()}
     meant = {**dict(enumerate(node.carried)), **packs}
     return [walk.machine_types[meant.get(position, made)] for position, made in enumerate(outputs)]

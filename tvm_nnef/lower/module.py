@@ -43,7 +43,7 @@ from tvm_nnef.arrays.few_bits import FORMATS, computed, held
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
-from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, tensors, updated_variables
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
 from tvm_nnef.graph.size_estimates import size_estimates
 from tvm_nnef.lower.checks import block, define_size, is_pure
 from tvm_nnef.lower.in_place import updated_in_place
@@ -120,7 +120,7 @@ def lower(
             for symbol, size in sizes:
                 define_size(builder, symbol, size)
             walk.run(inner)
-            tensors = flatten(tuple(port.operand for port in graph.outputs))
+            tensors = graph.output_tensors
             results = [walk.value(tensor) for tensor in tensors]
             results += map(walk.new_value, state)
             output = emit_output(relax.Tuple(results))
@@ -229,8 +229,8 @@ def _describe(graph: Graph, machine_types: Mapping[Tensor, str]) -> str:
 
 def described_symbols(graph: Graph) -> str:
     """Bounds, checks and shapes of outputs, as the attribute ``nnef_symbols`` has them."""
-    defined = own_symbols(flatten(tuple(port.operand for port in graph.inputs)))
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    defined = own_symbols(graph.input_tensors)
+    outputs = graph.output_tensors
     return json.dumps(
         {
             "bounds": dict(graph.limits),

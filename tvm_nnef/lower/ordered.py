@@ -20,7 +20,7 @@ from tvm_nnef.graph.formula import Fill, Formula, Statement, Store, loads
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex, held_indices
-from tvm_nnef.lower.index_maps import sweeps
+from tvm_nnef.lower.index_maps import writes_each_element_once
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.scalars import Emitter
 from tvm_nnef.lower.symbols import Symbol
@@ -95,7 +95,7 @@ def _covered(statement: Statement | None) -> Tensor | None:
     (store,) = statement.stores
     if store.operator != "=" or any(load.tensor is store.tensor for load in loads(statement)):
         return None
-    return None if sweeps(store, statement) is None else store.tensor
+    return store.tensor if writes_each_element_once(store, statement) else None
 
 
 def _filled(tensor: Tensor, value: PrimExpression, buffer: Buffer) -> TirStatement:

@@ -12,9 +12,7 @@ from tvm_nnef.graph.nodes import (
     Loop,
     Tensor,
     bodies,
-    flatten,
 )
-from tvm_nnef.lower.checks import is_pure
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
 from tvm_nnef.tvm_support.function_attributes import CONSTANTS_FROM
@@ -32,18 +30,13 @@ ALL_CONSTANT = {CONSTANTS_FROM: 0}
 """The attribute of a function none of whose parameters changes between its calls in a loop."""
 
 
-def runs_pure(node: If | Loop, walk: Scope) -> bool:
-    """Whether none of the graphs of a node makes checks or defines symbols."""
-    return all(is_pure(graph, walk.known) for graph in bodies(node))
-
-
 def captured_tensors(node: If | Loop) -> tuple[Tensor, ...]:
     """The tensors that the graphs of a node read from outside; constants are created again."""
     local = node.local if isinstance(node, Loop) else ()
     read = [
         tensor
         for graph in bodies(node)
-        for tensor in (*flatten(tuple(p.operand for p in graph.inputs)), *graph.variables)
+        for tensor in (*graph.input_tensors, *graph.variables)
         if tensor not in local and tensor.role != "constant"
     ]
     return tuple(dict.fromkeys(read))

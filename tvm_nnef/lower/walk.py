@@ -20,6 +20,7 @@ from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
+from tvm_nnef.graph.moving_operators import MOVING
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.lower.branch_functions import lower_if
 from tvm_nnef.lower.checks import define_shape, require
@@ -41,7 +42,6 @@ from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
 from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import Names, identifier
 from tvm_nnef.lower.ops import MAPPINGS
-from tvm_nnef.lower.ops.layout import MOVING
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.symbols import Symbol, occurring, own
 from tvm_nnef.profiling.provenance import Provenance
@@ -160,7 +160,7 @@ class Walk:
 
     def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
         """The outputs of a graph that was run, one after the other, as the given dtypes."""
-        tensors = flatten(tuple(port.operand for port in graph.outputs))
+        tensors = graph.output_tensors
         return [self.value(tensor, dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
 
     def _constant(self, tensor: Tensor) -> RelaxExpression:

@@ -14,7 +14,7 @@ are found again by what they call and read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -33,6 +33,8 @@ Weights: TypeAlias = "dict[int, float]"
 """The amount of work of a site for each operation, by the operation's number."""
 
 _VARIABLES = (relax.Var, relax.DataflowVar)
+
+_LEAVES = (*_VARIABLES, relax.GlobalVar, tvm.ir.GenericConst)
 
 _LEAST_SHARE = 1e-8
 
@@ -55,11 +57,15 @@ class CallSites:
 
     def number(self, mod: Module) -> Module:
         """Return the module whose variables are each named after their site."""
-        functions, estimate = _functions(mod), WorkEstimate(mod)
-        variables = [each.var for f in functions.values() for each in _bindings(f)]
-        numbers = {number for each in variables if (number := self._number(each)) is not None}
-        weights = {n: self._found(function, numbers, estimate) for n, function in functions.items()}
-        _add_callers(functions, weights)
+        functions = _functions(mod)
+        bindings = {name: list(_bindings(function)) for name, function in functions.items()}
+        every = [self._number(each.var) for several in bindings.values() for each in several]
+        numbers = {number for number in every if number is not None}
+        if len(numbers) == len(every) and all(self._is_complete(each, numbers) for each in numbers):
+            return mod
+        estimate = WorkEstimate(mod)
+        weights = {n: self._found(several, numbers, estimate) for n, several in bindings.items()}
+        _add_callers(weights)
         return self._renamed(mod, weights)
 
     def shared(self, share: Callable[[Module], Module]) -> Callable[[Module], Module]:
@@ -67,8 +73,12 @@ class CallSites:
 
         def run(mod: Module) -> Module:
             mod = self.number(mod)
-            groups = [each for f in _functions(mod).values() for each in _equal_variables(f)]
+            groups: list[list[Any]] = [
+                each for f in _functions(mod).values() for each in _equal_variables(f)
+            ]
             shared_mod = share(mod)
+            if all(len(each) == 1 for each in groups):
+                return shared_mod
             remaining = {
                 str(b.var.name) for f in _functions(shared_mod).values() for b in _bindings(f)
             }
@@ -78,10 +88,10 @@ class CallSites:
                 every = [self._weights(each) for each in (first, *gone)]
                 sites[str(first.name)] = _scaled(_sum(every), 1 / len(every))
             weights = {
-                name: {
-                    binding.var: sites.get(str(binding.var.name), self._weights(binding.var))
+                name: [
+                    (binding, sites.get(str(binding.var.name), self._weights(binding.var)))
                     for binding in _bindings(function)
-                }
+                ]
                 for name, function in _functions(shared_mod).items()
             }
             return self._renamed(shared_mod, weights)
@@ -149,6 +159,10 @@ class CallSites:
         number = self._number(variable)
         return {} if number is None else self.sites[number]
 
+    def _is_complete(self, number: int, kept: set[int]) -> bool:
+        """Whether the operations of a site are known, and no site that it read was removed."""
+        return bool(self.sites[number]) and self.reads.get(number, kept) <= kept
+
     def _with_gone(self, number: int, kept: set[int]) -> Iterator[Weights]:
         """Yield the operations of a site, and of the removed sites that it read."""
         waiting, seen = [number], {number}
@@ -160,30 +174,29 @@ class CallSites:
             seen |= gone
 
     def _found(
-        self, function: relax.Function, kept: set[int], estimate: WorkEstimate
-    ) -> dict[Any, Weights]:
-        """Return the operations of each variable of a function."""
-        bindings = list(_bindings(function))
-        read = [_variables(binding.value) for binding in bindings]
-        weights: dict[Any, Weights] = {}
-        for binding in bindings:
-            number, path = self._number(binding.var), read_path(span_text(binding.value))
+        self, bindings: Sequence[Any], kept: set[int], estimate: WorkEstimate
+    ) -> list[tuple[Any, Weights]]:
+        """Return the operations of each binding of a function."""
+        read = [[_identity(each) for each in _variables(binding.value)] for binding in bindings]
+        bound = [_identity(binding.var) for binding in bindings]
+        weights: dict[int, Weights] = {}
+        for variable, binding in zip(bound, bindings, strict=True):
+            number = self._number(binding.var)
             if number is not None:
-                weights[binding.var] = _sum(self._with_gone(number, kept))
+                weights[variable] = _sum(self._with_gone(number, kept))
             else:
-                weights[binding.var] = (
-                    {self._operation(path): estimate(binding.value)} if path else {}
-                )
-        readers: dict[Any, Weights] = {}
-        for binding, variables in zip(reversed(bindings), reversed(read), strict=True):
-            weights[binding.var] = weights[binding.var] or readers.get(binding.var, {})
-            for variable in variables:
-                readers[variable] = weights[binding.var] or readers.get(variable, {})
-        for binding, variables in zip(bindings, read, strict=True):
-            if not weights[binding.var]:
-                sources = (weights.get(variable) for variable in variables)
-                weights[binding.var] = next((each for each in sources if each), {})
-        return weights
+                path = read_path(span_text(binding.value))
+                weights[variable] = {self._operation(path): estimate(binding.value)} if path else {}
+        readers: dict[int, Weights] = {}
+        for variable, variables in zip(reversed(bound), reversed(read), strict=True):
+            weights[variable] = weights[variable] or readers.get(variable, {})
+            for each in variables:
+                readers[each] = weights[variable] or readers.get(each, {})
+        for variable, variables in zip(bound, read, strict=True):
+            if not weights[variable]:
+                sources = (weights.get(each) for each in variables)
+                weights[variable] = next((each for each in sources if each), {})
+        return [(each, weights[variable]) for variable, each in zip(bound, bindings, strict=True)]
 
     def _matched(
         self,
@@ -191,72 +204,82 @@ class CallSites:
         after: relax.Function,
         functions: Mapping[str, relax.Function],
         estimate: WorkEstimate,
-    ) -> dict[Any, Weights]:
-        """Return the operations of variables after calls were moved into functions of the
-        module.
-        """
+    ) -> list[tuple[Any, Weights]]:
+        """Return the operations of bindings after calls were moved into functions of the module."""
         variables_by_key: dict[Any, list[Any]] = {}
         for binding in _bindings(before):
             variables_by_key.setdefault(_key(binding.value, {}), []).append(binding.var)
 
-        def match(binding: Any, same: dict[Any, Any]) -> Weights:
+        def match(binding: Any, same: dict[int, Any]) -> Weights:
             """Return the operations of a binding.
 
-            ``same`` maps variables to the equal ones before the pass.
+            ``same`` maps variables, by their identity, to the equal ones before the pass.
             """
-            value = binding.value
+            value, variable = binding.value, _identity(binding.var)
             if isinstance(value, relax.Tuple):
-                same[binding.var] = tuple(same.get(each, each) for each in value.fields)
+                same[variable] = tuple(same.get(_identity(e), e) for e in value.fields[:])
             elif isinstance(value, relax.TupleGetItem):
-                items = same.get(value.tuple_value)
+                items = same.get(_identity(value.tuple_value))
                 if isinstance(items, tuple):
-                    same[binding.var] = items[int(value.index)]
+                    same[variable] = items[int(value.index)]
                     return {}
             candidates = variables_by_key.get(_key(value, same), [])
             if not candidates:
                 return {}
-            variable = candidates.pop(0) if len(candidates) > 1 else candidates[0]
-            same.setdefault(binding.var, variable)
-            return _scaled(_shares(self._weights(variable)), estimate(value))
+            found = candidates.pop(0) if len(candidates) > 1 else candidates[0]
+            same.setdefault(variable, found)
+            return _scaled(_shares(self._weights(found)), estimate(value))
 
-        same: dict[Any, Any] = dict(zip(after.params, before.params, strict=True))
-        weights: dict[Any, Weights] = {}
+        parameters = zip(after.params[:], before.params[:], strict=True)
+        same: dict[int, Any] = {_identity(new): old for new, old in parameters}
+        weights: list[tuple[Any, Weights]] = []
         for binding in _bindings(after):
             group = _called(binding.value, functions)
             if group is None or not _is_group(group):
-                weights[binding.var] = match(binding, same)
+                weights.append((binding, match(binding, same)))
                 continue
-            values = zip(group.params, binding.value.args, strict=True)
-            inside = {parameter: same.get(value, value) for parameter, value in values}
-            weights[binding.var] = _sum([match(each, inside) for each in _bindings(group)])
-            same[binding.var] = inside.get(group.body.body)
+            values = zip(group.params[:], binding.value.args[:], strict=True)
+            inside = {_identity(p): same.get(_identity(value), value) for p, value in values}
+            weights.append((binding, _sum([match(each, inside) for each in _bindings(group)])))
+            same[_identity(binding.var)] = inside.get(_identity(group.body.body))
         return weights
 
-    def _renamed(self, mod: Module, found: Mapping[str, Mapping[Any, Weights]]) -> Module:
+    def _renamed(self, mod: Module, found: Mapping[str, Sequence[tuple[Any, Weights]]]) -> Module:
         """Return the module in which each variable has its own site."""
-        functions, variables = _functions(mod), dict[str, dict[Any, Any]]()
+        functions, renamed, numbers = _functions(mod), dict[str, Any](), dict[int, int]()
         for name, weights in found.items():
-            variables[name] = {}
-            for variable, site in weights.items():
-                base = _NUMBERED.sub("", str(variable.name), count=1)
-                title = f"op{len(self.sites)}_{base}"
-                variables[name][variable] = type(variable)(title, variable.ty)
+            variables: dict[int, Any] = {}
+            for binding, site in weights:
+                old, number = binding.var, len(self.sites)
+                title = f"op{number}_{_NUMBERED.sub('', str(old.name), count=1)}"
+                variables[_identity(old)] = type(old)(title, old.ty)
+                numbers[_identity(old)] = number
                 self.sites.append(site)
-        changed = {name: _with_variables(functions[name], own) for name, own in variables.items()}
-        renamed = compat.update_functions(mod, changed)
-        self._note_reads(_functions(renamed))
-        return renamed
+            renamed[name] = _with_variables(functions[name], variables)
+        self._note_reads(functions, numbers)
+        return compat.update_functions(mod, renamed)
 
-    def _note_reads(self, functions: Mapping[str, relax.Function]) -> None:
+    def _note_reads(
+        self, functions: Mapping[str, relax.Function], numbers: Mapping[int, int]
+    ) -> None:
+        """Note what sites read; ``numbers`` are those of the sites of renamed variables."""
         self.reads.clear()
-        for function in functions.values():
-            for binding in _bindings(function):
-                number, called = self._number(binding.var), _called(binding.value, functions)
-                inner: list[Any] = []
-                if called is not None and not _is_group(called):
-                    inner = [each.var for each in _bindings(called)]
-                read = {self._number(each) for each in (*_variables(binding.value), *inner)}
+
+        def number_of(variable: Any) -> int | None:
+            number = numbers.get(_identity(variable))
+            return self._number(variable) if number is None else number
+
+        bindings = {name: list(_bindings(function)) for name, function in functions.items()}
+        inner = {
+            name: [] if _is_group(functions[name]) else [number_of(each.var) for each in several]
+            for name, several in bindings.items()
+        }
+        for several in bindings.values():
+            for binding in several:
+                number = number_of(binding.var)
                 if number is not None:
+                    read = {*map(number_of, _variables(binding.value))}
+                    read.update(inner.get(_called_name(binding.value), ()))
                     self.reads[number] = {each for each in read if each is not None}
 
 
@@ -275,18 +298,32 @@ def _bindings(function: relax.Function) -> Iterator[Any]:
 
 
 def _inner_bindings(sequence: Any) -> Iterator[Any]:
-    for block in getattr(sequence, "blocks", ()):
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.If):
-                yield from _inner_bindings(binding.value.true_branch)
-                yield from _inner_bindings(binding.value.false_branch)
+    # A slice of an array of TVM is a list, which is read six times as fast as the array.
+    for block in getattr(sequence, "blocks", ())[:]:
+        for binding in block.bindings[:]:
+            value = binding.value
+            if isinstance(value, relax.If):
+                yield from _inner_bindings(value.true_branch)
+                yield from _inner_bindings(value.false_branch)
             yield binding
+
+
+def _identity(node: Any) -> int:
+    """Return a key of a node that lives: TVM makes a new object of Python whenever it is read, and
+    compares such objects slowly.
+    """
+    return int(node.__chandle__())
+
+
+def _called_name(value: Any) -> str:
+    """Return the name of the function of the module that an expression calls; empty if none."""
+    operator = getattr(value, "op", None)
+    return str(operator.name_hint) if isinstance(operator, relax.GlobalVar) else ""
 
 
 def _called(value: Any, functions: Mapping[str, relax.Function]) -> relax.Function | None:
     """Return the function of the module that an expression calls."""
-    operator = getattr(value, "op", None)
-    return functions.get(str(operator.name_hint)) if isinstance(operator, relax.GlobalVar) else None
+    return functions.get(_called_name(value))
 
 
 def _is_group(function: relax.Function) -> bool:
@@ -297,62 +334,87 @@ def _is_group(function: relax.Function) -> bool:
 def _leaves(value: Any) -> list[Any]:
     """Return the variables, constants and functions that an expression reads, without symbols."""
     read: list[Any] = []
-    traversal.walk(value, ((*_VARIABLES, relax.GlobalVar, tvm.ir.GenericConst), read.append))
-    return [each for each in read if not compat.is_scalar(each)]
+    _add_leaves(value, read)
+    return read
+
+
+def _add_leaves(value: Any, read: list[Any]) -> None:
+    """Add the leaves of an expression; its types, which have most nodes, are not walked over."""
+    kind = type(value)
+    if kind in _LEAVES:
+        if not compat.is_scalar(value):
+            read.append(value)
+    elif kind is tvm.ir.Call:
+        _add_leaves(value.op, read)
+        for each in value.args[:]:
+            _add_leaves(each, read)
+    elif kind is relax.Tuple:
+        for each in value.fields[:]:
+            _add_leaves(each, read)
+    elif kind is relax.TupleGetItem:
+        _add_leaves(value.tuple_value, read)
+    elif kind in (relax.If, relax.SeqExpr):
+        inner: list[Any] = []
+        traversal.walk(value, (_LEAVES, inner.append))
+        read += (each for each in inner if not compat.is_scalar(each))
 
 
 def _variables(value: Any) -> list[Any]:
     return [each for each in _leaves(value) if isinstance(each, relax.Var)]
 
 
-def _with_variables(function: relax.Function, variables: Mapping[Any, Any]) -> relax.Function:
-    """Return a function in which some variables are replaced."""
-    renamed: relax.Function = traversal.mapped(
-        function, (_VARIABLES, lambda v: variables.get(v, v))
-    )
-    return renamed
+def _with_variables(function: relax.Function, variables: Mapping[int, Any]) -> relax.Function:
+    """Return a function in which some variables, given by their identity, are replaced."""
+    return traversal.mapped(function, (_VARIABLES, lambda v: variables.get(v.__chandle__(), v)))
 
 
-def _key(value: Any, same: Mapping[Any, Any]) -> tuple[Any, ...]:
+def _key(value: Any, same: Mapping[int, Any]) -> tuple[Any, ...]:
     """Return a key of the calls and operands of an expression; ``same`` replaces its variables."""
+
+    def key_of(operand: Any) -> Any:
+        if isinstance(operand, tuple):
+            return tuple(map(key_of, operand))
+        return _identity(operand) if hasattr(operand, "__chandle__") else operand
+
     operator = str(getattr(getattr(value, "op", None), "name", ""))
     leaves = (
-        str(each.name_hint) if isinstance(each, relax.GlobalVar) else same.get(each, each)
+        str(each.name_hint)
+        if isinstance(each, relax.GlobalVar)
+        else key_of(same.get(_identity(each), each))
         for each in _leaves(value)
     )
     return (type(value), operator, getattr(value, "index", None), *leaves)
 
 
-def _add_callers(
-    functions: Mapping[str, relax.Function], found: Mapping[str, dict[Any, Weights]]
-) -> None:
-    """Assign variables of unknown origin to the call of the function that contains them."""
+def _add_callers(found: Mapping[str, list[tuple[Any, Weights]]]) -> None:
+    """Assign bindings of unknown origin to the call of the function that contains them."""
     calls = [
-        (found[name], binding.var, found[str(binding.value.op.name_hint)])
-        for name, function in functions.items()
-        for binding in _bindings(function)
-        if _called(binding.value, functions) is not None
+        (bindings, number, found[called])
+        for bindings in found.values()
+        for number, (binding, _) in enumerate(bindings)
+        if (called := _called_name(binding.value)) in found
     ]
     is_stable = False
     while not is_stable:
         is_stable = True
-        for outer, variable, inner in calls:
-            unknown = [each for each, weights in inner.items() if not weights]
-            if outer[variable] and unknown:
-                inner.update(dict.fromkeys(unknown, outer[variable]))
+        for outer, number, inner in calls:
+            weights = outer[number][1]
+            unknown = [place for place, (_, own) in enumerate(inner) if weights and not own]
+            for place in unknown:
+                inner[place] = (inner[place][0], weights)
                 is_stable = False
 
 
 def _equal_variables(function: relax.Function) -> Iterable[list[Any]]:
     """Return the groups of variables of a function that are bound to the same value."""
     groups: dict[Any, list[Any]] = {}
-    same: dict[Any, Any] = {}
+    same: dict[int, Any] = {}
     for binding in _bindings(function):
         attributes = getattr(binding.value, "attrs", None)
         key = (*_key(binding.value, same), tvm_ffi.structural_hash(attributes))
         group = groups.setdefault(key, [])
         group.append(binding.var)
-        same[binding.var] = group[0]
+        same[_identity(binding.var)] = group[0]
     return groups.values()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import (
     Graph,
     Node,
@@ -23,10 +24,7 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.graph.tensor import Tensor
 
-_MOVING = (
-    "layout.reshape", "layout.flatten", "layout.squeeze", "layout.unsqueeze", "layout.transpose",
-    "layout.slice", "nn.max_pool",
-)  # fmt: skip
+_MOVING = REORDERING | {"layout.slice", "nn.max_pool"}
 """Operators whose results have elements of their first operand only."""
 
 _OUTPUTS: Mapping[str, Callable[[Operation], int]] = {
@@ -77,7 +75,7 @@ class _Nodes:
             body = part_of_graph(node)
             if body is not None:
                 self.add(body)
-                inner = flatten(tuple(port.operand for port in body.outputs))
+                inner = body.output_tensors
                 self.same.update(zip(flatten(node.results), inner, strict=True))
             elif isinstance(node, Operation):
                 self.nodes.append(node)

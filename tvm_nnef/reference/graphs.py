@@ -119,7 +119,7 @@ def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict
     """Return the arrays of the output tensors of a graph, from those of its input tensors."""
     context.pending.extend(graph.checks)
     check_known(context.pending, context.symbols)
-    outputs = _outputs(graph)
+    outputs = graph.output_tensors
     kept_tensors = {*outputs, *(tensor for _, tensor in graph.updates)}
     last = {
         tensor: position
@@ -143,7 +143,7 @@ def _run_body(body: Graph, values: Mapping[Tensor, Array], context: _Run) -> lis
     provides.
     """
     computed = _run_graph(body, dict(values), context)
-    return [computed[tensor] for tensor in _outputs(body)]
+    return [computed[tensor] for tensor in body.output_tensors]
 
 
 def _apart(context: _Run) -> _Run:
@@ -151,10 +151,6 @@ def _apart(context: _Run) -> _Run:
     separate.
     """
     return replace(context, symbols=dict(context.symbols), pending=[])
-
-
-def _outputs(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.outputs))
 
 
 def _as(tensor: Tensor, array: Array, context: _Run) -> Array:
@@ -191,7 +187,7 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
         case Operation(body=Graph() as body):
             arrays = _run_body(body, operands, context)
             # A body that ends in the result itself has shown it already.
-            shown = _outputs(body)
+            shown = body.output_tensors
         case Operation(body=Formula() as formula):
             arrays = _run_formula(node, formula, operands, context)
         case Operation():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.semantics.assignment import target_names
-from tvm_nnef.semantics.names import used_names
+from tvm_nnef.semantics.names import names_in
 from tvm_nnef.semantics.program import CheckOrder
 from tvm_nnef.syntax import nodes
 
@@ -29,13 +29,9 @@ def order_checks(
     after: list[list[nodes.Assertion]] = [[] for _ in range(len(usings) + 1)]
     of_outputs: list[nodes.Assertion] = []
     for assertion in assertions:
-        if not declared.isdisjoint(_names(assertion.condition)):
+        if not declared.isdisjoint(names_in(assertion.condition)):
             of_outputs.append(assertion)
             continue
-        read = _names(assertion.condition) | _names(assertion.message)
+        read = names_in(assertion.condition) | names_in(assertion.message)
         after[max((completed.get(name, 0) for name in read), default=0)].append(assertion)
     return CheckOrder(tuple(map(tuple, after)), tuple(of_outputs))
-
-
-def _names(node: nodes.Expression | None) -> set[str]:
-    return {identifier.name for identifier in used_names(node)}

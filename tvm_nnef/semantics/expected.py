@@ -53,7 +53,7 @@ def expect(
     if actual.poison or context.generics.may_be(actual.base, allowed):
         return actual
     context.report.error(
-        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(actual.base)}",
+        f"{what} must be of type {one_of(allowed)}, not {context.generics.describe(actual.base)}",
         expression.span,
         cast_hint(actual.base, allowed, expression),
     )
@@ -93,7 +93,8 @@ def _example(allowed: frozenset[str]) -> str:
     return " or ".join(allowed_examples) or "1"
 
 
-def _one_of(allowed: frozenset[str]) -> str:
+def one_of(allowed: frozenset[str]) -> str:
+    """Return the names of some types, joined by "or"."""
     return " or ".join(name for name in ("int", "real", "bool", "str") if name in allowed)
 
 

@@ -263,7 +263,7 @@ def _base_agrees(
         allowed = ABSTRACT[_restriction(generic)]
         if not match.context.generics.may_be(found.base, allowed):
             match.context.report.error(
-                f"{what} of '{match.callee.name}' must be {_words(allowed)}, "
+                f"{what} of '{match.callee.name}' must be {expected.one_of(allowed)}, "
                 f"not {match.context.generics.describe(found.base)}",
                 value.span,
                 f"convert it by 'layout.cast<{max(allowed & ARITHMETIC)}>({value.span.text})'"
@@ -294,10 +294,6 @@ def _base_agrees(
         hint,
     )
     return False
-
-
-def _words(allowed: frozenset[str]) -> str:
-    return " or ".join(name for name in ("int", "real", "bool", "str") if name in allowed)
 
 
 def _check_deduction(call: nodes.Call, match: _Match) -> None:

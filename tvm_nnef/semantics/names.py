@@ -139,3 +139,8 @@ def is_constant(expression: object) -> bool:
     """Whether an expression consists of literals only, so that its value is known (2.5, 2.6)."""
     depends = nodes.Identifier | nodes.Property | nodes.Call
     return not any(isinstance(node, depends) for node in walk(expression, _read))
+
+
+def names_in(node: nodes.Expression | None) -> set[str]:
+    """Return the names that an expression reads; none of None."""
+    return {identifier.name for identifier in used_names(node)}

@@ -107,6 +107,7 @@ _KINDS: Mapping[str, _Kind] = {
     "verify": _FLAG,
     "checked": _FLAG,
     "cuda_graphs": _FLAG,
+    "int8_activations": _FLAG,
     "cache": _FLAG,
 }
 """The kind of each argument, by its name."""

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import tirx
 
 from tvm_nnef.symbolic.dimensions import Dimension
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real_type
 
 INDEX_TYPE = "int64"
 
@@ -23,7 +23,7 @@ def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     """
     if not isinstance(value, (int, float)):
         return fitting(value, dtype)
-    if math.isinf(value) and not is_real(dtype):
+    if math.isinf(value) and not is_real_type(dtype):
         extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
         return extreme
     if isinstance(value, int) and dtype.startswith(("int", "uint")):

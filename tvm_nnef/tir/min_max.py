@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_real_type
 
 Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 
@@ -24,13 +24,13 @@ INDEX = "int64"
 def min_value(dtype: Any) -> PrimExpression:
     """Return the smallest value of a dtype; minus infinity for reals."""
     name = str(dtype)
-    return tirx.const(float("-inf"), name) if is_real(name) else tirx.min_value(name)
+    return tirx.const(float("-inf"), name) if is_real_type(name) else tirx.min_value(name)
 
 
 def max_value(dtype: Any) -> PrimExpression:
     """Return the largest value of a dtype; infinity for reals."""
     name = str(dtype)
-    return tirx.const(float("inf"), name) if is_real(name) else tirx.max_value(name)
+    return tirx.const(float("inf"), name) if is_real_type(name) else tirx.max_value(name)
 
 
 def is_number(x: PrimExpression) -> PrimExpression:
@@ -51,7 +51,7 @@ def minimum(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 def _extreme(
     x: PrimExpression, y: PrimExpression, function: Combination, is_better: Combination
 ) -> PrimExpression:
-    if not is_real(dtype_of(x)):
+    if not is_real_type(dtype_of(x)):
         return function(x, y)
     number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
     if isinstance(number, tirx.FloatImm):
@@ -106,7 +106,7 @@ def arg_reduction(
     def best_value(*indices: PrimExpression) -> PrimExpression:
         candidates = loops()
         best = value(indices, [loop.var for loop in candidates])
-        if is_real(dtype_of(best)):
+        if is_real_type(dtype_of(best)):
             best = tirx.Select(is_number(best), best, worst(dtype_of(best)))
         # TVM reads the number of parameters, which its own functions do not show.
         reducer = te.comm_reducer(lambda a, b: combine(a, b), worst, name="best")
@@ -125,7 +125,7 @@ def arg_reduction(
         found, zero = first(*indices), tirx.const(0, index_type)
         at_zero = value(indices, [tirx.const(0, INDEX) for _ in axes])
         counts = found < none
-        if is_real(dtype_of(at_zero)):
+        if is_real_type(dtype_of(at_zero)):
             if not isinstance(length, int):
                 at_zero = tirx.if_then_else(length > 0, at_zero, worst(dtype_of(at_zero)))
             counts = tirx.And(counts, is_number(at_zero))

@@ -429,7 +429,7 @@ def itemsize(dtype: str) -> int:
     return -(-bits_of(dtype) // 8)
 
 
-def is_real(dtype: str) -> bool:
+def is_real_type(dtype: str) -> bool:
     """Whether elements of a dtype are floating-point numbers."""
     return dtype.startswith(("float", "bfloat"))
 

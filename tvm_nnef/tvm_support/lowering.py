@@ -25,7 +25,7 @@ from tvm_nnef.tvm_support.compat import (
     bits_of,
     dtype_of,
     is_cpu,
-    is_real,
+    is_real_type,
     lanes_of,
     prim_functions,
     typed,
@@ -235,7 +235,7 @@ def converts_positions(function: PrimFunction) -> bool:
     ramps: list[tirx.Ramp] = []
 
     def converted(cast: tirx.Cast) -> None:
-        if is_real(dtype_of(cast)) and lanes_of(cast.ty) > 1:
+        if is_real_type(dtype_of(cast)) and lanes_of(cast.ty) > 1:
             entries = [
                 (tirx.Ramp, ramps.append),
                 (TensorLoad, lambda load: tvm_ffi.WalkResult.SKIP),

@@ -20,6 +20,7 @@ from tvm_nnef.converters.nnef1.export.invocation import Invocation, static
 from tvm_nnef.converters.nnef1.export.operators.elementwise import aligned
 from tvm_nnef.converters.nnef1.export.registry import LIBRARIES, table
 from tvm_nnef.converters.nnef1.export.values import Value
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import Graph, Operation, Tensor, flatten
 
 SMALL = frozenset(("int8", "uint8", "int16", "uint16"))
@@ -28,10 +29,6 @@ SMALL = frozenset(("int8", "uint8", "int16", "uint16"))
 _LARGEST = 1 << 24
 """float32 represents all whole numbers up to this one."""
 
-_MOVING = frozenset(
-    ("math.iden", "layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
-     "layout.unsqueeze", "layout.transpose")
-)  # fmt: skip
 _COMPUTING = frozenset(("math.add", "math.sub", "math.mul"))
 _ROUNDING = frozenset(("extra.round_even", "nnef1.round", "math.round", "math.floor", "math.ceil"))
 
@@ -56,7 +53,7 @@ def export_codes(operation: Operation, context: Context) -> bool:
     invocation = Invocation(context.emitter, operation, values)
     (result, *others) = results
     bounds = [_bound(each, context) for each in operands]
-    if name in _MOVING and len(operands) == 1:
+    if name in REORDERING and len(operands) == 1:
         exported, bound = table()[name](invocation), bounds[0]
     elif name == "extra.saturate" and _fits(invocation, context.types[result]):
         exported, bound = _saturated(invocation, operands[0] in context.whole), 0

@@ -142,7 +142,7 @@ def _labels(graph: Graph, source_names: Mapping[str, str]) -> dict[Tensor, str]:
 def _readers(graph: Graph) -> Counter[Tensor]:
     """Return the number of times that operations, outputs and updates read each tensor."""
     readers = Counter(tensor for node in operations(graph) for tensor in flatten(node.operands))
-    readers.update(flatten(tuple(port.operand for port in graph.outputs)))
+    readers.update(graph.output_tensors)
     readers.update(tensor for _, tensor in graph.updates)
     return readers
 

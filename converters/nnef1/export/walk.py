@@ -195,7 +195,7 @@ def _bind(operation: Operation, found: Exported, context: Context) -> None:
 def _expand(operation: Operation, body: Graph, context: Context) -> None:
     """Export a composite by its body; its results are the outputs of the body."""
     walk(body, context)
-    outputs = flatten(tuple(port.operand for port in body.outputs))
+    outputs = body.output_tensors
     for result, output in zip(flatten(operation.results), outputs, strict=True):
         if result is output:
             continue

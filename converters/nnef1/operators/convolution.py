@@ -6,6 +6,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Size, number, numbers
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
+from tvm_nnef.converters.common.windows import unless_ones
 from tvm_nnef.converters.nnef1.operators import broadcasting
 from tvm_nnef.converters.nnef1.operators.channels import vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
@@ -16,7 +17,6 @@ from tvm_nnef.converters.nnef1.operators.windows import (
     scaling_up,
     with_border,
     with_reverse_border,
-    without_default,
 )
 
 _BORDERS = ("constant", "replicate", "reflect", "reflect-even")
@@ -115,8 +115,8 @@ def _convolved(
     bias_operand, added = _bias(bias, weight.shape[0], x.rank, builder)
     convolution = builder.call(
         "nn.conv", x, weight, *bias_operand, as_shape=shape, groups=None if groups == 1 else groups,
-        stride=None if window is None else without_default(window.stride, 1),
-        dilation=None if window is None else without_default(window.dilation, 1),
+        stride=None if window is None else unless_ones(window.stride),
+        dilation=None if window is None else unless_ones(window.dilation),
         padding=0 if window is None else [*window.before, *window.after],
     )  # fmt: skip
     return (
@@ -141,8 +141,8 @@ def _deconvolved(
     deconvolution = builder.call(
         "nn.deconv", x, weight, *bias_operand, as_shape=(x.shape[0], channels, *out),
         groups=None if groups == 1 else groups,
-        stride=None if window is None else without_default(window.stride, 1),
-        dilation=None if window is None else without_default(window.dilation, 1),
+        stride=None if window is None else unless_ones(window.stride),
+        dilation=None if window is None else unless_ones(window.dilation),
         padding=0 if window is None else [*window.before, *window.after],
     )  # fmt: skip
     return (

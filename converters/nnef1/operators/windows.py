@@ -15,7 +15,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Shape, Size, largest, maximum
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.common.windows import Geometry
+from tvm_nnef.converters.common.windows import Geometry, unless_ones
 from tvm_nnef.converters.nnef1.operators.borders import padded
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 
@@ -57,8 +57,8 @@ class Window(Geometry):
         """Return the attributes of SkriptND, without the axes."""
         return {
             "size": list(self.size),
-            "stride": without_default(self.stride, 1),
-            "dilation": without_default(self.dilation, 1),
+            "stride": unless_ones(self.stride),
+            "dilation": unless_ones(self.dilation),
             "padding": [*self.before, *self.after],
         }
 
@@ -79,11 +79,6 @@ class Window(Geometry):
             tuple(self.inside[each] for each in used), tuple(self.out[each] for each in used),
             tuple(self.axes[each] for each in used),
         )  # fmt: skip
-
-
-def without_default(values: Sequence[int], default: int) -> list[int] | None:
-    """Return the values of an attribute; None if all of them are the default."""
-    return None if all(value == default for value in values) else list(values)
 
 
 def window_size(operation: Operation, rank: int) -> list[int]:

@@ -39,7 +39,7 @@ def branch(node: If, emitter: Emitter, context: Context, walk: Walk) -> None:
         walk(body, inner, context)
         values = [
             context.converted(inner, output, context.types[result])
-            for output, result in zip(_outputs(body), results, strict=True)
+            for output, result in zip(body.output_tensors, results, strict=True)
         ]
         values += [context.new_value(inner, variable) for variable in state]
         graphs[name] = _graph(name, inner, [], _given(values, (*results, *state), inner, context))
@@ -104,7 +104,7 @@ def _body(
     _enter(node, {each: names[each] for each in node.carried}, step, stacks, inner, context)
     walk(node.body, inner, context)
     count = len(node.carried)
-    found = _outputs(node.body)
+    found = node.body.output_tensors
     items = [(tensors(result) or (output,))[0] for output, result in
              zip(found[count:], node.results[count:], strict=True)]  # fmt: skip
     values = [
@@ -162,7 +162,7 @@ def _condition(
     kept = emitter.memory()
     _enter(node, values, step, stacks, emitter, context)
     walk(node.condition, emitter, context)
-    (output,) = _outputs(node.condition)
+    (output,) = node.condition.output_tensors
     answer = _single(context.value(emitter, output), output, emitter)
     emitter.recall(kept)
     return answer
@@ -255,7 +255,3 @@ def _graph(
         for value, dtype, tensor in outputs
     ]
     return onnx.helper.make_graph(inner.nodes, name, list(inputs), declared)
-
-
-def _outputs(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.outputs))

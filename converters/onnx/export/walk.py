@@ -16,6 +16,7 @@ from tvm_nnef.converters.onnx.export.registry import Rule, rules
 from tvm_nnef.converters.onnx.main import LIBRARY
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
+from tvm_nnef.graph.moving_operators import REORDERING
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors
 
 _LIBRARIES = (EXTRA, LIBRARY)
@@ -111,17 +112,11 @@ def _by_rule(
     return rule.function(invocation), dtypes
 
 
-_OF_ANY_TYPE = frozenset(
-    ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze", "layout.unsqueeze",
-     "layout.transpose", "math.iden")
-)  # fmt: skip
-"""The operators whose nodes take elements of few bits; others move them as numbers."""
-
-
 def _takes_elements(operation: Operation, context: Context) -> bool:
     """Whether ONNX moves the elements of an operation as they are."""
+    # Nodes of other operators take no elements of few bits; they move them as numbers.
     few = any(context.types[each] in FORMATS for each in flatten(operation.results))
-    return not few or operation.standard_operator in _OF_ANY_TYPE
+    return not few or operation.standard_operator in REORDERING
 
 
 def _moved(operation: Operation, context: Context) -> dict[ScalarType, str]:
@@ -176,7 +171,7 @@ def _bind(
 
 def _open(operation: Operation, body: Graph, emitter: Emitter, context: Context) -> None:
     """A composite as what it is made of; its results are the outputs of its body."""
-    outputs = flatten(tuple(port.operand for port in body.outputs))
+    outputs = body.output_tensors
     pairs = list(zip(flatten(operation.results), outputs, strict=True))
     inputs = {each for port in body.inputs for each in tensors(port.operand)}
     for result, output in pairs:

@@ -18,7 +18,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Size, maximum, minimum, number, numbers
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.common.windows import Geometry
+from tvm_nnef.converters.common.windows import Geometry, unless_ones
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -99,11 +99,6 @@ def window_of(node: Node, inside: Sequence[Size], size: Sequence[int]) -> Window
     )  # fmt: skip
 
 
-def _uniform(values: Sequence[int], default: int) -> list[int] | None:
-    """An attribute of a window, None if it has its default."""
-    return None if all(value == default for value in values) else list(values)
-
-
 @operator("Conv")
 def conv(node: Node, builder: Builder) -> Tensor:
     """A convolution."""
@@ -121,7 +116,7 @@ def convolution(
     extra = (bias,) if bias is not None else ()
     return builder.call(
         name, x, weight, *extra, as_shape=shape,
-        stride=_uniform(window.stride, 1), dilation=_uniform(window.dilation, 1),
+        stride=unless_ones(window.stride), dilation=unless_ones(window.dilation),
         padding=window.padding, groups=None if groups == 1 else groups,
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
+from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.cpu.tile import tile_sizes
@@ -190,6 +191,8 @@ def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuMod
     accesses = loads(reduction.term)
     distance = max(_row_stride(load, rows) for load in accesses)
     number = rows.extent if sizes.is_known(rows.extent) else _MANY
+    if dot_products.needs_registers(reduction.term, machine):
+        machine = replace(machine, registers=machine.registers - dot_products.SCRATCH)
     machine = machine.adding(reduction.dtype)
     return tile_sizes.rows_for(number, vectors, machine, distance * bits_of(reduction.dtype) // 8)
 

@@ -37,7 +37,7 @@ def test_every_operator_has_an_example() -> None:
     assert not PAGE.missing()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PAGE.EXPORTED)
 def test_the_exported_operator_computes_the_same(row: str, exported: Exported) -> None:
     text = PAGE.exported_model(row)

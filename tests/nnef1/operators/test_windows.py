@@ -350,7 +350,7 @@ def test_box(run: Any, name: str, border: str, normalize: bool) -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "border"), EVERY)
 def test_pools(run: Any, name: str, border: str) -> None:
     shape, g = WINDOWS[name]

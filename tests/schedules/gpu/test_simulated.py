@@ -218,7 +218,7 @@ TILED.remove("product of rows")
 TILED.remove("dynamic transposed")
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("name", "match"),
     [*((name, None) for name in CASES), *((name, contraction.match) for name in TILED)],

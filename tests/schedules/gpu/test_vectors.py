@@ -52,6 +52,7 @@ def copies(text: str, **dtypes: str) -> list[int]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_operands_of_any_sizes(name: str, dtype: str, simulated_gpu: Any) -> None:

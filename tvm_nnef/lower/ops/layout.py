@@ -169,13 +169,6 @@ def _broadcast(invocation: Invocation) -> Lowered:
     return relax.op.broadcast_to(invocation.expression(0), invocation.result.shape)
 
 
-MOVING = frozenset(
-    ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze", "layout.unsqueeze",
-     "layout.concat", "layout.stack", "layout.split", "layout.unstack", "layout.transpose",
-     "layout.slice", "layout.tile", "layout.broadcast", "math.iden")
-)  # fmt: skip
-"""The mapped operators that move elements whatever they are, and make none."""
-
 MAPPINGS: Mapping[str, LoweringFunction] = {
     **dict.fromkeys(
         ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
