@@ -1,19 +1,22 @@
-"""Measure a decoder with a cache, against ONNX Runtime: tokens per second, and a prompt.
+"""Measure a decoder with a cache, against other runtimes: tokens per second, and a prompt.
 
     python scripts/bench_decoder.py                    # 4 layers of the shape
     python scripts/bench_decoder.py --layers 24        # all of them
     python scripts/bench_decoder.py --bits 4           # with MatMulNBits, blocks of 32
+    python scripts/bench_decoder.py --bits 4 --accuracy 4 --int8-activations
 
 The model has the shape of a Llama of 0.5 B parameters with random weights, written as the model
 builder of ONNX Runtime writes one: GroupQueryAttention with rotary embeddings inside, and
 SkipSimplifiedLayerNormalization. Other fields of ``Shape`` make decoders like those of Phi, Qwen 3
 and Gemma. Ours is built with the caches as state; ONNX Runtime gets one
-buffer for past and present keys, by an I/O binding, so that it copies no cache either.
+buffer for past and present keys, by an I/O binding, so that it copies no cache either. OpenVINO, if
+it is installed, gets the same file, and copies its caches.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import sys
 import tempfile
@@ -235,12 +238,14 @@ def _normed_heads(writer: Writer, x: str, count: int) -> str:
 class Ours:
     """The model built here, with its caches as state."""
 
-    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+    def __init__(self, path: Path, room: int, threads: int, *, rounded: bool) -> None:
         """Converts and builds the model."""
         import tvm_nnef
 
         model = tvm_nnef.convert(path, state={PAST: PRESENT}, bounds={"past": room})
-        self.executable = tvm_nnef.build(model, progress=False, threads=threads)
+        self.executable = tvm_nnef.build(
+            model, progress=False, threads=threads, int8_activations=rounded
+        )
         self._length = next(name for name in self.executable.state if name.endswith("length"))
 
     def step(self, length: int, rows: int) -> Callable[[], Any]:
@@ -277,8 +282,32 @@ class Theirs:
         return lambda: self._session.run_with_iobinding(binding)
 
 
+class OpenVino:
+    """The model in OpenVINO, with past and present keys and values as inputs and outputs."""
+
+    def __init__(self, path: Path, shape: Shape, threads: int) -> None:
+        """Reads and compiles the model, with reals of 32 bits."""
+        import openvino
+
+        options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        self._compiled = openvino.Core().compile_model(str(path), "CPU", options)
+        self._shape = shape
+
+    def step(self, length: int, rows: int) -> Callable[[], Any]:
+        """A function that runs some rows after a past of a length."""
+        request, shape = self._compiled.create_infer_request(), self._shape
+        past = np.zeros((1, shape.groups, length, shape.size), np.float32)
+        given = {"ids": np.ones((1, rows), np.int64), "mask": np.ones((1, length + rows), np.int64)}
+        given |= {
+            name: past
+            for each in self._compiled.inputs
+            if (name := each.get_any_name()).startswith(PAST)
+        }
+        return lambda: request.infer(given, share_inputs=True, share_outputs=True)
+
+
 def main() -> int:
-    """Measure, and print a line for each length."""
+    """Measure, and print lines for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=4, help="of the 24 of the shape (default: 4)")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1, 512, 2000])
@@ -288,6 +317,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="for each line (default: 10)")
     parser.add_argument("--bits", type=int, default=0, help="of the weights (default: float32)")
     parser.add_argument("--accuracy", type=int, default=0, help="the level of MatMulNBits: 0 to 4")
+    parser.add_argument("--int8-activations", action="store_true", help="for the model built here")
     parser.add_argument("--profile", action="store_true", help="print the slowest operations")
     options = parser.parse_args()
     shape = Shape(layers=options.layers, bits=options.bits, accuracy=options.accuracy)
@@ -299,9 +329,13 @@ def main() -> int:
         path = Path(folder, "model.onnx")
         onnx.save(llama(shape), path, save_as_external_data=True, location="weights")
         start = time.perf_counter()
-        ours = Ours(path, shape, options.room, options.threads)
+        ours = Ours(path, options.room, options.threads, rounded=options.int8_activations)
         built = time.perf_counter() - start
-        theirs = Theirs(path, shape, options.room, options.threads)
+        others: dict[str, Any] = {
+            "ONNX Runtime": Theirs(path, shape, options.room, options.threads)
+        }
+        if importlib.util.find_spec("openvino") is not None:
+            others["OpenVINO"] = OpenVino(path, shape, options.threads)
         print(
             f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M weights in "
             f"{f'{shape.bits} bits' if shape.bits else 'float32'}, "
@@ -310,15 +344,16 @@ def main() -> int:
         runs = [(f"a token after {length - 1}", length - 1, 1) for length in options.lengths]
         runs.append((f"a prompt of {options.prompt}", 0, options.prompt))
         for title, length, rows in runs:
-            steps = [each.step(length, rows) for each in (ours, theirs)]
+            steps = [each.step(length, rows) for each in (ours, *others.values())]
             for step in steps:
                 step()
-            own, other = timed_in_turns(steps, options.seconds, alone=options.threads == 1)
-            print(
-                f"{title}: {rows / own.median:.1f} tokens/s, ONNX Runtime "
-                f"{rows / other.median:.1f}: {other.median / own.median:.2f}, "
-                f"{other.minimum / own.minimum:.2f} by the shortest times", flush=True,
-            )  # fmt: skip
+            own, *times = timed_in_turns(steps, options.seconds, alone=options.threads == 1)
+            print(f"{title}: {rows / own.median:.1f} tokens/s", flush=True)
+            for name, other in zip(others, times, strict=True):
+                print(
+                    f"    {name} {rows / other.median:.1f}: {other.median / own.median:.2f}, "
+                    f"{other.minimum / own.minimum:.2f} by the shortest times", flush=True,
+                )  # fmt: skip
             if options.profile:
                 ids, mask = np.ones((1, rows), np.int64), np.ones((1, length + rows), np.int64)
                 print(ours.executable.profile(ids, mask))

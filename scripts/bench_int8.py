@@ -42,6 +42,9 @@ def main() -> int:
     parser.add_argument("--forms", nargs="+", default=forms, choices=forms)
     parser.add_argument("--bits", type=int, default=7, choices=(7, 8), help="bits of weights")
     parser.add_argument("--threads", type=thread_count, nargs="+", default=[1])
+    runtimes = [each for each in (ONNX_RUNTIME, OPENVINO) if installed(each)]
+    beside = "other runtimes (OpenVINO has not all operators of qop and dyn)"
+    parser.add_argument("--beside", nargs="+", choices=runtimes, default=runtimes, help=beside)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each runtime and model")
     parser.add_argument("--dynamic", action="store_true", help="make the batch dynamic")
     parser.add_argument("--json", help="a file to write what was measured to")
@@ -52,7 +55,7 @@ def main() -> int:
         options.threads = []
     if unknown := sorted({*options.models}.difference(names)):
         parser.error(f"unknown networks {', '.join(unknown)}; there are {', '.join(names)}")
-    others = [each for each in (ONNX_RUNTIME, OPENVINO) if installed(each)]
+    others = options.beside
     print(header(options.threads, others))
     with tempfile.TemporaryDirectory() as temporary:
         # What is kept is built once: a second run measures at once.

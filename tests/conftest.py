@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000)
 
 
-ROTATION = 5
+ROTATION = 8
 """With ``TVM_NNEF_SEED``, one in this many slow cases runs, unless ``rotated`` says otherwise."""
 
 

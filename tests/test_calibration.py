@@ -127,6 +127,50 @@ def test_the_largest_errors_may_stay(quantized: Any) -> None:
     assert "signed=true" in found.program.modules["main"].source.text
 
 
+@pytest.mark.parametrize(
+    "names, kept",
+    [(["a"], {"a"}), ("main.G.a", {"a"}), (["s", "y"], {"s.c", "y"}),
+     pytest.param(["nn.conv"], {"a", "s.c"}, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_named_operators_stay_real(names: Any, kept: set[str]) -> None:
+    found = tvm_nnef.quantize(model(), data(2), keep_float=names, progress=False)
+    rows = {row.name: row.stays for row in found.quantization_report.operators}
+    assert {name for name, stays in rows.items() if stays == "as you asked"} == kept
+    assert {name for name, stays in rows.items() if not stays} == {"a", "s.c", "y"} - kept
+
+
+def test_an_unknown_name_is_an_error_before_anything_is_computed() -> None:
+    with pytest.raises(tvm_nnef.NnefError, match="there is no operator") as found:
+        tvm_nnef.quantize(model(), data(1), keep_float=["s.d"], progress=False)
+    assert "did you mean 's.c'?" in str(found.value)
+
+
+def test_operators_are_named_as_in_onnx(tmp_path: Any) -> None:
+    onnx = pytest.importorskip("onnx")
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["h"], name="/layer.0/MatMul"),
+        onnx.helper.make_node("MatMul", ["h", "v"], ["y"], name="/layer.1/out/MatMul"),
+    ]
+    ports = [
+        onnx.helper.make_tensor_value_info(each, onnx.TensorProto.FLOAT, [1, 64]) for each in "xy"
+    ]
+    random = np.random.default_rng(0)
+    arrays = {each: random.standard_normal((64, 64)).astype("float32") for each in "wv"}
+    weights = [onnx.numpy_helper.from_array(array, each) for each, array in arrays.items()]
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        onnx.helper.make_model(onnx.helper.make_graph(nodes, "G", *[[p] for p in ports], weights)),
+        path,
+    )
+    inputs = [random.standard_normal((1, 64)).astype("float32")]
+    for name, kept in (("/layer.1", {"y"}), ("/layer.0/MatMul", {"h"}), ("y", {"y"})):
+        found = tvm_nnef.quantize(path, inputs, keep_float=[name], progress=False)
+        rows = found.quantization_report.operators
+        assert {row.name for row in rows if row.stays} == kept
+    found = tvm_nnef.quantize(path, weights="int4", keep_float=["v"])
+    assert {row.name for row in found.quantization_report.rows if row.stays} == {"main.G.v"}
+
+
 def test_inputs_may_have_several_names_and_shapes() -> None:
     text = """
 import linalg, math;

@@ -90,6 +90,7 @@ KEYED: dict[str, dict[str, Any]] = {
     "parameters": {"keep_params_in_input": True},
     "bounds checks": {"checked": True},
     "the target": {"target": "x86-64-v2"},
+    "rounded activations": {"int8_activations": True},
     "weights": {"variables": {"main.Main.w": np.array([[2, 4]], "float32")}},
     "the dtype of weights": {"variables": {"main.Main.w": np.array([[2, 3]], "float64")}},
 }
@@ -97,9 +98,11 @@ KEYED: dict[str, dict[str, Any]] = {
 
 def key(text: str = TEXT, target: object = "native", **options: Any) -> str | None:
     model = load_model(text, variables=options.pop("variables", W))
+    rounded = options.pop("int8_activations", False)
     names = {each.name for each in fields(Lowering)} & options.keys()
     lowering = Lowering(**{name: options.pop(name) for name in names})
-    return library_cache.key_of(model, Composing(**options), lowering, target)
+    composing = Composing(**options)
+    return library_cache.key_of(model, composing, lowering, target, int8_activations=rounded)
 
 
 @pytest.mark.parametrize("case", KEYED)

@@ -248,3 +248,31 @@ def test_a_file_that_hides_a_package_is_named_unless_it_is_installed(
     assert (found is None) == installed
     if found is not None:
         assert "hides the package 'rich'" in str(found)
+
+
+@pytest.mark.parametrize(
+    "version, fits",
+    [("0.1.13.post3", False), ("0.1.14.post0", True), ("0.1.14.post1", True), ("0.1.14", True),
+     ("0.1.15.post2", False), ("0.2.0", False), ("1.0", False)],
+)  # fmt: skip
+def test_versions_of_tvm_ffi_outside_of_the_required_range_are_an_error(
+    version: str, fits: bool
+) -> None:
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    from tvm_nnef.tvm_support import wrong_version
+
+    required = next(
+        requirement
+        for requirement in map(Requirement, metadata.requires("tvm-nnef") or ())
+        if requirement.name == "apache-tvm-ffi"
+    )
+    found = wrong_version(version)
+    assert (found is None) == fits
+    if version != "0.1.14":  # A pre-release of .post0 in the order of versions; there is none.
+        assert required.specifier.contains(version) == fits
+    if found is not None:
+        assert f"'apache-tvm-ffi' {version}" in str(found)
+        assert "pip install 'apache-tvm-ffi" in str(found)

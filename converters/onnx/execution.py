@@ -67,6 +67,7 @@ def _executed(
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _IR_VERSION)
     as_inputs(proto, inputs)
+    _take_sizes(proto.graph, inputs)
     given = {value.name for value in proto.graph.output}
     proto.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in wanted if name not in given
@@ -90,6 +91,20 @@ def _executed(
         for name, array in arrays
         if array is not None
     }
+
+
+def _take_sizes(graph: onnx.GraphProto, inputs: Mapping[str, Array]) -> None:
+    """Give a graph the sizes of arrays where it has others, as a conversion does on request."""
+    changed = False
+    for port in graph.input:
+        sizes = inputs[port.name].shape if port.name in inputs else ()
+        for dimension, size in zip(port.type.tensor_type.shape.dim, sizes, strict=False):
+            if dimension.HasField("dim_value") and dimension.dim_value != size:
+                dimension.dim_value, changed = size, True
+    if changed:
+        del graph.value_info[:]
+        for port in graph.output:
+            port.type.tensor_type.ClearField("shape")
 
 
 _FLOAT8 = {

@@ -70,7 +70,7 @@ class Session:
             raise error(
                 f"input '{expected.name}' of '{self.path}' is {dtype} [{sizes}], "
                 f"but the model's is {array.dtype} {list(array.shape)}",
-                hint=_HINT,
+                hint=_HINT if fits else f"{_HINT}, with the sizes of that (no --shape)",
             )
         return array.astype(dtype, copy=False) if dtype in np.sctypeDict else array
 

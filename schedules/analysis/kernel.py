@@ -25,7 +25,7 @@ from tvm_nnef.tir.expressions import (
     with_loads,
 )
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
-from tvm_nnef.tvm_support.function_attributes import CODE_BITS, PANEL_WIDTH, read_sort
+from tvm_nnef.tvm_support.function_attributes import CODE_BITS, INT8_DATA, PANEL_WIDTH, read_sort
 
 _LONGEST = 64
 """Upper limit of the elements and constants of a short expression, to limit compile time."""
@@ -62,7 +62,9 @@ class Stage:
     ``init`` and ``reducer`` are None for a stage without reduction. ``panel_width`` is that of an
     operand in panels along the last axis
     (:data:`~tvm_nnef.tvm_support.function_attributes.PANEL_WIDTH`), ``code_bits`` are those of its
-    codes (:data:`~tvm_nnef.tvm_support.function_attributes.CODE_BITS`).
+    codes (:data:`~tvm_nnef.tvm_support.function_attributes.CODE_BITS`), ``int8_data`` whether what
+    they are multiplied with may be rounded
+    (:data:`~tvm_nnef.tvm_support.function_attributes.INT8_DATA`).
     """
 
     buffer: tirx.Var
@@ -73,6 +75,7 @@ class Stage:
     reducer: Reducer | None = None
     panel_width: int | None = None
     code_bits: int | None = None
+    int8_data: bool = False
 
     @property
     def dtype(self) -> str:
@@ -336,6 +339,7 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
     return Stage(
         store.buffer, ordered, value, reduced, init, reducer,
         None if width is None else int(width), None if bits is None else int(bits),
+        INT8_DATA in block.annotations,
     )  # fmt: skip
 
 

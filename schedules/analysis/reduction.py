@@ -81,8 +81,8 @@ class Reduction(Epilogue):
     """A reduction: ``init`` combined with ``term`` over ``reduced``, and the epilogue.
 
     ``copies`` are stages that are computed before, into separate buffers. ``views`` are statements
-    that declare buffers over the elements of others. ``panel_width`` and ``code_bits`` are those of
-    the stage.
+    that declare buffers over the elements of others. ``panel_width``, ``code_bits`` and
+    ``int8_data`` are those of the stage.
     """
 
     axes: tuple[Axis, ...]
@@ -96,6 +96,7 @@ class Reduction(Epilogue):
     views: tuple[tirx.Stmt, ...] = ()
     panel_width: int | None = None
     code_bits: int | None = None
+    int8_data: bool = False
 
 
 def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
@@ -129,6 +130,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
         copies=tuple(copies),
         panel_width=stage.panel_width,
         code_bits=stage.code_bits,
+        int8_data=stage.int8_data,
     )
     reduction = _without_unit_steps(reduction, kernel.index_type)
     if padded:

@@ -16,6 +16,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import Call
 
 from tvm_nnef.schedules.machine import CpuModel, model_for
 from tvm_nnef.schedules.machine.model import Special
@@ -35,6 +36,9 @@ instructions, of which LLVM keeps several."""
 
 _WORD = 32
 """The bits of a word."""
+
+_INT16 = 32767
+"""The largest int16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +63,22 @@ class Dot:
 
     def term(self, elements: Sequence[PrimExpression], weight: PrimExpression) -> PrimExpression:
         """Return the sum of the products of parts; it wraps around like any sum of int32."""
+        total, *others = self.products(elements, weight)
+        for product in others:
+            total = total + product
+        return total
+
+    def products(
+        self, elements: Sequence[PrimExpression], weight: PrimExpression
+    ) -> list[PrimExpression]:
+        """Return the products of parts."""
         if self.parts == 1:
-            return elements[0] * weight
+            return [elements[0] * weight]
         data = elements[0] if self.loaded == 1 else self.word(elements)
-        products = [
+        return [
             self._part(data, number, signed=self.signed) * self._part(weight, number, signed=True)
             for number in range(self.parts)
         ]
-        total = products[0]
-        for product in products[1:]:
-            total = total + product
-        return total
 
     def word(self, elements: Sequence[PrimExpression]) -> PrimExpression:
         """Return the word of some integers; LLVM merges the loads of adjacent ones."""
@@ -225,7 +234,8 @@ def _bytes(
 ) -> PrimExpression | None:
     """Return the sum of a total and the products of uint8 with int8, by instructions.
 
-    It is None if there are none.
+    It is None if there are none. Sums of int16 that the total ends with are added in int16 if they
+    fit.
     """
     width = lanes_of(total.ty)
     exact = _dot(machine, Special.DOT_INT8, total, data, weight)
@@ -238,7 +248,34 @@ def _bytes(
     kind = typed("int16", 2 * width)
     sums = tirx.call_llvm_pure_intrin(kind, names[0], *parts)
     ones = tirx.Broadcast(tirx.const(1, "int16"), 2 * width)
-    return total + tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
+
+    def widened(sums: PrimExpression) -> PrimExpression:
+        result: PrimExpression = tirx.call_llvm_pure_intrin(total.ty, names[1], sums, ones)
+        return result
+
+    if isinstance(total, tirx.Add) and isinstance(total.b, Call) and len(total.b.args) > 1:
+        before = total.b.args[1]
+        if tvm_ffi.structural_equal(total.b, widened(before)):
+            both = before + sums
+            if _limit(both) <= _INT16:
+                return total.a + widened(both)
+    return total + widened(sums)
+
+
+def _limit(sums: PrimExpression) -> int:
+    """Return an upper limit of the absolute value of sums of products of bytes, two each.
+
+    A byte of the data is at most that of a mask.
+    """
+    if isinstance(sums, tirx.Add):
+        return _limit(sums.a) + _limit(sums.b)
+    (data,) = sums.args[1].args
+    mask = data.b if isinstance(data, tirx.BitwiseAnd) else None
+    while isinstance(mask, tirx.Broadcast):
+        mask = mask.value
+    known = isinstance(mask, tirx.IntImm) and mask.value >= 0
+    most = max(int(mask.value).to_bytes(4, "little")) if known else 255
+    return 2 * most * 128
 
 
 def _signed_bytes(

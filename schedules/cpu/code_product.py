@@ -3,7 +3,8 @@
 The annotation ``CODE_BITS`` marks them (:mod:`tvm_nnef.schedules.relax.code_products`). A product
 of one row, or a few, is bound by memory: each code is multiplied where it is read
 (:mod:`code_rows`). For more rows, a panel of weights at a time is decoded into a small buffer, and
-register tiles multiply with it.
+register tiles multiply with it; if their data may be rounded to int8 (``INT8_DATA``), bytes are
+multiplied with codes instead (:mod:`code_bytes`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tvm import tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
+from tvm_nnef.schedules.cpu.code_bytes import CodeBytes, code_bytes
 from tvm_nnef.schedules.cpu.code_rows import CodeRows, code_rows, code_term, in_panels
 from tvm_nnef.schedules.cpu.elementwise import stage_plan
 from tvm_nnef.schedules.cpu.tile import planning, tile_sizes
@@ -38,25 +40,30 @@ def match(kernel: Kernel, machine: CpuModel) -> CodeProductPlan | None:
     steps = next(stage.reduced for stage in kernel.stages if stage.reduced)
     threads = planning.is_parallel(reduction, machine)
     index_type = kernel.index_type
-    before = [stage_plan(copy, index_type, machine) for copy in reduction.copies]
+    plans = [stage_plan(copy, index_type, machine) for copy in reduction.copies]
     tiles = _tiles(kernel, replace(reduction, copies=()), steps, machine, parallel=threads)
     if tiles is None:
         return None
     direct = code_rows(reduction, steps, index_type, machine, parallel=threads)
-    allocated = [tirx.AllocBuffer(copy.assignment.buffer) for copy in before]
-    copies = [copy.statement() for copy in before]
-    return CodeProductPlan(kernel, (*allocated, *reduction.views, *copies), direct, tiles)
+    rounded = None
+    if reduction.int8_data:
+        rounded = code_bytes(reduction, steps, index_type, machine, parallel=threads)
+    allocated = [tirx.AllocBuffer(copy.assignment.buffer) for copy in plans]
+    copies = [copy.statement() for copy in plans]
+    before = (*allocated, *reduction.views, *copies)
+    return CodeProductPlan(kernel, before, direct, rounded, tiles)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeProductPlan(Plan):
     """A plan of copies (``before``), and ``direct`` loops if they apply to the number of rows, else
-    tiles.
+    those of ``rounded`` data, else tiles.
     """
 
     kernel: Kernel
     before: tuple[tirx.Stmt, ...]
     direct: CodeRows | None
+    rounded: CodeBytes | None
     tiles: RegisterTilePlan
 
     @property
@@ -72,11 +79,14 @@ class CodeProductPlan(Plan):
     def decisions(self) -> Mapping[str, int | str]:
         """Return the number of rows without tiles, and the tiles of the others."""
         direct = {} if self.direct is None else {"direct rows": self.direct.height}
-        return {**direct, **self.tiles.decisions()}
+        rounded = {} if self.rounded is None else {"int8 rows": self.rounded.height}
+        return {**direct, **rounded, **self.tiles.decisions()}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
-        """Return the function with both loops."""
+        """Return the function with all loops."""
         loops = self.tiles.statement()
+        if self.rounded is not None:
+            loops = self.rounded.statement(loops)
         if self.direct is not None:
             loops = self.direct.statement(loops)
         body = emit.sequence([*self.before, loops])
@@ -120,6 +130,7 @@ def _tiles(
         views=(),
         panel_width=None,
         code_bits=None,
+        int8_data=False,
     )
     inner = one_plane(divided_reduction, (panel,), machine)
     tiling = planning.plan_tiles(inner, machine, parallel=False)

@@ -47,6 +47,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.function_attributes import (
     CODE_BITS,
+    INT8_DATA,
     OP_PATTERN,
     PANEL_WIDTH,
     FusionPattern,
@@ -70,14 +71,17 @@ _SLAB = 1 << 17
 """The elements that are computed at a time, which stay in a cache: a limit of memory."""
 
 
-def keep_codes(mod: Module, machine: CpuModel) -> Module:
-    """The module with products that read codes."""
+def keep_codes(mod: Module, machine: CpuModel, *, int8_activations: bool = False) -> Module:
+    """The module with products that read codes; their data may be rounded if
+    ``int8_activations``.
+    """
     functions = prim_functions(mod)
 
     def rewrite(operands: Operands, node: Call) -> RelaxExpression | None:
         match operator_name(node):
             case "matmul":
-                return _with_codes(operands, node, functions, machine)
+                more = {INT8_DATA: 1} if int8_activations else {}
+                return _with_codes(operands, node, functions, machine, more)
             case "call_tir" if len(node.args) == 2:
                 return _with_gathered_codes(operands, node, functions)
         return None
@@ -86,9 +90,13 @@ def keep_codes(mod: Module, machine: CpuModel) -> Module:
 
 
 def _with_codes(
-    operands: Operands, call: Call, functions: Mapping[str, PrimFunction], machine: CpuModel
+    operands: Operands,
+    call: Call,
+    functions: Mapping[str, PrimFunction],
+    machine: CpuModel,
+    more: Mapping[str, int],
 ) -> RelaxExpression | None:
-    """The product over codes; None if the weights are not such."""
+    """The product over codes, with ``more`` attributes; None if the weights are not such."""
     left, right = call.args
     (left_shape, dtype), (shape, _) = map(shape_and_dtype, (left, right))
     if dtype != "float32" or len(left_shape) < 2 or len(shape) != 2:
@@ -103,7 +111,7 @@ def _with_codes(
     if weights is None:
         return None
     columns, width = shape[1], machine.code_panel
-    product = operands.emit(_product(operands, left, weights, width))
+    product = operands.emit(_product(operands, left, weights, width, more))
     if columns % width == 0:
         return product
     last = len(left_shape) - 1
@@ -273,7 +281,11 @@ def _panels(array: Array, width: int) -> Array:
 
 
 def _product(
-    operands: Operands, left: RelaxExpression, weights: _Weights, width: int
+    operands: Operands,
+    left: RelaxExpression,
+    weights: _Weights,
+    width: int,
+    more: Mapping[str, int],
 ) -> RelaxExpression:
     """The call of a kernel that multiplies with codes."""
     bits, count, (_, blocks) = weights.bits, _WORD // weights.bits, weights.scales.shape
@@ -309,7 +321,7 @@ def _product(
             return te.sum(term, axis=[block, word, code])
 
         shape = [*data.shape[:-1], words.shape[0] * width]
-        attributes = {PANEL_WIDTH: width, CODE_BITS: bits}
+        attributes = {PANEL_WIDTH: width, CODE_BITS: bits, **more}
         return te.compute(shape, element, name="matmul", attrs=attributes)
 
     attributes = {OP_PATTERN: int(FusionPattern.OUTPUT_ELEMENTWISE)}

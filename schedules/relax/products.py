@@ -81,10 +81,12 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
 def _with_batch(found: Contraction) -> Contraction | None:
     """A product whose result has its new axis second; None for another one.
 
-    A batch of one element has no index in the operands, and so is among the rows at first.
+    A batch of one element has no index in the operands, and so is among the rows at first. It is
+    that of the columns if their operand has a dimension for it.
     """
     rows, columns = found.rows, found.columns
-    batch = [axis for axis in rows[:1] if axis.is_unit and len(rows) == 2]
+    wide = len(found.weights.indices) > len(columns) + len(found.steps)
+    batch = [axis for axis in rows[:1] if axis.is_unit and len(rows) == 2 and wide]
     rows, columns = rows[len(batch) :], [*batch, *columns]
     single = len(found.steps) == len(rows) == 1 and 2 <= len(columns) <= 4
     if not single or list(found.stage.axes) != [columns[0], *rows, *columns[1:]]:

@@ -57,6 +57,12 @@ def test_a_right_conversion_agrees_in_every_tensor(network: Any, routes: Sequenc
     assert "(operands of onnxruntime)" in report.summary()
 
 
+def test_other_sizes_than_those_of_the_file_are_compared(network: Any) -> None:
+    report = compared(tvm_nnef.convert(network, input_shapes={"x": (5, 3)}), network)
+    assert report.agrees
+    assert report.count == 5
+
+
 def _threshold(source: Node, builder: Builder) -> Any:
     moved = builder.binary("math.add", source.input(0), 0.25)
     return builder.call("nn.relu", moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -247,3 +248,23 @@ def test_a_dequantized_weight_stays_codes(dtype: str, axis: int, zeros: bool) ->
     lowered = tvm_nnef.from_nnef(tvm_nnef.convert(proto, bounds=64))
     mod = run_phases(lowered, resolve("x86-64-v3"), "bind", "schedule")
     assert [kernel.strategy for kernel in schedules.report(mod)] == ["cpu.code_product"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="ONNX Runtime rounds otherwise there")
+def test_activations_are_rounded_only_on_request() -> None:
+    """Even if the model allows it; then the results are those of ONNX Runtime."""
+    random, depth, columns = np.random.default_rng(3), 128, 80
+    x = random.standard_normal((24, depth)).astype(np.float32)
+    values = {
+        "codes": random.integers(0, 256, (columns, depth // 32, 16), np.uint8),
+        "scales": random.uniform(0.01, 0.02, (columns, depth // 32)).astype(np.float32),
+    }
+    more = {"K": depth, "N": columns, "bits": 4, "block_size": 32}
+    protos = [
+        model("MatMulNBits", {"x": x}, values, accuracy_level=level, **more) for level in (1, 4)
+    ]
+    exact, rounded = (expected_of(proto, {"x": x}) for proto in protos)
+    assert not np.allclose(exact, rounded, atol=1e-3)
+    for wanted, asked in ((exact, False), (rounded, True)):
+        built = tvm_nnef.build(protos[1], int8_activations=asked, progress=False)
+        np.testing.assert_allclose(built(x)[0], wanted, rtol=1e-5, atol=1e-5)

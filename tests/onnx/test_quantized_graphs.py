@@ -134,12 +134,20 @@ def dynamic(graph):
     return z, 20.0
 
 
+def sequence(graph):
+    """A product of one sequence with weights."""
+    codes, scale, zero = graph.node("DynamicQuantizeLinear", "x", count=3)
+    y = graph.node("MatMulInteger", codes, MATRIX, zero, np.int8(2))
+    return graph.node("Mul", graph.node("Cast", y, to=TensorProto.FLOAT), scale), 20.0
+
+
 CASES = {
     "block": (block, [2, 4, 10, 10]),
     "joined": (joined, [1, 4, 9, 10]),
     "product": (product, [3, 4, 5, 10]),
     "operators": (operators, [1, 4, 9, 10]),
     "dynamic": (dynamic, [1, 4, 9, 10]),
+    "sequence": (sequence, [1, 6, 10]),
 }
 
 
@@ -157,7 +165,7 @@ def saved(case, zero, folder, dynamic=False):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(117), np.int8(0), np.int8(-9)], ids=str)
 def test_codes_are_those_of_the_evaluator(case, zero, tmp_path):
-    if case == "dynamic" and zero:
+    if case in ("dynamic", "sequence") and zero:
         pytest.skip("has its own zero points")
     model, shape, step = saved(case, zero, tmp_path)
     x = np.random.default_rng(7).normal(0, 1, shape).astype("float32")
@@ -182,7 +190,7 @@ def test_sizes_may_be_dynamic(case, tmp_path):
         assert (steps > 0.01).mean() <= 0.005
 
 
-COUNTS = {"block": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2}
+COUNTS = {"block": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2, "sequence": 1}
 
 
 def kernels(model, target):
@@ -202,10 +210,25 @@ def in_words(names):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("case", COUNTS)
 def test_contractions_are_those_of_integers(case, dynamic, tmp_path):
-    if dynamic and case in ("product", "operators"):
+    if dynamic and case in ("product", "operators", "sequence"):
         pytest.skip("has its own size")
     model, _, _ = saved(case, np.uint8(117), tmp_path, dynamic)
-    assert in_words(kernels(model, "x86-64-v3")) == COUNTS[case]
+    names = kernels(model, "x86-64-v3")
+    assert in_words(names) == COUNTS[case]
+    # Zero points are known, and codes computed by the kernel before: no operator saturates.
+    assert any("saturate" in name for name in names) == (case in ("dynamic", "sequence"))
+
+
+@pytest.mark.parametrize(("zero", "dtype"), [(np.uint8(0), "uint8"), (np.int8(0), "int8")])
+def test_codes_are_bytes_without_a_zero_point(zero, dtype, tmp_path):
+    model, _, _ = saved("joined", zero, tmp_path)
+    mod = tvm_nnef.from_nnef(model)
+    for each in passes(resolve("x86-64-v3")):
+        mod = each.run(mod)
+        if each.name == "use_integers":
+            break
+    assert f'dtype="{dtype}"' in str(mod["main"])
+    assert "int16" not in str(mod["main"])
 
 
 def test_other_machines_compute_in_reals(tmp_path):

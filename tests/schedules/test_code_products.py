@@ -13,7 +13,9 @@ import pytest
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.diagnostics import NnefError
 
 STRATEGY = "cpu.code_product"
 
@@ -257,3 +259,66 @@ graph Net {
     (found,) = tvm_nnef.build(loaded, verify=True, progress=False, **options)(rows)
     expected = weight[:-1].T[rows] @ weight[:-1]
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """Data whose blocks are whole multiples of a 127th of their largest element."""
+    blocks = x.reshape(len(x), -1, BLOCK)
+    largest = np.abs(blocks).max(-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where(largest > 0, np.rint(blocks * (np.float32(127) / largest)), 0)
+    return (steps * (largest / 127.0)).reshape(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("form", "bits"),
+    [("module", 4), *(pytest.param(form, bits, marks=pytest.mark.slow)
+                      for form, bits in (("one zero", 4), ("half a zero", 4), ("module", 2)))],
+)  # fmt: skip
+def test_data_of_many_rows_may_be_rounded_to_int8(form: str, bits: int) -> None:
+    loaded, options, weight = model(form, {"x1": "1", "x": "rows"}, bits, columns=71)
+    built = tvm_nnef.build(loaded, int8_activations=True, progress=False, **options)
+    random = np.random.default_rng(7)
+    single = random.standard_normal((1, DEPTH)).astype(np.float32)
+    for rows in (3, 8, 21):
+        x = random.standard_normal((rows, DEPTH)).astype(np.float32)
+        x[0, :BLOCK] = 0
+        one, found = built(single, x)
+        np.testing.assert_allclose(one, expected(single, weight), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(found, expected(rounded(x), weight), rtol=2e-5, atol=2e-5)
+        assert not np.allclose(found, expected(x, weight), rtol=1e-4, atol=1e-4)
+    x[1, 40] = np.inf
+    _, found = built(single, x)
+    with np.errstate(invalid="ignore"):
+        wanted = expected(x, weight)
+    finite = np.isfinite(wanted)
+    assert not finite.all()
+    np.testing.assert_array_equal(np.isfinite(found), finite)
+    np.testing.assert_allclose(found[finite], wanted[finite], rtol=2e-5, atol=2e-5)
+
+
+def test_rounding_to_int8_is_an_error_where_it_cannot_be() -> None:
+    loaded, options, _ = model("module", {"x": "1"})
+    with pytest.raises(NnefError, match="'cuda' has no int8 activations"):
+        tvm_nnef.build(loaded, "cuda", int8_activations=True, progress=False, **options)
+    with pytest.raises(NnefError, match="round no activations"):
+        tvm_nnef.build(loaded, int8_activations=True, verify=True, progress=False, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("triple", "cpu", "instruction"),
+    [
+        ("x86_64-linux-gnu", "x86-64-v3", "vpmaddubsw"),
+        ("x86_64-linux-gnu", "icelake-server", "vpdpbusd.*zmm"),
+        ("aarch64-linux-gnu", "neoverse-n1", "sdot"),
+    ],
+)
+def test_machines_multiply_codes_by_their_instruction(
+    triple: str, cpu: str, instruction: str
+) -> None:
+    loaded, options, _ = model("module", {"x": "rows"})
+    lowered = tvm_nnef.from_nnef(loaded, **options)
+    target = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
+    library = compile_phases(lowered, target, int8_activations=True)["code"]
+    assert re.search(instruction, library.mod.imports[0].inspect_source("asm"))

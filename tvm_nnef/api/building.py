@@ -389,6 +389,7 @@ def build(
     verify: bool = False,
     checked: bool = False,
     cuda_graphs: bool = False,
+    int8_activations: bool = False,
     cache: bool = True,
     **from_nnef_options: Unpack[LowerOptions],
 ) -> Executable:
@@ -424,6 +425,12 @@ def build(
         For CUDA: launch kernels of static shapes as graphs, which the first call captures. This is
         faster if kernels are many and small. Weights that a program passes to ``main_prepared`` of
         an exported library must then stay where they are.
+    int8_activations
+        For CPUs: round what is multiplied with weights of few bits to int8, with a factor for each
+        block of a row, if there are many rows. The prompt of a language model becomes faster, and
+        less exact, as with ``accuracy_level`` 4 of ONNX Runtime, which models may ask for and which
+        is not followed otherwise. Single rows, and CPUs without instructions for products of
+        bytes, stay exact.
     cache
         Load a library that was built before from the user's cache folder, or keep the new one
         there. Applies to models for this CPU, without ``lowerings``, ``database`` and reports on
@@ -465,7 +472,8 @@ def build(
             module = model_or_mod
         else:
             asked = _asked(model_or_mod, from_nnef_options, checked=checked, progress=report)
-            key = library_cache.key_of(*asked, target) if cache and is_plain else None
+            if cache and is_plain:
+                key = library_cache.key_of(*asked, target, int8_activations=int8_activations)
             if key is not None and (found := library_cache.find(key)) is not None:
                 found.threads = threads
                 return found
@@ -484,6 +492,7 @@ def build(
             checked=checked,
             verify=verify,
             cuda_graphs=cuda_graphs,
+            int8_activations=int8_activations,
         )
     if key is None:
         return built

@@ -26,6 +26,7 @@ from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import Composing
 from tvm_nnef.quantization.blocks import Blocks, quantized_bias, quantized_by_output
 from tvm_nnef.quantization.contractions import Contraction, contractions
+from tvm_nnef.quantization.kept import KeepFloat, named, names_of, reasons
 from tvm_nnef.quantization.kinds import FOR_WEIGHTS, Activations, Method
 from tvm_nnef.quantization.ranges import Array, Codes, Observed, codes_of
 from tvm_nnef.quantization.report import QuantizationReport, QuantizedOperator
@@ -43,7 +44,7 @@ class Calibration:
     activations: Activations
     method: Method
     percentile: float
-    keep_float: int
+    keep_float: KeepFloat
 
 
 def calibrated(
@@ -93,6 +94,11 @@ class _Runs:
         if definition.quantizations:
             hint = "remove its block '@quantize', or quantize the weights alone"
             raise error("the graph is quantized already", hint=hint, file=model.path)
+        names = {
+            each.result.name: names_of(model, graph.name, each.result.name, [each.node.operator])
+            for each in self.contractions
+        }
+        self.kept_real = named(wanted.keep_float, names, "operator")
         self._model, self._composing = model, composing
         used = [each for each in self.contractions if not each.stays]
         self._names = {t.name for each in used for t in (each.root, each.data, each.result)}
@@ -164,11 +170,8 @@ def _quantized(model: Model, runs: _Runs, wanted: Calibration, progress: Progres
     blocks = _blocks([each for each in every if not each.stays], model.variables, codes, wanted)
     progress("measuring errors", 1, 2)
     errors = _errors(runs, every, model.variables, codes, blocks)
-    largest = sorted(errors, key=lambda name: -errors[name])[: wanted.keep_float]
-    every = [
-        replace(each, stays="one of the largest errors") if each.result.name in largest else each
-        for each in every
-    ]
+    kept = reasons(wanted.keep_float, runs.kept_real, errors)
+    every = [replace(each, stays=each.stays or kept.get(each.result.name, "")) for each in every]
     real = {each.weight for each in every if each.stays}
     every = [
         replace(each, stays="another operator that stays real has its weight")

@@ -61,13 +61,21 @@ def capacity() -> int:
     return (_DEFAULT if given is None else given) << 20
 
 
-def key_of(model: Model, composing: Composing, lowering: Lowering, target: object) -> str | None:
+def key_of(
+    model: Model,
+    composing: Composing,
+    lowering: Lowering,
+    target: object,
+    *,
+    int8_activations: bool = False,
+) -> str | None:
     """The name of the entry for a model that is built with options; None if it is not kept."""
     if not capacity() or user_cache.folder() is None or lowering.lowerings:
         return None
     try:
         parts = [
             json.dumps({**_given(composing), **_given(lowering)}, sort_keys=True),
+            f"{int8_activations=}",
             target if isinstance(target, str) else json.dumps(target, sort_keys=True),
             *_machine(),
             *_versions(),

@@ -14,6 +14,7 @@ from tvm_nnef.formats.reading import load_to_compose
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import Composing
 from tvm_nnef.quantization.blocks import Blocks, quantized
+from tvm_nnef.quantization.kept import KeepFloat, named, names_of, reasons
 from tvm_nnef.quantization.kinds import (
     ACTIVATIONS,
     BITS,
@@ -47,7 +48,7 @@ def quantize(
     block: int | None = None,
     method: Method = "minmax",
     percentile: float = 99.99,
-    keep_float: int = 0,
+    keep_float: KeepFloat = 0,
     progress: bool = True,
     **options: Any,
 ) -> Model:
@@ -85,7 +86,9 @@ def quantize(
     percentile
         The percentage of elements that have a code, for that method.
     keep_float
-        How many operators, or weights, stay real: those of the largest errors.
+        How many operators, or weights, stay real: those of the largest errors. Or a list of names
+        of those that stay real: as in the report, of an operator (``"nn.linear"``), of an operator
+        with others inside, or of the source of a converted model (a tensor, a node, a layer).
     progress
         Show a progress bar, if standard error is a terminal, or in a notebook.
     **options
@@ -181,7 +184,7 @@ def _with_small_weights(
     bits: int,
     size: int,
     method: Method,
-    keep_float: int,
+    keep_float: KeepFloat,
     progress: Progress,
 ) -> Model:
     """Return the model with weights of few bits."""
@@ -191,14 +194,17 @@ def _with_small_weights(
         hint = "products and embeddings whose weights are variables of rank 2 can be quantized"
         raise error("there is no weight to quantize", hint=hint, file=model.path)
     scope = graph.name
+    names = {w.variable.name: names_of(model, scope, w.variable.name, w.operators) for w in found}
+    chosen_real = named(keep_float, names, "weight")
     made = []
     for number, each in enumerate(found):
         progress(f"quantizing {each.variable.short_name}", number, len(found))
         made.append(_quantized(each, model, scope, bits, size, method))
     ordered = sorted(made, key=lambda pair: -(pair[0].error or 0.0))
-    largest = [row.name for row, blocks in ordered if blocks is not None][:keep_float]
+    errors = {row.name: row.error or 0.0 for row, blocks in ordered if blocks is not None}
+    kept = reasons(keep_float, chosen_real, errors)
     ordered = [
-        _real(row, "one of the largest errors") if row.name in largest else (row, blocks)
+        _real(row, kept[row.name]) if blocks is not None and row.name in kept else (row, blocks)
         for row, blocks in ordered
     ]
     ordered = [_with_its_pack(pair, ordered, model) for pair in ordered]

@@ -219,6 +219,11 @@ def _build(parser: argparse._ActionsContainer) -> None:
         help="launch kernels of static shapes as CUDA graphs",
     )
     parser.add_argument(
+        "--int8-activations",
+        action="store_true",
+        help="round what many rows multiply with weights of few bits to int8",
+    )
+    parser.add_argument(
         "--verbose",
         action="store_true",
         help="print each kernel's strategy, work and measured speed",
@@ -322,10 +327,11 @@ def _quantize(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--keep-float",
-        type=words.count,
-        default=0,
-        metavar="N",
-        help="leave the operators, or weights, of the largest errors as they are",
+        action="append",
+        default=[],
+        metavar="N|NAME",
+        help="leave so many operators, or weights, of the largest errors as they are, or the "
+        "named ones; names may be repeated, and be those of the source, or of a layer",
     )
     _overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print the errors as JSON")

@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         cache=not options.no_cache,
         timings=options.timings,
         cuda_graphs=options.cuda_graphs,
+        int8_activations=options.int8_activations,
         verbose=_print_json if options.json else options.verbose,
         **load_options(options),
         **compose_options(options),

@@ -73,8 +73,9 @@ def _runtime() -> str:
     """The version of TVM's runtime if it is installed alone."""
     try:
         from tvm_nnef.tvm_support import runtime
-    except NnefError:
-        return "not installed"
+    except NnefError as problem:
+        missing = isinstance(problem.__cause__, ModuleNotFoundError)
+        return "not installed" if missing else problem.diagnostics[0].message
     return f"{runtime.version()}, the runtime alone"
 
 

@@ -39,7 +39,7 @@ def _quantized(options: argparse.Namespace) -> Model:
         "block": options.block,
         "method": options.method,
         "percentile": options.percentile,
-        "keep_float": options.keep_float,
+        "keep_float": _kept(options.keep_float),
         "progress": not options.quiet,
     }
     if options.data is None:
@@ -48,6 +48,16 @@ def _quantized(options: argparse.Namespace) -> Model:
     options.input = files[:1]
     found = read_composed(options)
     return quantize(found.model, _Inputs(files, found, options), **how, **found.options)
+
+
+def _kept(words: list[str]) -> int | list[str]:
+    """Return a number of operators, or names."""
+    match words:
+        case []:
+            return 0
+        case [word] if word.isdecimal():
+            return int(word)
+    return words
 
 
 class _Inputs:

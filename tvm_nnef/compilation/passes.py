@@ -112,15 +112,17 @@ def passes(
     tuned: Tuned | None = None,
     checked: bool = False,
     cuda_graphs: bool = False,
+    int8_activations: bool = False,
     code_forms: Sequence[str] = (),
     scheduling: Callable[[int, int], None] = lambda number, total: None,
 ) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say about the
-    code for CUDA. ``scheduling`` is called before each kernel is scheduled, with its number and the
-    number of all. Each list serves one compilation: some passes hand what they find to the last.
+    ``cuda_graphs`` captures launches of kernels; ``int8_activations`` rounds what rows multiply
+    with weights of few bits; ``code_forms`` are what the metadata say about the code for CUDA.
+    ``scheduling`` is called before each kernel is scheduled, with its number and the number of all.
+    Each list serves one compilation: some passes hand what they find to the last.
     """
     optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     sites, is_cpu = CallSites(), compat.is_cpu(target)
@@ -128,6 +130,7 @@ def passes(
     def on_machine(run: Callable[[Module, Any], Module]) -> Callable[[Module], Module]:
         return lambda mod: run(mod, machine_model(target))
 
+    codes = functools.partial(keep_codes, int8_activations=int8_activations)
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
@@ -139,7 +142,7 @@ def passes(
             ("raise_formulas", raise_to_operators),
             ("use_integers", on_machine(functools.partial(with_integers, note=sites.note))),
             # Products of integers first: both read constants as codes, before these are folded.
-            *_if(is_cpu, ("keep_codes", on_machine(keep_codes))),
+            *_if(is_cpu, ("keep_codes", on_machine(codes))),
             ("simplify", simplify_calls),
             ("share_subexpressions", sites.shared(share_subexpressions)),
             ("specialize_constants", with_bound_constants),

@@ -26,7 +26,7 @@ from tvm_nnef.support.progress import Report as Progress
 from tvm_nnef.support.progress import progress_reported, silent
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.build import kernels_of, runs_here
-from tvm_nnef.tvm_support.compat import Module, Target, prim_functions
+from tvm_nnef.tvm_support.compat import Module, Target, is_cpu, prim_functions
 from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def build_module(
     checked: bool = False,
     verify: bool = False,
     cuda_graphs: bool = False,
+    int8_activations: bool = False,
 ) -> Executable:
     """The executable of a module for a target.
 
@@ -63,18 +64,24 @@ def build_module(
     code for the target. ``timings`` is called with the time of each pass, or true to print it.
     ``threads`` is how many threads kernels and calls of the executable use. ``checked`` compiles
     bounds checks into the kernels. ``cuda_graphs`` captures launches of kernels as CUDA graphs.
+    ``int8_activations`` rounds what many rows multiply with weights of few bits.
     ``verify`` compares each scheduled kernel with its unscheduled
     TIR (:mod:`tvm_nnef.compilation.verify`), if this machine runs code for the target.
 
     An executable for a machine of another kind can be exported, and not called.
 
     Raises NnefError for an unknown target, for a number of threads below 1, for a database that
-    cannot be used, for CUDA graphs if the target is not for CUDA, and for checks on Vulkan.
+    cannot be used, for CUDA graphs if the target is not for CUDA, for int8 activations if it is
+    not a CPU or the kernels shall be verified, and for checks on Vulkan.
     """
     threads, resolved = checked_threads(threads), request(target).target
     if checked and str(resolved.kind.name) == "vulkan":
         hint = "check indices and kernels on the CPU, with target='native'"
         message = "'checked' and 'verify' are not possible for Vulkan"
+        raise error(message, hint=hint, kind=UnsupportedError)
+    if verify and int8_activations:
+        hint = "verify a build without int8_activations, which has the other kernels too"
+        message = "'verify' compares kernels with formulas that round no activations to int8"
         raise error(message, hint=hint, kind=UnsupportedError)
     times: list[PassTime] = []
 
@@ -91,6 +98,7 @@ def build_module(
             database=database,
             checked=checked,
             cuda_graphs=cuda_graphs,
+            int8_activations=int8_activations,
             after=note,
         )
     if verify and runs_here(resolved):
@@ -151,6 +159,7 @@ def compile_phases(
     last: str = PHASES[-1],
     checked: bool = False,
     cuda_graphs: bool = False,
+    int8_activations: bool = False,
     after: After | None = None,
 ) -> Mapping[str, Any]:
     """What each phase made of a module, by its name, up to the ``last``.
@@ -158,7 +167,8 @@ def compile_phases(
     ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``dump_dir``
     receives a file for each pass that changed the module, and lists of the passes and of the
     kernels with the strategies that scheduled them. ``checked`` compiles bounds checks into the
-    kernels. ``cuda_graphs`` captures their launches. ``after`` is called after each pass.
+    kernels. ``cuda_graphs`` captures their launches. ``int8_activations`` rounds what many rows
+    multiply with weights of few bits. ``after`` is called after each pass.
 
     Raises NnefError for an unknown target and for one that there are no schedules for, and if
     ``database`` is not a database for this target and version of TVM.
@@ -177,6 +187,9 @@ def compile_phases(
     if cuda_graphs and not is_cuda:
         hint = "build for cuda, or without them"
         raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
+    if int8_activations and not is_cpu(resolved):
+        hint = "build for a CPU, or without them"
+        raise error(f"'{target}' has no int8 activations", hint=hint, kind=UnsupportedError)
     number = 0
 
     def scheduling(kernel: int, count: int) -> None:
@@ -188,6 +201,7 @@ def compile_phases(
         tuned=None if tuned is None else tuned.tuned,
         checked=checked,
         cuda_graphs=cuda_graphs,
+        int8_activations=int8_activations,
         code_forms=forms,
         scheduling=scheduling,
     )

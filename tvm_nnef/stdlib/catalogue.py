@@ -24,7 +24,8 @@ _HEAD = """\
 <!-- Written by scripts/write_operators.py from tvm_nnef/stdlib; do not edit. -->
 # Standard operators
 
-What `import`ing a standard module gives to a model, and how each operator is compiled:
+What `import`ing a standard module gives to a model: [all operators by name](#by-name). The line
+below a name says how it is compiled:
 
 - **mapped**: by the Relax operators that are the same thing (`tvm_nnef/lower/ops`), where types and
   attributes allow; else, and always with `route="formula"`, by its body:
@@ -35,6 +36,8 @@ What `import`ing a standard module gives to a model, and how each operator is co
 `tvm-nnef ops NAME` prints an operator with its text. The same operators in the dialect of Khronos's
 tools differ in the points that `tvm_nnef/stdlib/tools` lists.
 [How to add an operator](adding-an-operator.md).
+
+## By name
 """
 
 
@@ -87,11 +90,17 @@ def own_entries(program: Program) -> list[Entry]:
 
 def page(entries: Iterable[Entry]) -> str:
     """The Markdown page of operators, a section for each module."""
-    lines = [_HEAD]
     public = [entry for entry in entries if not entry.is_private]
-    for module, members in itertools.groupby(public, lambda entry: entry.module):
-        lines += _section(module, list(members))
-    return "\n".join(lines)
+    modules = {
+        module: list(members)
+        for module, members in itertools.groupby(public, lambda entry: entry.module)
+    }
+    lines = [_HEAD, "| module | operators |\n|---|---|"]
+    for module, members in modules.items():
+        names = ", ".join(f"[{each.name}](#{module}{each.name})" for each in members)
+        lines.append(f"| [`{module}`](#{module}) | {names} |")
+    sections = (_section(module, members) for module, members in modules.items())
+    return "\n".join([*lines, "", *itertools.chain(*sections)])
 
 
 def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:

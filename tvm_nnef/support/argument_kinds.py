@@ -83,7 +83,12 @@ _KINDS: Mapping[str, _Kind] = {
     "method": _Kind("the name of a method", (str,)),
     "percentile": _Kind("a number such as 99.99", (numbers.Real,)),
     "block": _Kind("a whole number such as 32", (numbers.Integral, _NOTHING)),
-    "keep_float": _COUNT,
+    "keep_float": _Kind(
+        "a whole number, 0 or more, or a list of names",
+        (numbers.Integral, Sequence, str),
+        (str,),
+        least=0,
+    ),
     "route": _Kind("'mapped' or 'formula'", (str,)),
     "routes": _Kind("two names of routes", (Sequence, _NOTHING), (str,)),
     "rtol": _NUMBER,
@@ -102,6 +107,7 @@ _KINDS: Mapping[str, _Kind] = {
     "verify": _FLAG,
     "checked": _FLAG,
     "cuda_graphs": _FLAG,
+    "int8_activations": _FLAG,
     "cache": _FLAG,
 }
 """The kind of each argument, by its name."""

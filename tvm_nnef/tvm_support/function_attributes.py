@@ -90,6 +90,11 @@ of an operand in panels packs several codes; the lowest bits belong to the first
 axes are blocks of codes, elements of a block, and codes of an element.
 """
 
+INT8_DATA = "int8_data"
+"""Attribute of a block with ``CODE_BITS``: the data of many rows may be rounded to int8, with a
+factor for each block of a row.
+"""
+
 OP_PATTERN = "op_pattern"
 """Attribute of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""
 
