@@ -68,7 +68,11 @@ def _broadcast(
     shape: Sequence[PartialSize],
     symbols: dict[str, int],
 ) -> None:
-    """A dimension of a result is that of the only operand that may have it; 1 is that of all."""
+    """Infer dimensions of operands that are broadcast.
+
+    A dimension of the result that is not 1 belongs to the only operand that may have it; where it
+    is 1, all operands have 1.
+    """
     operands = [(name, _completed(found.get(name, UNKNOWN).shape, symbols)) for name in names]
     for position, (name, own) in enumerate(operands):
         others = [other for location, (_, other) in enumerate(operands) if location != position]

@@ -76,7 +76,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
 def _forms(
     load: TensorLoad, weights: TensorLoad, stage: Stage, kernel: Kernel
 ) -> Iterator[Contraction]:
-    """What the operands of a product are, with all channels or with those of a group each."""
+    """Yield the products that a stage may be: one of all channels, or one for each group."""
     data = operand_of(load, stage, kernel)
     if data is not None:
         yield from _with_roles(stage, data, weights, 1)

@@ -32,7 +32,7 @@ def padded(
     after: Sequence[int],
     value: PrimExpression,
 ) -> te.Tensor:
-    """The data with so many elements of a value before and after those along some axes."""
+    """Return the data padded with a value along some axes, by ``before`` and ``after`` elements."""
     if not any((*before, *after)):
         return data
     shape = list(data.shape)

@@ -251,7 +251,7 @@ def _exists(file: str) -> bool:
 
 
 def _fault(file: str) -> str:
-    """What is wrong with the name of what is not a regular file."""
+    """Return why a name is not that of a regular file."""
     with suppress(OSError, ValueError):
         if file and Path(file).is_dir():
             return "a folder, not a file"

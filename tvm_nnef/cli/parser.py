@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Version(argparse.Action):
-    """``--version``; what knows the version is loaded only for it, for that takes a while."""
+    """The option ``--version``. Only it imports the module of the version, which is slow."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print the version and exit."""

@@ -190,7 +190,7 @@ def _deciding(node: Node) -> tuple[Tensor, ...]:
 
 
 def _inner(node: Node) -> Iterable[tuple[Tensor, list[Tensor]]]:
-    """What stands for a result inside of a node, and outside for a tensor of its bodies."""
+    """Yield results of a node with their tensors in its bodies, and body tensors with operands."""
     results = flatten(node.results)
     match node:
         case If():

@@ -102,7 +102,7 @@ class Machine:
         return next(known, "")
 
     def fits(self, other: Machine) -> bool:
-        """Whether what links for the other machine links for this one, whatever its C library."""
+        """Whether a linker for another machine works for this one; C libraries may differ."""
         systems = {self.operating_system, other.operating_system}
         return self.architecture == other.architecture and len(systems - {""}) < 2
 

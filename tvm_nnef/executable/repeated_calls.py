@@ -40,7 +40,7 @@ class _Kind:
 
 
 class RepeatedCalls:
-    """How calls on the CPU give the inputs, by the shapes and dtypes of their arrays."""
+    """Calls on the CPU that were checked, by the shapes and dtypes of their arrays."""
 
     def __init__(self, graph: Graph, defaults: Mapping[str, Array]) -> None:
         """Takes the inputs as those of a graph, and the values of those that may be left out."""

@@ -425,7 +425,7 @@ class Executable:
         return self._graph
 
     def _with_own(self, tensors: Sequence[Any], state: Sequence[Any]) -> list[Any]:
-        """The tensors of the inputs, and what the function takes after them."""
+        """Return all arguments of the function: inputs, prepared weights, state."""
         return [*tensors, *self._prepared, *state]
 
     def _input_tensors(

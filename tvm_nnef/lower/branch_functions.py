@@ -35,7 +35,7 @@ def lower_if(node: If, walk: Scope) -> Lowered:
     updates = updated_variables(*bodies(node))
     pure = runs_pure(node, walk.known)
     known = sizes(walk.known.values())
-    arguments = [*map(walk.value, captured), *map(walk.new_value, updates), *known]
+    arguments = [*map(walk.values.get, captured), *map(walk.values.new, updates), *known]
     name = identifier(f"{node.label}_if")
     branches = []
     for suffix, graph in (("then", node.consequent), ("else", node.alternative)):
@@ -46,15 +46,15 @@ def lower_if(node: If, walk: Scope) -> Lowered:
                 updated = dict(zip(updates, parameters[len(captured) :], strict=False))
                 inner = walk.inside(dict(zip(captured, parameters, strict=False)), updated)
                 inner.run(graph)
-                values = inner.outputs(graph, [walk.machine_types[t] for t in results])
-                values += map(inner.new_value, updates)
+                values = inner.values.outputs(graph, [walk.machine_types[t] for t in results])
+                values += map(inner.values.new, updates)
                 output = emit_output(relax.Tuple(values))
             branches.append(walk.builder.emit_func_output(output))
     parameters = parameters_for(arguments)
     consequent, alternative = (relax.Call(branch, parameters) for branch in branches)
     choice = choice_function(name, parameters, (consequent, alternative), walk, pure)
-    condition = scalar(walk.value(node.condition), walk)
+    condition = scalar(walk.values.get(node.condition), walk)
     call = relax.Call(choice, [condition, *arguments])
     found = items_of(call, len(results) + len(updates), walk)
-    walk.updated.update(zip(updates, found[len(results) :], strict=True))
+    walk.values.updated.update(zip(updates, found[len(results) :], strict=True))
     return dict(zip(results, found, strict=False))

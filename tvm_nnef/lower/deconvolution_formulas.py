@@ -154,7 +154,7 @@ class _Moving:
 
 
 def _moving(subscript: Subscript, outputs: Sequence[str], tests: list[Scalar]) -> _Moving | None:
-    """What a guarded subscript is; takes the test of its remainder out of ``tests``."""
+    """Read a guarded subscript, and remove the test of its remainder from ``tests``."""
     index, stride = subscript.index, 1
     match index:
         # All of these are the same if nothing remains.

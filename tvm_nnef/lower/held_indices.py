@@ -114,7 +114,7 @@ def _depth(statement: Statement) -> int:
 
 
 def _repeated(statement: Statement, checked: bool) -> int:
-    """How many nodes more than those of the statement its expressions have, written out."""
+    """Return how many nodes are added to a statement if each of its locals is expanded."""
     sizes = _Sizes(checked)
     for local in statement.locals:
         sizes.locals[local.name] = sizes.of(local.value)

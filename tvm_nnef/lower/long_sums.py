@@ -115,7 +115,7 @@ def _block(extent: int, wanted: int) -> int:
 def _parted(
     statement: Statement, blocks: Mapping[str, int], extents: Mapping[str, int]
 ) -> tuple[Statement, Statement, Tensor]:
-    """What makes the parts, what adds them up, and the tensor that holds them."""
+    """Return the statement of the partial sums, that of their sum, and the tensor between them."""
     (store,) = statement.stores
     # The parts lie as the elements do, or they would be read across.
     outer, inner = [], []

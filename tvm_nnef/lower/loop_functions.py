@@ -77,19 +77,19 @@ def lower_loop(node: Loop, walk: Scope) -> Lowered:
 
 
 def _unrolled(node: Loop, walk: Scope) -> Lowered:
-    outer = {tensor: walk.value(tensor) for tensor in captured_tensors(node)}
+    outer = {tensor: walk.values.get(tensor) for tensor in captured_tensors(node)}
     state, made = _initial(node, walk), []
     for step in range(most_steps(node) or 0):
         values = {**outer, **dict(zip(node.carried, state, strict=True))}
         for scan in node.scans:
-            values[scan.item] = walk.value(scan.items[step], walk.machine_types[scan.item])
+            values[scan.item] = walk.values.get(scan.items[step], walk.machine_types[scan.item])
         if node.index is not None:
             number = rounded(np.array(step), walk.machine_types[node.index])
             values[node.index] = compat.constant(number)
-        inner = walk.inside(values, walk.updated)
+        inner = walk.inside(values, walk.values.updated)
         inner.run(node.body)
-        walk.updated.update(inner.updated)
-        outputs = inner.outputs(node.body, _output_types(node, walk))
+        walk.values.updated.update(inner.values.updated)
+        outputs = inner.values.outputs(node.body, _output_types(node, walk))
         state = outputs[: len(state)]
         made.append(outputs)
     packs = {position: [outputs[position] for outputs in made] for position in _packs(node)}
@@ -115,7 +115,7 @@ class _Repeated:
     def run(self) -> Lowered:
         """Makes the functions and calls the outermost."""
         node, walk, packs = self.node, self.walk, _packs(self.node)
-        state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
+        state = [*_initial(node, walk), *map(walk.values.new, self.updates)]
         for position, pack in packs.items():
             shape = _stack_shape(pack, node)
             state.append(empty(walk.builder, shape, held(_output_types(node, walk)[position])))
@@ -124,7 +124,7 @@ class _Repeated:
             index, *state = self._called(state)
         rest = iter(state)
         carried = [next(rest) for _ in node.carried]
-        walk.updated.update({variable: next(rest) for variable in self.updates})
+        walk.values.updated.update({variable: next(rest) for variable in self.updates})
         made = {position: self._taken(next(rest), pack, index) for position, pack in packs.items()}
         return _results(node, carried, made, walk)
 
@@ -144,10 +144,10 @@ class _Repeated:
         scanned = []
         for scan in self.node.scans:
             dtype = walk.machine_types[scan.item]
-            scanned.append(stacked(walk.builder, [walk.value(t, dtype) for t in scan.items]))
+            scanned.append(stacked(walk.builder, [walk.values.get(t, dtype) for t in scan.items]))
         count = self._count()
         known = sizes(walk.known.values())
-        captured = map(walk.value, self.captured)
+        captured = map(walk.values.get, self.captured)
         arguments = [_counter(0), *state, *captured, *scanned, *known, *count]
         function = self._step(arguments, changing)
         most = _ENDLESS if (limit := most_steps(self.node)) is None else limit
@@ -168,7 +168,7 @@ class _Repeated:
         walk, count, limit = self.walk, self.node.count, most_steps(self.node)
         if not isinstance(count, Tensor):
             return []
-        steps = scalar(walk.value(count, _COUNTER), walk)
+        steps = scalar(walk.values.get(count, _COUNTER), walk)
         if limit is not None:
             steps = walk.builder.emit(relax.op.minimum(steps, _counter(limit)))
         return [steps]
@@ -231,7 +231,7 @@ class _Repeated:
                 pending = parameters[1 + len(node.carried) :]
                 inner = self.walk.inside(values, dict(zip(self.updates, pending, strict=False)))
                 inner.run(node.body)
-                outputs = inner.outputs(node.body, _output_types(node, self.walk))
+                outputs = inner.values.outputs(node.body, _output_types(node, self.walk))
                 carried = dict(zip(node.carried, outputs, strict=False))
                 following = builder.emit(relax.op.add(parameters[0], _counter(1)))
                 more = self._more(following, parameters)
@@ -252,7 +252,7 @@ class _Repeated:
             stored(self.walk.builder, stack, outputs[position], parameters[0])
             for position, stack in zip(_packs(self.node), parameters[first:], strict=False)
         ]
-        return [*map(inner.new_value, self.updates), *stacks]
+        return [*map(inner.values.new, self.updates), *stacks]
 
     def _values(self, parameters: Sequence[Variable]) -> Lowered:
         """What body and condition read, of the parameters of a function."""
@@ -265,7 +265,7 @@ class _Repeated:
         values.update((scan.item, item(builder, next(rest), index)) for scan in node.scans)
         if node.index is not None:
             dtype = self.walk.machine_types[node.index]
-            values[node.index] = self.walk.cast(index, _COUNTER, dtype)
+            values[node.index] = self.walk.values.cast(index, _COUNTER, dtype)
         return values
 
     def _more(self, index: RelaxExpression, parameters: Sequence[Variable]) -> RelaxExpression:
@@ -279,11 +279,11 @@ class _Repeated:
 
     def _holds(self, condition: Graph, inner: Scope) -> RelaxExpression:
         inner.run(condition)
-        if inner.updated:
-            names = ", ".join(f"'{variable.name}'" for variable in inner.updated)
+        if inner.values.updated:
+            names = ", ".join(f"'{variable.name}'" for variable in inner.values.updated)
             message = f"the condition of a loop updates {names}"
             raise error(message, self.node.span, hint="update it in the body")
-        (holds,) = inner.outputs(condition, ["bool"])
+        (holds,) = inner.values.outputs(condition, ["bool"])
         return scalar(holds, inner)
 
 
@@ -311,7 +311,7 @@ def _output_types(node: Loop, walk: Scope) -> list[str]:
 
 def _initial(node: Loop, walk: Scope) -> list[RelaxExpression]:
     return [
-        walk.value(tensor, walk.machine_types[carried])
+        walk.values.get(tensor, walk.machine_types[carried])
         for carried, tensor in zip(node.carried, node.initial, strict=True)
     ]
 
@@ -325,7 +325,7 @@ def _results(
     found = {position: [value] for position, value in enumerate(state)} | packs
     types = _output_types(node, walk)
     return {
-        tensor: walk.cast(value, types[position], walk.machine_types[tensor])
+        tensor: walk.values.cast(value, types[position], walk.machine_types[tensor])
         for position, result in enumerate(node.results)
         for tensor, value in zip(tensors(result), found.get(position, []), strict=False)
     }

@@ -49,6 +49,7 @@ from tvm_nnef.lower.checks import block, define_size, is_pure
 from tvm_nnef.lower.in_place import updated_in_place
 from tvm_nnef.lower.naming import MAIN, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
+from tvm_nnef.lower.values import Values
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
 from tvm_nnef.profiling.provenance import Provenance
 from tvm_nnef.symbolic import trees
@@ -106,11 +107,10 @@ def lower(
         tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named
     }
     walk = Walk(
-        builder, dict(values), weights, machine_types,
+        Values(builder, machine_types, weights, Provenance(sources), dict(values)),
         {tensor: computed(dtype) for tensor, dtype in machine_types.items()},
         route, lowerings or {},
-        bounds=graph.bounds, known=known, checked=checked,
-        provenance=Provenance(sources), in_place=updated_in_place(graph),
+        bounds=graph.bounds, known=known, checked=checked, in_place=updated_in_place(graph),
     )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
@@ -121,8 +121,8 @@ def lower(
                 define_size(builder, symbol, size)
             walk.run(inner)
             tensors = graph.output_tensors
-            results = [walk.value(tensor) for tensor in tensors]
-            results += map(walk.new_value, state)
+            results = [walk.values.get(tensor) for tensor in tensors]
+            results += map(walk.values.new, state)
             output = emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     if first := [*state.values(), *defaults]:

@@ -1,9 +1,9 @@
-"""Which locals of a statement become names in an expression, rather than what they mean.
+"""Which locals of a statement become variables of an expression.
 
-What a local means is put where it is used: so rules see plain arithmetic. Where locals are used
-several times, one after the other, that doubles the expression each time; a formula of thirty
-such lines would never end. Input: a statement and a scalar of it. Output: the locals that are to
-be named. Builds nothing.
+Usually the value of a local is written wherever the local is used, so that rewrite rules see plain
+arithmetic. If each of several locals uses the one before it twice, the expression doubles with
+each; that of thirty such lines would be too long to write. Input: a statement and a scalar of it.
+Output: the locals that become variables. Builds nothing.
 """
 
 from __future__ import annotations

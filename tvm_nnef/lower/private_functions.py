@@ -64,7 +64,7 @@ def choice_function(
 
 def items_of(call: RelaxExpression, count: int, walk: Scope) -> list[RelaxExpression]:
     """The items of the tuple that a call returns."""
-    pack = walk.provenance.emitted(walk.builder, call)
+    pack = walk.values.provenance.emitted(walk.builder, call)
     return [walk.builder.emit(relax.TupleGetItem(pack, number)) for number in range(count)]
 
 

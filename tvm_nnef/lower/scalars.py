@@ -149,7 +149,7 @@ class Emitter:
                 return self._element(scalar)
 
     def exact(self, scalar: Scalar) -> PrimExpression:
-        """The value of a scalar of which all bits count, whatever is made of it."""
+        """Return the value of a scalar, with ints in the range of their dtype."""
         value = self.value(scalar)
         return self._wrapped(scalar, value) if scalar.type == "int" else value
 
@@ -327,7 +327,7 @@ class Emitter:
         return guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
 
     def _wrapped(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> PrimExpression:
-        """A value made of elements, as operations need it to which not only low bits count."""
+        """Return a value in the range of its dtype, which sums and products do not need."""
         return value if self._is_exact(scalar, value, bits) else wrapped(value)
 
     def _term(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:

@@ -49,7 +49,7 @@ def store(target: Buffer, value: PrimExpression, *positions: Any) -> Statement:
 
 
 def bound(name: str, value: PrimExpression) -> tuple[PrimExpression, Statement]:
-    """A name for a value, and the statement that gives it to those after."""
+    """Return a variable, and the statement that binds a value to it for later statements."""
     variable = tirx.Var(name, dtype_of(value))
     return variable, tirx.Bind(variable, value)
 

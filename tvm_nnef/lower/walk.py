@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.arrays.coded_arrays import rounded
 from tvm_nnef.arrays.few_bits import FORMATS, computed, held
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_checks, extent_check
@@ -26,7 +25,6 @@ from tvm_nnef.lower.branch_functions import lower_if
 from tvm_nnef.lower.checks import define_shape, require
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.defects import defect
-from tvm_nnef.lower.few_bits import packed, unpacked
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.in_place import moves, without_copy
 from tvm_nnef.lower.intrinsics import INTRINSICS
@@ -44,7 +42,7 @@ from tvm_nnef.lower.naming import Names, identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.symbols import Symbol, occurring, own
-from tvm_nnef.profiling.provenance import Provenance
+from tvm_nnef.lower.values import Values, constant_array
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
@@ -59,32 +57,33 @@ UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The state of lowering one function: the value of each tensor so far.
+    """The state of lowering one function.
 
-    A tensor of few bits has its bytes for a value (``graph.few_bits``): operators that move
-    elements move these, all others get numbers, in the dtypes of ``computed_types``.
-    ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
-    all functions of a module. ``updated`` are the new values of variables, which nothing reads
-    before the run has ended (section 2.11). ``known`` are the symbols that are known in this
-    function, by name, ``bounds`` those of all; ``pending`` are checks that wait for theirs.
-    ``in_place`` are variables by the results that may be written to their memory.
+    Operators get the numbers of tensors in the dtypes of ``computed_types``. ``known`` are the
+    symbols that are known in this function, by name, ``bounds`` those of all; ``pending`` are
+    checks that wait for theirs. ``in_place`` are variables by the results that may be written to
+    their memory.
     """
 
-    builder: BlockBuilder
-    values: dict[Tensor, RelaxExpression]
-    weights: Mapping[Tensor, Array]
-    machine_types: Mapping[Tensor, str]
+    values: Values
     computed_types: Mapping[Tensor, str]
     route: Route
     lowerings: Mapping[str, UserLowering]
-    constants: dict[Tensor, RelaxExpression] = field(default_factory=dict)
-    updated: dict[Tensor, RelaxExpression] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     known: dict[str, Symbol] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     checked: bool = False
-    provenance: Provenance = field(default_factory=Provenance)
     in_place: Mapping[Tensor, Tensor] = field(default_factory=dict)
+
+    @property
+    def builder(self) -> BlockBuilder:
+        """The builder of the function."""
+        return self.values.builder
+
+    @property
+    def machine_types(self) -> Mapping[Tensor, str]:
+        """The dtype of every tensor."""
+        return self.values.machine_types
 
     def inside(
         self,
@@ -94,8 +93,7 @@ class Walk:
         """A walk that knows the given tensors only: that of another function, or of one step."""
         return replace(
             self,
-            values=dict(values),
-            updated=dict(updated or {}),
+            values=self.values.inside(values, updated),
             in_place={},
             known=dict(self.known),
             pending=[],
@@ -106,10 +104,10 @@ class Walk:
         self.pending.extend(graph.checks)
         self._check()
         for node in graph.operations:
-            with self.provenance.inside(node):
+            with self.values.provenance.inside(node):
                 self._node(node)
         for variable, tensor in graph.updates:
-            self.updated[variable] = self.value(tensor, self.machine_types[variable])
+            self.values.updated[variable] = self.values.get(tensor, self.machine_types[variable])
 
     def _node(self, node: Node) -> None:
         match node:
@@ -119,60 +117,6 @@ class Walk:
                 self._results(node, "loop", lower_loop(node, self))
             case Operation():
                 self._operation(node)
-
-    def new_value(self, variable: Tensor) -> RelaxExpression:
-        """What a variable has become: the old value where nothing has updated it."""
-        found = self.updated.get(variable)
-        return self.value(variable) if found is None else found
-
-    def value(self, tensor: Tensor, dtype: str | None = None) -> RelaxExpression:
-        """What a tensor has become, cast to a dtype where it has another.
-
-        Constants and variables are made at their first use.
-        """
-        found = self.values.get(tensor)
-        if found is None:
-            found = self._constant(tensor)
-        return found if dtype is None else self.cast(found, self.machine_types[tensor], dtype)
-
-    def cast(self, value: RelaxExpression, source: str, dtype: str) -> RelaxExpression:
-        """A value of a tensor of one dtype as one of another."""
-        if source == dtype:
-            return value
-        value = self._numbers(value, source)
-        if dtype in FORMATS:
-            return self._bytes(value, dtype)
-        if compat.shape_and_dtype(value)[1] == dtype:
-            return value
-        return self.builder.emit(relax.op.astype(value, dtype))
-
-    def _numbers(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
-        """A value of a tensor of a dtype as operators take it."""
-        if held(dtype) == computed(dtype):
-            return value
-        return self.provenance.emitted(self.builder, unpacked(self.builder, value, dtype))
-
-    def _bytes(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
-        """What an operator gives, as the value of a tensor of a dtype."""
-        if dtype not in FORMATS:
-            return value
-        return self.provenance.emitted(self.builder, packed(self.builder, value, dtype))
-
-    def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
-        """The outputs of a graph that was run, one after the other, as the given dtypes."""
-        tensors = graph.output_tensors
-        return [self.value(tensor, dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
-
-    def _constant(self, tensor: Tensor) -> RelaxExpression:
-        if tensor not in self.constants:
-            if tensor.role == "variable":
-                array = self.weights[tensor]
-            elif tensor.role == "constant":
-                array = _constant(tensor, self.machine_types[tensor])
-            else:
-                raise defect(f"nothing computes tensor '{tensor.name}'")
-            self.constants[tensor] = compat.constant(array)
-        return self.constants[tensor]
 
     def _results(
         self, node: If | Loop, kind: str, lowered: Mapping[Tensor, RelaxExpression]
@@ -221,7 +165,7 @@ class Walk:
         if moves:
             touched = flatten((*operation.operands, *operation.results))
             types = {tensor: held(self.machine_types[tensor]) for tensor in touched}
-        take = self.value if moves else self._number
+        take = self.values.get if moves else self.values.number
         operands = tuple(_operand(each, take) for each in operation.operands)
         lowered = function(Invocation(self.builder, operation, operands, types))
         if lowered is None:
@@ -286,10 +230,6 @@ class Walk:
             if read or occurring(tensor.shape)
         )
 
-    def _number(self, tensor: Tensor) -> RelaxExpression:
-        """What a tensor has become, as operators take it."""
-        return self._numbers(self.value(tensor), self.machine_types[tensor])
-
     def _define(
         self,
         tensor: Tensor,
@@ -303,7 +243,7 @@ class Walk:
     ) -> None:
         """Makes an expression the value of a tensor; unless it ``is_value`` it has its numbers."""
         hint, dtype = identifier(tensor.short_name), self.machine_types[tensor]
-        emitted = self.provenance.emitted(self.builder, expression, hint)
+        emitted = self.values.provenance.emitted(self.builder, expression, hint)
         expected = held(dtype) if is_value else computed(dtype)
         fit = _fit(emitted, tensor, expected)
         if fit is False:
@@ -320,7 +260,7 @@ class Walk:
             if defines:
                 self._define_shape(emitted, tensor, node)
             emitted = self.builder.match_cast(emitted, kind)
-        self.values[tensor] = emitted if is_value else self._bytes(emitted, dtype)
+        self.values.known[tensor] = emitted if is_value else self.values.stored(emitted, dtype)
         self._note_symbols(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
@@ -328,7 +268,7 @@ class Walk:
         self.run(body)
         results = flatten(operation.results)
         dtypes = [self.machine_types[result] for result in results]
-        self.values.update(zip(results, self.outputs(body, dtypes), strict=True))
+        self.values.known.update(zip(results, self.values.outputs(body, dtypes), strict=True))
 
     def _formula(self, operation: Operation, formula: Formula) -> None:
         if not formula.fills:
@@ -350,7 +290,7 @@ class Walk:
         if len(results) == 1:
             self._define(results[0], call, operation, operation.operator)
             return
-        pack = self.provenance.emitted(self.builder, call)
+        pack = self.values.provenance.emitted(self.builder, call)
         for number, tensor in enumerate(results):
             self._define(tensor, relax.TupleGetItem(pack, number), operation, operation.operator)
 
@@ -358,7 +298,7 @@ class Walk:
         """The results of a formula, one tensor or a tuple."""
         found = find_deconvolution(formula)
         if found is not None and types.computes_natively((found.data, found.weights, found.result)):
-            data, weights = self._number(found.data), self._number(found.weights)
+            data, weights = self.values.number(found.data), self.values.number(found.weights)
             made = found.lowered(self.builder, data, weights)
             if found.rest is None:
                 return made
@@ -387,20 +327,20 @@ class Walk:
             return None
         operands = _operands(rest, types.tables)
         arguments = [self._argument(tensor, types) for tensor in operands]
-        old = self.value(variable)
+        old = self.values.get(variable)
         return call_in_place(self.builder, rest, operands, arguments, old, types, name)
 
     def _is_finite(self, tensor: Tensor) -> bool:
         """Whether a tensor's elements are known to be finite; of weights, those given now are."""
         if tensor.type != "real":
             return True
-        value = self.weights.get(tensor, tensor.value)
+        value = self.values.weights.get(tensor, tensor.value)
         return value is not None and bool(np.isfinite(value).all())
 
     def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
         if tensor in types.tables.values():
-            return compat.constant(_constant(tensor, types.stored[tensor]))
-        return self._number(tensor)
+            return compat.constant(constant_array(tensor, types.stored[tensor]))
+        return self.values.number(tensor)
 
 
 def _operand(operand: Operand, take: Callable[[Tensor], RelaxExpression]) -> LoweredOperand:
@@ -443,14 +383,6 @@ def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, Relax
             case items:
                 pairs.extend(zip(items, expression, strict=True))
     return pairs
-
-
-def _constant(tensor: Tensor, dtype: str) -> Array:
-    if dtype in FORMATS:
-        return rounded(_constant(tensor, computed(dtype)), dtype)
-    if isinstance(tensor.value, tuple):
-        return np.array(tensor.value, dtype).reshape(tensor.shape)
-    return np.full(tensor.shape, tensor.value, dtype)
 
 
 def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:

@@ -73,7 +73,7 @@ class Context:
         return emitter.cast(self.value(emitter, tensor), self.types[tensor], dtype)
 
     def bind(self, emitter: Emitter, tensor: Tensor, name: str, dtype: str, start: int) -> None:
-        """Lets a value be a tensor's; it gets its name where nodes from ``start`` on made it."""
+        """Make a value that of a tensor; rename it if nodes from ``start`` on computed it."""
         value = emitter.cast(name, dtype, self.types[tensor])
         if emitter.makes(value, start) and value not in emitter.bound:
             wanted = self.ports.pop(tensor, None)

@@ -241,7 +241,7 @@ def hardmax(node: Node, builder: Builder) -> Tensor:
 
 
 def _cumulative_sum(node: Node, builder: Builder) -> Tensor:
-    """Along an axis that is known the standard operator, which takes as many steps as elements."""
+    """Convert CumSum: to the standard operator, whose work is linear, if the axis is known."""
     axis = node.value(1)
     if axis is None:
         return _cumulative("extra.cumulative_sum", node, builder)
