@@ -181,11 +181,11 @@ class CodeBytes:
 
         lanes = [self._number(lane) for lane in range(codes)]
         first = [buffer[(lanes[0],)] for buffer in (largest, absolute, whole)]
-        greatest: PrimExpression = first[0]
+        most: PrimExpression = first[0]
         total: PrimExpression = first[1]
         count: PrimExpression = first[2]
         for lane in lanes[1:]:
-            greatest = tirx.Max(greatest, largest[(lane,)])
+            most = tirx.Max(most, largest[(lane,)])
             total, count = total + absolute[(lane,)], count + whole[(lane,)]
         factor = factors[row, block]
         limit = _real(_LARGEST)
@@ -195,7 +195,7 @@ class CodeBytes:
             each(reset),
             emit.loop(words, measured, name="word", dtype=self.dtype),
             tirx.BufferStore(totals, totals[(row,)] + total, [row]),
-            tirx.BufferStore(factors, greatest, [row, block]),
+            tirx.BufferStore(factors, most, [row, block]),
             tirx.BufferStore(inverse, tirx.Select(is_zero, nothing, limit / factor), [zero]),
             tirx.BufferStore(factors, factor / limit, [row, block]),
             emit.loop(words, stored, name="word", dtype=self.dtype),

@@ -22,7 +22,7 @@ import tvm_nnef
 import tvm_nnef.cli.check
 from tvm_nnef.executable.loading import load
 from tvm_nnef.executable.runtime import Executable
-from tvm_nnef.lower.walk import Walk
+from tvm_nnef.lower.values import Values
 from tvm_nnef.schedules.relax.legalization import LEGALIZATIONS
 from tvm_nnef.tvm_support.interrupts import interrupts_deferred
 
@@ -190,7 +190,7 @@ def test_tvm_prints_nothing_if_lowering_is_interrupted(
     def interrupt(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(Walk, "value", interrupt)
+    monkeypatch.setattr(Values, "get", interrupt)
     with pytest.raises(error):
         built("y = with v = x do..(2) math.mul(v, 0.5);")
     gc.collect()

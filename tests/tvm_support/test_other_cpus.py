@@ -30,7 +30,7 @@ graph G {
 
 
 def source(model: str, target: str, form: str, **options: Any) -> str:
-    library = tvm_nnef.build(model, target, progress=False, **options)._library
+    library = tvm_nnef.build(model, target, progress=False, **options)._program.files.library
     return str(library.mod.imports[0].inspect_source(form))
 
 
