@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm import relax, tirx
-from tvm.ir import Call, PrimType, Type
+from tvm.ir import Call, PrimType, TensorLoad, TensorRegion, Type
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
@@ -21,7 +21,7 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.plan import STRATEGY
 from tvm_nnef.schedules.relax.rewriting import operator_name, with_functions
-from tvm_nnef.tir.expressions import substituted, variables
+from tvm_nnef.tir.expressions import nodes, substituted, variables
 from tvm_nnef.tvm_support.compat import (
     Buffer,
     Module,
@@ -39,6 +39,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 from tvm_nnef.tvm_support.compat import buffer as new_buffer
 from tvm_nnef.tvm_support.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
+from tvm_nnef.tvm_support.traversal import mapped
 
 NAME = "cpu.loop"
 
@@ -47,6 +48,9 @@ _MOST_KERNELS = 64
 
 _POLLED = 256
 """Signals are polled once in so many steps: a user waits for these after an interrupt."""
+
+_NO = tirx.const(0, "int8")
+"""The byte of False."""
 
 _Value: TypeAlias = "PrimExpression | list[PrimExpression]"
 """A buffer, a number, or those of a tuple."""
@@ -115,7 +119,7 @@ def _read_loop(
             values[binding.var] = made
     found = values.get(function.body.body)
     loop.results = [b for b in found if isinstance(b, tirx.Var)] if isinstance(found, list) else []
-    if len(loop.results) != 1 + count:
+    if len(loop.results) != 1 + count or any(result in loop.bytes for result in loop.results):
         return None
     return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop.can_be_copied() else None
 
@@ -126,7 +130,8 @@ class _Loop:
 
     ``carried`` are index and state, which each step reads and writes, ``given`` what stays the
     same, ``made`` what a step computes, by statements and their operands. ``results`` are what the
-    next step begins with, the first one whether there is one.
+    next step begins with; the first one says whether there is one. ``bytes`` are the buffers of
+    int8 that hold arrays of bools.
     """
 
     machine: CpuModel
@@ -137,6 +142,7 @@ class _Loop:
     steps: list[tuple[tirx.Stmt, Sequence[PrimExpression]]] = field(default_factory=list)
     constants: dict[RelaxExpression, Buffer] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
+    bytes: dict[Buffer, Buffer] = field(default_factory=dict)
     results: list[Buffer] = field(default_factory=list)
 
     def value(self, expression: RelaxExpression) -> _Value | None:
@@ -177,15 +183,44 @@ class _Loop:
             made = [_buffer(k, f"made{len(self.made) + n}") for n, k in enumerate(kinds)]
             written, operands = [*made], [*read, *made]
             # TVM stores local arrays of bools as int8, but the condition of a select must be bool.
-            if any(str(each.dtype) == "bool" and len(each.shape) for each in made):
-                return None
+            self.bytes.update(
+                (each, new_buffer(list(each.shape), "int8", "bytes"))
+                for each in made
+                if str(each.dtype) == "bool" and len(each.shape)
+            )
             self.made += made
         defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
         if not all(_is_among(v, defined) for operand in operands for v in _symbols(operand)):
             return None
-        statement = _inlined(self.kernels[call.args[0].name_hint], operands)
+        statement = self._in_bytes(_inlined(self.kernels[call.args[0].name_hint], operands))
+        if any(_is_among(variable, [*self.bytes]) for variable in nodes(statement, tirx.Var)):
+            return None
         self.steps.append((statement, operands))
         return written if isinstance(call.ty, relax.TupleType) else written[0]
+
+    def _in_bytes(self, statement: tirx.Stmt) -> tirx.Stmt:
+        """The statement with arrays of bools in int8, if it only loads and stores elements."""
+
+        def load(element: TensorLoad) -> PrimExpression:
+            held = self.bytes.get(element.source)
+            return element if held is None else tirx.NE(held[tuple(element.indices)], _NO)
+
+        def store(written: tirx.BufferStore) -> tirx.Stmt:
+            held = self.bytes.get(written.buffer)
+            if held is None:
+                return written
+            return tirx.BufferStore(held, tirx.Cast("int8", written.value), written.indices)
+
+        def annotation(region: TensorRegion) -> TensorRegion:
+            held = self.bytes.get(region.source)
+            return region if held is None else tirx.BufferRegion(held, region.region)
+
+        if not self.bytes:
+            return statement
+        return mapped(
+            statement,
+            [(TensorLoad, load), (tirx.BufferStore, store), (TensorRegion, annotation)],
+        )
 
     def can_be_copied(self) -> bool:
         """Whether results can become the state of the next step one after the other, in time."""
@@ -229,7 +264,7 @@ class _Loop:
             loop = tirx.While(more[()], step)
         parameters = [*starts, *self.given, *self.constants.values(), *results]
         body = emit.sequence([*begin, loop])
-        local = [buffer for buffer in self.made if buffer not in early]
+        local = [self.bytes.get(buffer, buffer) for buffer in self.made if buffer not in early]
         made = opaque_function("loop", parameters, results, local, body)
         return with_own_symbols(made).with_attr(POLLS_SIGNALS, 1)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from tvm import tirx
 
@@ -236,3 +238,34 @@ def test_a_state_that_is_selected_by_a_vector_of_truth_values(size, route):
     k = np.arange(size, dtype=np.int32)
     (found,) = tvm_nnef.build(text, route=route, progress=False)(x, k, np.array(2, np.int32))
     np.testing.assert_array_equal(found, [[0, 1, 3, 3][:size][each] for each in k])
+
+
+@pytest.mark.parametrize("batch", [3, "batch"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_recurrent_layers_that_end_at_lengths_of_rows_are_one_kernel(kind, batch):
+    gates = {"GRU": 3, "LSTM": 4}[kind]
+    node = onnx.helper.make_node(
+        kind, ["x", "w", "r", "b", "lengths"], ["y", "last"], direction="bidirectional",
+        hidden_size=N,
+    )  # fmt: skip
+    sizes = {"w": (2, gates * N, C), "r": (2, gates * N, N), "b": (2, 2 * gates * N)}
+    weights = [onnx.numpy_helper.from_array(random(*s) / 4, name) for name, s in sizes.items()]
+    value = onnx.helper.make_tensor_value_info
+    real, whole = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
+    graph = onnx.helper.make_graph(
+        [node], "g",
+        [value("x", real, [T, batch, C]), value("lengths", whole, [batch])],
+        [value("y", real, [T, 2, batch, N]), value("last", real, [2, batch, N])], weights,
+    )  # fmt: skip
+    proto = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9
+    )
+    converted = tvm_nnef.convert(proto, progress=False)
+    assert "cpu.loop" in strategies(converted)
+    executable = tvm_nnef.build(converted, progress=False)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    for size in (3,) if batch == 3 else (1, 9, 3):
+        x, lengths = random(T, size, C), (np.arange(size) * 2 % (T + 1)).astype(np.int32)
+        wanted = session.run(None, {"x": x, "lengths": lengths})
+        for found, expected in zip(executable(x, lengths), wanted, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

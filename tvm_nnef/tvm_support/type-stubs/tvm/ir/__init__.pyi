@@ -80,6 +80,10 @@ class TensorLoad(Expr):
     indices: Sequence[Expr]
     predicate: Expr | None
 
+class TensorRegion(Expr):
+    source: Var
+    region: Sequence[Range]
+
 class Op(Expr):
     name: str
     @staticmethod

@@ -8,6 +8,7 @@ from tvm.ir import (
     Object,
     Range,
     TensorLoad,
+    TensorRegion,
 )
 from tvm.ir import (
     Call as Call,
@@ -196,7 +197,7 @@ class PrimFunc(BaseFunc):
     def script(self, **options: Any) -> str: ...
 
 def BufferLoad(buffer: Var, indices: Sequence[_Operand], predicate: Any = None) -> TensorLoad: ...
-def BufferRegion(buffer: Var, region: Sequence[Range]) -> Any: ...
+def BufferRegion(buffer: Var, region: Sequence[Range]) -> TensorRegion: ...
 def decl_buffer(
     shape: Any, dtype: str | None = None, name: str = "buffer", *args: Any, **options: Any
 ) -> Var: ...
