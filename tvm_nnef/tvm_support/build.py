@@ -152,8 +152,21 @@ def _machine_code(kernels: Module, target: Target) -> Any:
     return code
 
 
+_INVALID_CODE = "LLVM module verification failed"
+"""What TVM reports if LLVM's own optimizations have written invalid code."""
+
+
 def _generated(functions: Module, target: Target) -> Any:
-    return tvm.get_global_func(f"target.build.{target.kind.name}")(functions, target)
+    """Return the machine code of a module for one device."""
+    generate = tvm.get_global_func(f"target.build.{target.kind.name}")
+    try:
+        return generate(functions, target)
+    except RuntimeError as problem:
+        if not is_cpu(target) or _INVALID_CODE not in str(problem):
+            raise
+    # LLVM's vectorizer of straight code, which this level leaves out, uses values before they are
+    # computed for some negated bytes.
+    return generate(functions, tvm.target.Target({**target.export(), "opt-level": 1}))
 
 
 def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:
