@@ -23,7 +23,7 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.codegen.dot_products import Dot, bytes_of
-from tvm_nnef.schedules.cpu.code_rows import CodeTerm, code_term, in_panels
+from tvm_nnef.schedules.cpu.code_rows import CodePanels, code_term, in_panels
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tir.expressions import substituted
@@ -43,23 +43,10 @@ _NOTHING = 1e-30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CodeBytes:
-    """The loops over panels, each in tiles of ``height`` rows and ``width`` columns.
+class CodeBytes(CodePanels):
+    """The loops over panels, each in tiles; ``dot`` are the products that the machine computes."""
 
-    The axes ``others`` are those of rows; ``dot`` are the products that the machine computes.
-    """
-
-    reduction: Reduction
-    term: CodeTerm
-    others: tuple[Axis, ...]
-    panel: Axis
-    lane: Axis
     dot: Dot
-    height: int
-    width: int
-    machine: CpuModel
-    dtype: str
-    parallel: bool
 
     def statement(self, otherwise: tirx.Stmt) -> tirx.Stmt:
         """Return the loops; ``otherwise`` is for data that are not finite."""
@@ -70,7 +57,7 @@ class CodeBytes:
         sums = tirx.decl_buffer((rows, blocks), _REAL, "sums")
         totals = tirx.decl_buffer((rows,), _REAL, "totals")
         total = tirx.decl_buffer((1,), _REAL, "total", scope="local")
-        zero = self._number(0)
+        zero = self.number(0)
 
         def prepared(at: list[PrimExpression]) -> tirx.Stmt:
             first = tirx.BufferStore(totals, _real(0), at)
@@ -109,9 +96,6 @@ class CodeBytes:
         blocks, words, _ = self.term.counts
         return blocks * words * self._parts
 
-    def _number(self, value: int) -> PrimExpression:
-        return tirx.const(value, self.dtype)
-
     def _row_point(self, row: PrimExpression) -> dict[Var, PrimExpression]:
         indices = emit.decoded(row, [axis.extent for axis in self.others], self.dtype)
         return {axis.var: index for axis, index in zip(self.others, indices, strict=True)}
@@ -129,7 +113,7 @@ class CodeBytes:
     ) -> tirx.Stmt:
         """Return the code that rounds a block of a row."""
         _, words, codes = self.term.counts
-        point, zero, nothing = self._row_point(row), self._number(0), _real(0)
+        point, zero, nothing = self._row_point(row), self.number(0), _real(0)
         largest, absolute = (tirx.decl_buffer((codes,), _REAL, name, scope="local")
                              for name in ("largest", "absolute"))  # fmt: skip
         whole, shifted = (tirx.decl_buffer((codes,), _WORD, name, scope="local")
@@ -162,24 +146,24 @@ class CodeBytes:
         def stored(word: PrimExpression) -> tirx.Stmt:
             def element(lane: PrimExpression) -> tirx.Stmt:
                 byte = tirx.Cast(_WORD, to_even(data(word, lane) * inverse[(zero,)]))
-                place = tirx.Cast(_WORD, tirx.floordiv(lane, self._number(self._parts)))
+                place = tirx.Cast(_WORD, tirx.floordiv(lane, self.number(self._parts)))
                 bits = (byte & tirx.const(255, _WORD)) << (place * tirx.const(8, _WORD))
                 return emit.sequence([
                     tirx.BufferStore(whole, whole[(lane,)] + byte, [lane]),
                     tirx.BufferStore(shifted, bits, [lane]),
                 ])  # fmt: skip
 
-            number = (block * self._number(words) + word) * self._number(self._parts)
+            number = (block * self.number(words) + word) * self.number(self._parts)
             joined = []
             for part in range(self._parts):
-                value: PrimExpression = shifted[(self._number(part),)]
+                value: PrimExpression = shifted[(self.number(part),)]
                 for byte in range(1, _BYTES):
-                    value = value | shifted[(self._number(byte * self._parts + part),)]
-                at = [row, number + self._number(part)]
+                    value = value | shifted[(self.number(byte * self._parts + part),)]
+                at = [row, number + self.number(part)]
                 joined.append(tirx.BufferStore(rounded, value, at))
             return emit.sequence([each(element), *joined])
 
-        lanes = [self._number(lane) for lane in range(codes)]
+        lanes = [self.number(lane) for lane in range(codes)]
         first = [buffer[(lanes[0],)] for buffer in (largest, absolute, whole)]
         most: PrimExpression = first[0]
         total: PrimExpression = first[1]
@@ -213,9 +197,9 @@ class CodeBytes:
 
         def tile(number: PrimExpression, first: int) -> tirx.Stmt:
             names = [tirx.Var("row", self.dtype) for _ in range(self.height)]
-            start = number * self._number(self.height)
+            start = number * self.number(self.height)
             bound = [
-                tirx.Bind(name, tirx.min(start + self._number(at), rows - self._number(1)))
+                tirx.Bind(name, tirx.min(start + self.number(at), rows - self.number(1)))
                 for at, name in enumerate(names)
             ]
             return emit.sequence([*bound, *self._tile(panel, first, names, rounded, factors, sums)])
@@ -241,7 +225,7 @@ class CodeBytes:
         mask = tirx.const(sum((1 << self.term.bits) - 1 << 8 * n for n in range(_BYTES)), _WORD)
 
         def point(lane: PrimExpression) -> dict[Var, PrimExpression]:
-            return {self.panel.var: panel, self.lane.var: lane + self._number(first)}
+            return {self.panel.var: panel, self.lane.var: lane + self.number(first)}
 
         def at(value: PrimExpression, lane: PrimExpression, *steps: PrimExpression) -> (
             PrimExpression
@@ -254,7 +238,7 @@ class CodeBytes:
         ):  # fmt: skip
             def row(number: int) -> tirx.Stmt:
                 def element(lane: PrimExpression) -> tirx.Stmt:
-                    return body(number, lane, lane + self._number(number * self.width))
+                    return body(number, lane, lane + self.number(number * self.width))
 
                 return emit.vectors(self.width, self.machine.lanes(32), element, self.dtype)
 
@@ -266,12 +250,12 @@ class CodeBytes:
             def element(row: int, lane: PrimExpression, offset: PrimExpression) -> tirx.Stmt:
                 total: PrimExpression = products[(offset,)]
                 for n in range(count * self._parts):
-                    word, part = start + self._number(n // self._parts), n % self._parts
+                    word, part = start + self.number(n // self._parts), n % self._parts
                     codes = at(self.term.words, lane, block, word)
                     codes = codes >> tirx.const(part * self.term.bits, _WORD) if part else codes
-                    number = block * self._number(words) + word
-                    byte = rounded[rows[row], number * self._number(self._parts) +
-                                   self._number(part)]  # fmt: skip
+                    number = block * self.number(words) + word
+                    byte = rounded[rows[row], number * self.number(self._parts) +
+                                   self.number(part)]  # fmt: skip
                     for product in self.dot.products([codes & mask], byte):
                         total = total + product
                 return tirx.BufferStore(products, total, [offset])
@@ -297,7 +281,7 @@ class CodeBytes:
             together = next(n for n in (4, 2, 1) if words % n == 0)
             inner = emit.loop(
                 words // together,
-                lambda n: group(number, n * self._number(together), together),
+                lambda n: group(number, n * self.number(together), together),
                 name="word", dtype=self.dtype,
             )  # fmt: skip
             return emit.sequence([reset(products), inner, finished(number)])
@@ -335,8 +319,8 @@ def code_bytes(
     width = machine.lanes(32)
     height = 4
     return CodeBytes(
-        divided_reduction, term, tuple(reduction.axes[:-1]), panel, lane, replace(dot, loaded=1),
-        height, width, machine, dtype, parallel,
+        divided_reduction, term, tuple(reduction.axes[:-1]), panel, lane, height, width, machine,
+        dtype, parallel, replace(dot, loaded=1),
     )  # fmt: skip
 
 

@@ -100,10 +100,10 @@ def code_term(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CodeRows:
-    """The loops over panels for ``height`` rows, or for one row if that is all.
+class CodePanels:
+    """Loops over panels for ``height`` rows at a time, ``width`` columns of a panel at a time.
 
-    The axes ``others`` are those of rows. Each panel is computed ``width`` columns at a time.
+    The axes ``others`` are those of rows.
     """
 
     reduction: Reduction
@@ -116,6 +116,15 @@ class CodeRows:
     machine: CpuModel
     dtype: str
     parallel: bool
+
+    def number(self, value: int) -> PrimExpression:
+        """Return a number as an index."""
+        return tirx.const(value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeRows(CodePanels):
+    """The loops for ``height`` rows, or for one row if that is all."""
 
     def statement(self, otherwise: tirx.Stmt) -> tirx.Stmt:
         """Return the loops; ``otherwise`` is for infinite data and other numbers of rows."""
@@ -156,10 +165,6 @@ class CodeRows:
                 tirx.IfThenElse(largest[(zero,)] < infinity, loops, otherwise),
             ]
         )
-
-    def number(self, value: int) -> PrimExpression:
-        """Return a number as an index."""
-        return tirx.const(value, self.dtype)
 
     def _point(self, row: PrimExpression) -> dict[Var, PrimExpression]:
         """Return the values of the axes of rows at one of the rows."""

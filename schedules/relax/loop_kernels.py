@@ -193,7 +193,7 @@ class _Loop:
         if not all(_is_among(v, defined) for operand in operands for v in _symbols(operand)):
             return None
         statement = self._in_bytes(_inlined(self.kernels[call.args[0].name_hint], operands))
-        if any(_is_among(variable, [*self.bytes]) for variable in nodes(statement, tirx.Var)):
+        if self.bytes and any(each in self.bytes for each in nodes(statement, tirx.Var)):
             return None
         self.steps.append((statement, operands))
         return written if isinstance(call.ty, relax.TupleType) else written[0]
