@@ -166,9 +166,7 @@ def _cast(operands: Operands, data: RelaxExpression, dtype: str) -> RelaxExpress
     )
 
 
-def _filled(
-    operands: Operands, data: RelaxExpression, dot: Dot, groups: int
-) -> RelaxExpression:
+def _filled(operands: Operands, data: RelaxExpression, dot: Dot, groups: int) -> RelaxExpression:
     """Data with zeros after the last element of each group along the last axis, up to whole
     words.
     """
@@ -186,9 +184,7 @@ def _filled(
     # Joined with the kernel, reshapes would divide the index of each element; these are views.
     alone = {OP_PATTERN: int(FusionPattern.OPAQUE)}
     split = operands.emit(relax.op.reshape(data, (*shape[:-1], groups, depth)))
-    made = operands.builder.call_te(
-        filled, split, primfunc_name_hint="words", primfunc_attrs=alone
-    )
+    made = operands.builder.call_te(filled, split, primfunc_name_hint="words", primfunc_attrs=alone)
     whole = (*shape[:-1], groups * (depth + missing))
     return operands.emit(relax.op.reshape(operands.emit(made), whole))
 

@@ -204,7 +204,15 @@ def test_sizes_may_be_dynamic(case, tmp_path):
         assert (steps > 0.01).mean() <= 0.005
 
 
-COUNTS = {"block": 3, "separable": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2, "sequence": 1}
+COUNTS = {
+    "block": 3,
+    "separable": 3,
+    "joined": 1,
+    "product": 1,
+    "operators": 3,
+    "dynamic": 2,
+    "sequence": 1,
+}
 
 
 def fused(model, target):

@@ -23,7 +23,6 @@ from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.cpu.tile import tile_sizes
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
 from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import dtype_of
