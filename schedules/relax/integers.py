@@ -62,7 +62,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _ADDED = np.iinfo("int32").max
-"""What a sum of products may be."""
+"""Upper limit of a sum of products."""
 
 _LARGEST = 1 << 24
 """Weights of more elements stay integers, that a library does not grow by gigabytes."""

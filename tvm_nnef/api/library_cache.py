@@ -204,7 +204,7 @@ def _weights(variables: Mapping[str, Any]) -> Iterator[str]:
 
 @functools.cache
 def _machine() -> tuple[str, ...]:
-    """What ``native`` means here: the CPU as the operating system describes it."""
+    """Return the meaning of ``native`` here: the CPU as the operating system describes it."""
     features = sorted(host_machine.present_features() or ())
     names = (host_machine.architecture(), host_machine.system(), platform.processor())
     return (*names, *host_machine.cpu_names(), *features)

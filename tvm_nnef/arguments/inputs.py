@@ -1,4 +1,4 @@
-"""What a user hands over: from arrays to the tensors of a graph, checked and converted.
+"""Arguments of a user: from arrays to the tensors of a graph, checked and converted.
 
 A shape must be that of the tensor, and the kind of dtype that of its type, except that an input of
 reals may be given as ints or truth values if none is rounded. Within a kind, reals are rounded, and

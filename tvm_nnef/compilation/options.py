@@ -17,7 +17,7 @@ Verbose: TypeAlias = "bool | Callable[[KernelReport], None]"
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """How a module is compiled: the options of :func:`tvm_nnef.build` for that.
+    """The compilation of a module: the options of :func:`tvm_nnef.build` for that.
 
     ``dump_dir`` receives a file for each pass that changed the module, and lists of the passes and
     of the kernels with the strategies that scheduled them. ``database`` is a folder that ``tune``

@@ -327,7 +327,7 @@ def run_phases(
     *,
     tuned: Tuned | None = None,
 ) -> Any:
-    """What the phases from the first to the last make of a module."""
+    """Return the result of the phases from the first to the last."""
     wanted = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
     for each in passes(target, tuned=tuned):
         mod = each.run(mod) if each.phase in wanted else mod

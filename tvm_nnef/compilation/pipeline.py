@@ -119,7 +119,7 @@ _WORDS = {
     "lower": "optimizing {}",
     "code": "machine code of {}",
 }
-"""What the phases do, for the person who waits; ``{}`` is the number of kernels."""
+"""Descriptions of the phases, for the person who waits; ``{}`` is the number of kernels."""
 
 
 def compile_phases(
@@ -131,7 +131,7 @@ def compile_phases(
     last: str = PHASES[-1],
     after: After | None = None,
 ) -> Mapping[str, Any]:
-    """What each phase made of a module, by its name, up to the ``last``.
+    """Return the result of each phase by its name, up to the ``last``.
 
     ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``after`` is called
     after each pass.
@@ -204,7 +204,7 @@ def _opened(database: str | os.PathLike[str], target: Target) -> Database:
 
 
 def _dumping(directory: str | os.PathLike[str] | None) -> After:
-    """What writes the result of each pass; nothing if no folder is given."""
+    """Return a function that writes the result of each pass; nothing if no folder is given."""
     if directory is None:
         return lambda number, each, state, seconds: None
     folder = Path(directory)

@@ -67,7 +67,7 @@ NULL_ELEMENT: Mapping[StoreOperator, float] = {
     "min=": math.inf,
     "max=": -math.inf,
 }
-"""What changes nothing when an update combines it with a value."""
+"""Neutral elements of updates."""
 
 
 _MOST_STATEMENTS = 1 << 7
@@ -112,7 +112,7 @@ class FormulaTypes:
     def combination(
         self, operator: StoreOperator, tensor: Tensor
     ) -> Callable[[PrimExpression, PrimExpression], PrimExpression]:
-        """How a new value is combined with the old one, in compute types."""
+        """Return the function that combines a new value with the old one, in compute types."""
         function = COMBINE[operator]
         if not self.is_unsigned(tensor):
             return BINARY[function]
@@ -227,7 +227,7 @@ class _Step:
     def emitter(
         self, axes: Sequence[PrimExpression], reduced: Mapping[str, PrimExpression]
     ) -> tuple[Emitter, list[PrimExpression]]:
-        """What translates the scalars of the statement at an element of its result.
+        """Return the translator of scalars of the statement at an element of its result.
 
         And the condition, if there is one, that the statement writes this element.
         """

@@ -114,7 +114,7 @@ def _calls(value: RelaxExpression, name: str) -> TypeGuard[Call]:
 
 
 def _definition(builder: BlockBuilder, value: RelaxExpression) -> RelaxExpression:
-    """What a variable is bound to; anything else itself."""
+    """Return the expression that a variable is bound to; anything else itself."""
     while isinstance(value, relax.Var):
         bound = builder.lookup_binding(value)
         if bound is None:

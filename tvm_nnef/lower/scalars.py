@@ -98,7 +98,7 @@ class Emitter:
 
     @functools.cached_property
     def ranges(self) -> Ranges:
-        """What is known of the indices and locals of the statement."""
+        """Return the intervals of the indices and locals of the statement."""
         return ranges_of(self.statement)
 
     def value(self, scalar: Scalar) -> PrimExpression:
@@ -205,7 +205,7 @@ class Emitter:
         return cast(self._wrapped(scalar, value), INDEX_TYPE)
 
     def conditions(self) -> list[PrimExpression]:
-        """What must hold for the step of the statement to be made.
+        """Return the conditions under which the step of the statement is made.
 
         To be tested in the given order: a later one may read at an index that an earlier one
         guards. What they read is in bounds even so, as TVM joins tests, and then makes them all.
@@ -259,7 +259,7 @@ class Emitter:
     def _valid_position(
         self, subscript: Subscript, extent: Dimension
     ) -> list[PrimExpression | None]:
-        """What must hold for an element to be read at a subscript."""
+        """Return the conditions under which an element is read at a subscript."""
         tests = [
             self.held[part].valid if part in self.held else self.valid(part)
             for part in parts(subscript)

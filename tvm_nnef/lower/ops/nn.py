@@ -163,7 +163,7 @@ def _deconv(invocation: Invocation) -> Lowered:
 
 
 def _offsets(invocation: Invocation, sizes: Sequence[int]) -> list[int] | None:
-    """How many elements of the full result precede the output.
+    """Return the number of elements of the full result before the output.
 
     None if half of a negative padding is not a whole number, which each dialect rounds its own way.
     """

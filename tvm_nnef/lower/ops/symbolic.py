@@ -84,7 +84,7 @@ _VIEWS = (
     *("layout.reshape", "layout.flatten", "layout.unflatten"),
     *("layout.squeeze", "layout.unsqueeze"),
 )
-"""What the shape of the result says wholly, also where attributes are symbols."""
+"""Operators that the shape of the result determines, also where attributes are symbols."""
 
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **dict.fromkeys(math.MAPPINGS, _anywhere),
