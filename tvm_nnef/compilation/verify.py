@@ -156,8 +156,8 @@ def _symbols(function: PrimFunction) -> list[Any]:
     found: list[Any] = [p for p in function.params if compat.is_scalar(p)]
     for parameter in function.params:
         if not compat.is_scalar(parameter):
-            for extent in parameter.shape:
-                tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+            for size in parameter.shape:
+                tvm_ffi.structural_walk(size, (tirx.Var, found.append))
     return found
 
 
