@@ -21,7 +21,7 @@ from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
 from tvm_nnef.compilation.options import DEFAULT, Compiling
 from tvm_nnef.compilation.planned_memory import with_planned_memory
-from tvm_nnef.compilation.symbol_order import with_sorted_symbols
+from tvm_nnef.compilation.symbol_order import with_sorted_sizes, with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.exact.late_arithmetic import (
     has_late_divisions,
@@ -198,6 +198,7 @@ def passes(
             ("lower_builtins", optimize.LowerRuntimeBuiltin()),
             ("compute_scalars", optimize.ComputePrimValue()),
             ("compute_shapes", optimize.VMShapeLower()),
+            ("sort_sizes", with_sorted_sizes),
             ("export_names", optimize.AttachGlobalSymbol()),
             ("write_instructions", instructions.write),
         ],

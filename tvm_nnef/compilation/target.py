@@ -33,6 +33,12 @@ SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
         "mfloat-abi": "hard",
         "mattr": ["+neon"],
     },
+    "powerpc64le": {
+        "kind": "llvm",
+        "mtriple": "powerpc64le-linux-gnu",
+        "mcpu": "pwr8",
+        "vector-width": 128,
+    },
     "riscv64": {
         "kind": "llvm",
         "mtriple": "riscv64-linux-gnu",
