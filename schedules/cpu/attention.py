@@ -70,7 +70,7 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     depth, columns = _size(attention.depth), _size(attention.columns)
     if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
-    if max(depth, columns) > _WIDEST:
+    if max(depth, columns) > _WIDEST or _exceed_cache(attention, machine) is False:
         return None
     block = _Block.of(attention, machine, kernel.index_type)
     if block is None:
@@ -80,6 +80,11 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
         return AttentionPlan(kernel, block, None) if pays else None
     few = _in_parts(kernel, match_part)
     return None if few is None else AttentionPlan(kernel, block, few)
+
+
+def _exceed_cache(attention: Attention, machine: CpuModel) -> bool | PrimExpression:
+    """Return whether the scores do not fit the second cache."""
+    return sizes.product((_size(attention.rows), _size(attention.keys))) > machine.l2_bytes // 4
 
 
 def _in_parts(kernel: Kernel, match_part: MatchPart) -> PartsPlan | None:
@@ -204,9 +209,8 @@ class _Block:
 
     def pays(self) -> bool | PrimExpression:
         """Return whether there are enough rows, and scores that do not fit the second cache."""
-        rows, keys = _size(self.attention.rows), _size(self.attention.keys)
-        scores = sizes.product((rows, keys))
-        tests = [rows >= 2 * self.height, scores > self.machine.l2_bytes // 4]
+        rows = _size(self.attention.rows)
+        tests = [rows >= 2 * self.height, _exceed_cache(self.attention, self.machine)]
         if all(isinstance(test, bool) for test in tests):
             return all(tests)
         return tirx.all(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))
