@@ -70,7 +70,7 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     depth, columns = _size(attention.depth), _size(attention.columns)
     if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
-    if max(depth, columns) > _WIDEST or _exceed_cache(attention, machine) is False:
+    if max(depth, columns) > _WIDEST:
         return None
     block = _Block.of(attention, machine, kernel.index_type)
     if block is None:
@@ -80,6 +80,12 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
         return AttentionPlan(kernel, block, None) if pays else None
     few = _in_parts(kernel, match_part)
     return None if few is None else AttentionPlan(kernel, block, few)
+
+
+def is_small(kernel: Kernel, machine: CpuModel) -> bool:
+    """Return whether a kernel is attention whose scores fit the second cache."""
+    attention = read_attention(kernel)
+    return attention is not None and _exceed_cache(attention, machine) is False
 
 
 def _exceed_cache(attention: Attention, machine: CpuModel) -> bool | PrimExpression:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +100,7 @@ def build_module(
             cuda_graphs=cuda_graphs,
             int8_activations=int8_activations,
             after=note,
+            kept=PHASES if verify or verbose else PHASES[-1:],
         )
     if verify and runs_here(resolved):
         from tvm_nnef.compilation.verify import verify_kernels, verify_plans
@@ -161,8 +162,9 @@ def compile_phases(
     cuda_graphs: bool = False,
     int8_activations: bool = False,
     after: After | None = None,
+    kept: Collection[str] = PHASES,
 ) -> Mapping[str, Any]:
-    """What each phase made of a module, by its name, up to the ``last``.
+    """What each phase of those to be ``kept`` made of a module, by its name, up to the ``last``.
 
     ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``dump_dir``
     receives a file for each pass that changed the module, and lists of the passes and of the
@@ -222,7 +224,8 @@ def compile_phases(
         dump(number, each, mod, seconds)
         if after is not None:
             after(number, each, mod, seconds)
-        found[each.phase] = mod
+        if each.phase in kept:
+            found[each.phase] = mod
     if forms and PHASES[-1] in found:
         found[PHASES[-1]].code_forms = forms
     if tuned is not None and tuned.stale:

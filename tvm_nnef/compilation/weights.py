@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tvm_nnef.executable.parameter_file import HEADER, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
 from tvm_nnef.tvm_support.compat import Array, Module
 from tvm_nnef.tvm_support.function_attributes import INPUTS, METADATA, STATE
-from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of
+from tvm_nnef.tvm_support.runtime import aligned_bytes, copy_to
 
 LARGE_WEIGHTS = 256 << 20
 """If the constants of a model have more bytes than this, they go to a parameter file; in the object
@@ -124,10 +124,11 @@ def _offsets(constants: Iterable[Any]) -> list[int]:
 def _file_of(constants: Iterable[Any], offsets: Sequence[int]) -> Array:
     """The content of the file."""
     data = aligned_bytes(offsets[-1])
-    data[...] = 0
-    for constant, offset in zip(constants, offsets, strict=False):
-        array = array_of(constant.value).reshape(-1).view("uint8")
-        data[offset : offset + len(array)] = array
+    for constant, (offset, after) in zip(constants, pairwise(offsets), strict=True):
+        shape, dtype = compat.shape_and_dtype(constant)
+        end = offset + _size(constant)
+        copy_to(data[offset:end].view(dtype).reshape(shape), constant.value)
+        data[end:after] = 0
     data[:HEADER] = np.frombuffer(header(weight_digest(data)), "uint8")
     return data
 

@@ -411,7 +411,7 @@ def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
 
 def lanes_of(kind: tvm.ir.Type | Buffer) -> int:
     """Return the number of elements of a scalar or vector type, or of an element of a buffer."""
-    return int(tvm.DataType(str(kind.dtype)).lanes)
+    return int(kind.dtype.lanes)
 
 
 def scalar_type_of(value: PrimExpression) -> str:
