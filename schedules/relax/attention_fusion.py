@@ -70,9 +70,7 @@ def _attention(
     return next((each for each in found if each is not None), None)
 
 
-def _with_cheap(
-    chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: IsTaken
-) -> Chain:
+def _with_cheap(chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: IsTaken) -> Chain:
     """The chain with the kernels before it that cost no more than loading their results."""
     for calls in longer(chain, free, users):
         added = next(call for call in calls if call not in chain.calls)

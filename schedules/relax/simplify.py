@@ -76,9 +76,10 @@ class _LargeConstants:
     def variable(self, node: GenericConst) -> GenericConst | relax.Var:
         """Return the variable for a constant; a small constant itself."""
         shape, dtype = shape_and_dtype(node) if is_tensor(node) else ((), "")
-        if dtype not in _DTYPES or np.prod(shape) < _LARGE:
+        array = constant_array(node) if dtype in _DTYPES else None
+        if array is None or array.size < _LARGE:
             return node
-        elements = constant_array(node).reshape(-1).view("uint8")
+        elements = array.reshape(-1).view("uint8")
         sample = elements[:: elements.size // 64].tobytes()
         same = self._variables.setdefault((shape, dtype, sample), [])
         for other, variable in same:

@@ -186,7 +186,7 @@ def _is_products(value: PrimExpression) -> bool:
 
 def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
     """Return the value with changed arithmetic on elements; indices in it stay as they are."""
-    if not _computes(value, change):
+    if isinstance(value, TensorLoad) or not _computes(value, change):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
