@@ -24,7 +24,7 @@ where they are.
 """
 
 SUFFIX = ".params"
-"""What the name of the file has after that of its library."""
+"""Suffix of the name of the file, after that of its library."""
 
 HEADER = 128
 """The size of the header in bytes."""
