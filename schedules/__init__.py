@@ -95,9 +95,10 @@ def schedule_kernels(
     return update_functions(mod, scheduled)
 
 
-def takes_attention(target: Target) -> Callable[[Kernel], bool]:
+def takes_attention(target: Target) -> Callable[[Kernel], bool | None]:
     """Return whether a kernel is attention that the target computes without storing scores.
 
+    None stands for attention of which no longer kernel is taken either.
     Raises NotImplementedError for a kind of target without strategies.
     """
     return _of_target(_OF_ATTENTION, target)(target)
@@ -128,7 +129,7 @@ _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
 }
 """The functions that schedule a PrimFunc, by the kind of the target."""
 
-_OF_ATTENTION: Mapping[str, Callable[[Target], Callable[[Kernel], bool]]] = {
+_OF_ATTENTION: Mapping[str, Callable[[Target], Callable[[Kernel], bool | None]]] = {
     "llvm": strategies.takes_attention,
     "cuda": gpu_strategies.takes_attention,
     "vulkan": gpu_strategies.takes_attention,

@@ -76,6 +76,17 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     return None if few is None else AttentionPlan(kernel, block, few)
 
 
+def is_small(kernel: Kernel, machine: CpuModel) -> bool:
+    """Return whether a kernel is attention whose scores fit the second cache."""
+    attention = read_attention(kernel)
+    return attention is not None and _exceed_cache(attention, machine) is False
+
+
+def _exceed_cache(attention: Attention, machine: CpuModel) -> bool | PrimExpression:
+    """Return whether the scores do not fit the second cache."""
+    return sizes.product((_size(attention.rows), _size(attention.keys))) > machine.l2_bytes // 4
+
+
 def _in_parts(kernel: Kernel, match_part: MatchPart) -> PartsPlan | None:
     """Return a plan that stores scores and weights; None if a part has no plan."""
     products, *_, mixed = (stage for stage in kernel.stages if stage.reduced)
@@ -173,9 +184,8 @@ class _Block(AttentionTask):
 
     def pays(self) -> bool | PrimExpression:
         """Return whether there are enough rows, and scores that do not fit the second cache."""
-        rows, keys = _size(self.attention.rows), _size(self.attention.keys)
-        scores = sizes.product((rows, keys))
-        tests = [rows >= 2 * self.height, scores > self.machine.l2_bytes // 4]
+        rows = _size(self.attention.rows)
+        tests = [rows >= 2 * self.height, _exceed_cache(self.attention, self.machine)]
         if all(isinstance(test, bool) for test in tests):
             return all(tests)
         return tirx.all(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))

@@ -41,10 +41,20 @@ STRATEGIES: tuple[Match, ...] = (
 """The strategies that return plans; of plans of equal cost the first one wins."""
 
 
-def takes_attention(target: Target) -> Callable[[Kernel], bool]:
-    """Return whether a kernel is attention that a CPU computes without storing its scores."""
+def takes_attention(target: Target) -> Callable[[Kernel], bool | None]:
+    """Return whether a kernel is attention that a CPU computes without storing its scores.
+
+    None stands for attention of so few scores that no longer kernel is taken either.
+    """
     machine = cpu_model(target)
-    return lambda kernel: _attention(with_numbers(kernel), machine) is not None
+
+    def taken(kernel: Kernel) -> bool | None:
+        kernel = with_numbers(kernel)
+        if attention.is_small(kernel, machine):
+            return None
+        return _attention(kernel, machine) is not None
+
+    return taken
 
 
 def _attention(kernel: Kernel, machine: CpuModel) -> Plan | None:

@@ -9,6 +9,7 @@ becomes part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tvm.ir import Call
 
@@ -29,8 +30,11 @@ from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 _MOST_CALLS = 6
 """The most kernels from the scores to the weighted sum: a limit of compile time."""
 
+IsTaken: TypeAlias = "Callable[[Kernel], bool | None]"
+"""Whether a strategy takes a kernel; None if it takes no longer kernel either."""
 
-def with_fused_attention(mod: Module, is_taken: Callable[[Kernel], bool]) -> Module:
+
+def with_fused_attention(mod: Module, is_taken: IsTaken) -> Module:
     """The module with one kernel for each attention that a strategy takes."""
     if not any(map(_has_exponential, prim_functions(mod).values())):
         return mod
@@ -51,21 +55,22 @@ def _has_exponential(function: PrimFunction) -> bool:
 
 
 def _attention(
-    chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: Callable[[Kernel], bool]
+    chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: IsTaken
 ) -> Chain | None:
     """The shortest chain that a strategy takes, with cheap kernels before it; None for none."""
     if not may_end_attention(chain.kernel) or len(chain.calls) > _MOST_CALLS:
         return None
-    if is_taken(chain.kernel):
+    taken = is_taken(chain.kernel)
+    if taken is None:
+        return None
+    if taken:
         return _with_cheap(chain, free, users, is_taken)
     larger = (combined(calls, chain.kind) for calls in longer(chain, free, users))
     found = (_attention(each, free, users, is_taken) for each in larger)
     return next((each for each in found if each is not None), None)
 
 
-def _with_cheap(
-    chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: Callable[[Kernel], bool]
-) -> Chain:
+def _with_cheap(chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: IsTaken) -> Chain:
     """The chain with the kernels before it that cost no more than loading their results."""
     for calls in longer(chain, free, users):
         added = next(call for call in calls if call not in chain.calls)

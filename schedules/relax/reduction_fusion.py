@@ -58,7 +58,7 @@ def with_chains(mod: Module, grown: Grown) -> Module:
     return without_dead_code(walk.builder_.get()) if found else mod
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
     """A call of a kernel: the variable of its result, what it reads, and the kernel.
 
@@ -72,7 +72,7 @@ class KernelCall:
     scalars: list[Var]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
     """Calls one after the other, of which only the last result is read by others.
 

@@ -9,10 +9,12 @@ the order of dimensions stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax
-from tvm.ir import Call
+from tvm.ir import Call, GenericConst
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.relax import constants
@@ -23,11 +25,13 @@ from tvm_nnef.schedules.relax.rewriting import (
     operator_name,
     rewritten,
 )
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
     RelaxExpression,
     constant,
+    constant_array,
     is_tensor,
     shape_and_dtype,
 )
@@ -44,9 +48,58 @@ def simplify_calls(mod: Module) -> Module:
 
 
 def share_subexpressions(mod: Module) -> Module:
-    """The module with each common subexpression computed once."""
-    shared = relax.transform.EliminateCommonSubexpr()(mod)
+    """The module with each common subexpression computed once.
+
+    Variables stand for large constants meanwhile, the same for equal ones: TVM would compute the
+    hash of all of their elements for each expression.
+    """
+    large = _LargeConstants()
+    shared = relax.transform.EliminateCommonSubexpr()(_mapped(mod, GenericConst, large.variable))
+    shared = _mapped(shared, relax.Var, lambda var: large.of_variables.get(var, var))
     return relax.transform.DeadCodeElimination()(shared)
+
+
+_LARGE = 1 << 12
+"""The elements from which on a constant is large."""
+
+_DTYPES = ("float32", "float16", "int8", "uint8")
+"""The dtypes of large constants."""
+
+
+class _LargeConstants:
+    """Variables for large constants, one for all equal ones."""
+
+    def __init__(self) -> None:
+        self.of_variables: dict[relax.Var, GenericConst] = {}
+        self._variables: dict[Any, list[tuple[Array, relax.Var]]] = {}
+
+    def variable(self, node: GenericConst) -> GenericConst | relax.Var:
+        """Return the variable for a constant; a small constant itself."""
+        shape, dtype = shape_and_dtype(node) if is_tensor(node) else ((), "")
+        array = constant_array(node) if dtype in _DTYPES else None
+        if array is None or array.size < _LARGE:
+            return node
+        elements = array.reshape(-1).view("uint8")
+        sample = elements[:: elements.size // 64].tobytes()
+        same = self._variables.setdefault((shape, dtype, sample), [])
+        for other, variable in same:
+            if np.shares_memory(other, elements) or np.array_equal(other, elements):
+                return variable
+        variable = relax.Var("large", node.ty)
+        same.append((elements, variable))
+        self.of_variables[variable] = node
+        return variable
+
+
+def _mapped(mod: Module, kind: type, change: Callable[[Any], Any]) -> Module:
+    """The module with the nodes of a class in its Relax functions replaced."""
+    functions = {
+        name: traversal.mapped(function, (kind, change))
+        if isinstance(function, relax.Function)
+        else function
+        for name, function in mod.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 def _rewrite(operands: Operands, node: Call) -> RelaxExpression | None:

@@ -9,6 +9,7 @@ import pytest
 
 from tvm_nnef.api.building import compose
 from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.checks import run_helpers
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import NnefError
@@ -98,6 +99,7 @@ def bound() -> Callable[..., dict[str, Any]]:
             definition, call, Environment({}, {}),
             lambda name, value, type_, shape: Tensor(name, type_, shape, "constant", value),
         )  # fmt: skip
+        run_helpers(definition, env, call.location)
         return env.names
 
     return run

@@ -46,3 +46,42 @@ def test_equal_invocations_are_expanded_once(monkeypatch: pytest.MonkeyPatch) ->
         np.testing.assert_array_equal(found, 2 * given)
     assert np.signbit(s).all()
     assert not np.signbit(t).any()
+
+
+HELPERS = """
+    operator doubled {
+        @attrib { most: int; }
+        @input { x: real[n]; }
+        @using { k = 2 * n; }
+        @assert { k <= most: "too long"; }
+        @output { y: real[k]; }
+        @lower { y[i,] = x[i % n,], i < k; }
+    }
+    graph G {
+        @input { a: real[3]; b: real[3]; c: real[4]; }
+        @output { p: real[6]; q: real[6]; r: real[8]; }
+        @compose {
+            p = doubled{most=7}(a);
+            q = doubled{most=7}(b);
+            r = doubled{most=MOST}(c);
+        }
+    }
+"""
+
+
+def test_helpers_of_equal_invocations_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assertions on other shapes are checked."""
+    evaluated, original = [], expansions.run_helpers
+
+    def counting(*given):
+        evaluated.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(expansions, "run_helpers", counting)
+    arrays = [np.arange(size, dtype="float32") for size in (3, 3, 4)]
+    results = tvm_nnef.evaluate(HELPERS.replace("MOST", "8"), *arrays)
+    assert len(evaluated) == 2
+    for found, given in zip(results, arrays, strict=True):
+        np.testing.assert_array_equal(found, np.tile(given, 2))
+    with pytest.raises(tvm_nnef.NnefError, match="too long"):
+        tvm_nnef.evaluate(HELPERS.replace("MOST", "7"), *arrays)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,8 @@ def build_module(
         times.append(PassTime(each.name, each.phase, seconds))
 
     with _reporting(progress) as report:
-        phases = compile_phases(mod, target, options, progress=report, after=note)
+        kept = PHASES if options.verify or options.verbose else PHASES[-1:]
+        phases = compile_phases(mod, target, options, progress=report, after=note, kept=kept)
     if options.verify and runs_here(resolved):
         from tvm_nnef.compilation.verify import verify_kernels, verify_plans
 
@@ -130,8 +131,9 @@ def compile_phases(
     progress: Progress = silent,
     last: str = PHASES[-1],
     after: After | None = None,
+    kept: Collection[str] = PHASES,
 ) -> Mapping[str, Any]:
-    """Return the result of each phase by its name, up to the ``last``.
+    """Return the result of each phase to be ``kept`` by its name, up to the ``last``.
 
     ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``after`` is called
     after each pass.
@@ -186,7 +188,8 @@ def compile_phases(
         dump(number, each, mod, seconds)
         if after is not None:
             after(number, each, mod, seconds)
-        found[each.phase] = mod
+        if each.phase in kept:
+            found[each.phase] = mod
     if forms and PHASES[-1] in found:
         found[PHASES[-1]].code_forms = forms
     if tuned is not None and tuned.stale:

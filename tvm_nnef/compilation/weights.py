@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from tvm import relax
 from tvm.ir import Call
 
 from tvm_nnef.compilation.metadata import read_members, with_members
-from tvm_nnef.executable.parameter_file import HEADER, header, weight_digest
+from tvm_nnef.executable.parameter_file import HEADER, Weights, header, weight_digest
 from tvm_nnef.tvm_support import compat, traversal
-from tvm_nnef.tvm_support.compat import Array, Module
+from tvm_nnef.tvm_support.compat import Module
 from tvm_nnef.tvm_support.function_attributes import INPUTS, METADATA, STATE
-from tvm_nnef.tvm_support.runtime import aligned_bytes, array_of
+from tvm_nnef.tvm_support.runtime import bytes_of
 
 LARGE_WEIGHTS = 256 << 20
 """If the constants of a model have more bytes than this, they go to a parameter file; in the object
@@ -51,12 +51,12 @@ def with_bound_weights(mod: Module) -> Module:
 class ParameterFile:
     """The content of the parameter file of one module, found by one pass over it.
 
-    ``data`` are its bytes, None if the module needs no file; ``metadata`` is the text that the
-    function of this name of the module returns.
+    ``data`` are its bytes, with those of the weights where they are, None if the module needs no
+    file; ``metadata`` is the text that the function of this name of the module returns.
     """
 
     def __init__(self) -> None:
-        self.data: Array | None = None
+        self.data: Weights | None = None
         self.metadata: str | None = None
 
     def separate(self, mod: Module) -> Module:
@@ -70,12 +70,14 @@ class ParameterFile:
         described = None
         if sum(_size(constant) for constant in constants.values()) > LARGE_WEIGHTS:
             offsets = _offsets(constants.values())
-            self.data = _file_of(constants.values(), offsets)
+            weights = _padded(constants.values(), offsets)
+            digest = weight_digest(weights)
+            self.data = [np.frombuffer(header(digest), "uint8"), *weights]
             changed = _reading(functions, constants)
             mod = _with_parameter(mod, changed, constants)
             described = {
-                "bytes": len(self.data),
-                "sha256": weight_digest(self.data),
+                "bytes": offsets[-1],
+                "sha256": digest,
                 "functions": sorted(name for name in changed if _is_public(changed[name])),
                 "tensors": list(map(_described, constants.values(), offsets)),
             }
@@ -121,15 +123,14 @@ def _offsets(constants: Iterable[Any]) -> list[int]:
     return list(accumulate(sizes, initial=HEADER))
 
 
-def _file_of(constants: Iterable[Any], offsets: Sequence[int]) -> Array:
-    """The content of the file."""
-    data = aligned_bytes(offsets[-1])
-    data[...] = 0
-    for constant, offset in zip(constants, offsets, strict=False):
-        array = array_of(constant.value).reshape(-1).view("uint8")
-        data[offset : offset + len(array)] = array
-    data[:HEADER] = np.frombuffer(header(weight_digest(data)), "uint8")
-    return data
+def _padded(constants: Iterable[Any], offsets: Sequence[int]) -> Weights:
+    """The bytes of each constant, and of what is between it and the next one."""
+    pairs = zip(map(bytes_of, (each.value for each in constants)), pairwise(offsets), strict=True)
+    return [
+        each
+        for data, (first, after) in pairs
+        for each in (data, np.zeros(after - first - len(data), "uint8"))
+    ]
 
 
 def _described(constant: Any, offset: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.affine import deduce, unknown_names
-from tvm_nnef.composition.checks import check_known, run_helpers
+from tvm_nnef.composition.checks import check_known
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import ShapeBinder, evaluate_shape
@@ -51,10 +51,10 @@ def bind(
     caller: Environment,
     constant: MakeConstant,
 ) -> tuple[Environment, tuple[Operand, ...]]:
-    """Return the environment for the definition's other blocks, and its operands.
+    """Return the environment for the other blocks of a definition, and its operands.
 
-    Raises NnefError if the invocation is invalid or an assertion fails. Conditions that are known
-    only at run time are added to the checks of the ``caller``.
+    Raises NnefError if the invocation is invalid. Conditions that are known only at run time are
+    added to the checks of the ``caller``.
     """
     env = replace(caller, names={}, types=dict(invocation.types))
     _bind_types(definition, invocation, env)
@@ -68,7 +68,6 @@ def bind(
         known_operands = dict(zip(inputs, invocation.operands, strict=True))
         check_known(definition, env.extended(known_operands), invocation.location)
         raise
-    run_helpers(definition, env, invocation.location)
     return env, operands
 
 

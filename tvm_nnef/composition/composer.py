@@ -192,6 +192,7 @@ class Composer(Invoker):
             raise error("operators invoke each other without end", call.span, hint=hint)
         label = call.label.name if call.label else self.label(targets)
         env, operands = bind(definition, invocation, frame.env, partial(self.constant, frame))
+        self._expansions.run_helpers(definition, env, invocation.location)
         scope = scope_of(definition, call, label, frame)
         inner = Frame(
             definition.module,

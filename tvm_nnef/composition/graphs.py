@@ -12,6 +12,7 @@ from tvm_nnef.composition.affine import unknown_names
 from tvm_nnef.composition.assignment import target_names
 from tvm_nnef.composition.binding import Invocation, bind, check_attribute
 from tvm_nnef.composition.budget import TENSOR
+from tvm_nnef.composition.checks import run_helpers
 from tvm_nnef.composition.composer import Composer
 from tvm_nnef.composition.data_dependent_shapes import declared_shape
 from tvm_nnef.composition.declarations import concrete_type
@@ -116,6 +117,7 @@ def _compose(
         env,
         partial(composer.constant, frame),
     )
+    run_helpers(definition, frame.env, location)
     composer.begin(definition, frame, operands)
     _run(composer, definition.components, frame)
     composed = composer.graph(definition, frame, operands, location)

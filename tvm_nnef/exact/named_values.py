@@ -7,6 +7,7 @@ of a ``Let`` with all values in it inlined, which for nested functions takes min
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,15 +71,15 @@ class _Held:
         made.buffers, made._of_values = {*self.buffers}, {**self._of_values}
         return made
 
-    def buffer_of(self, value: PrimExpression) -> Buffer | None:
+    def buffer_of(self, key: tvm_ffi.StructuralKey) -> Buffer | None:
         """Return the buffer that holds a value; None if there is none."""
-        return self._of_values.get(tvm_ffi.StructuralKey(value))
+        return self._of_values.get(key)
 
-    def add(self, buffer: Buffer, value: PrimExpression | None = None) -> None:
+    def add(self, buffer: Buffer, key: tvm_ffi.StructuralKey | None = None) -> None:
         """Add a buffer, and the value in it."""
         self.buffers.add(buffer)
-        if value is not None:
-            self._of_values[tvm_ffi.StructuralKey(value)] = buffer
+        if key is not None:
+            self._of_values[key] = buffer
 
 
 def _all_steps(
@@ -120,17 +121,18 @@ def _steps(
 
     def stored(let: tirx.Let) -> PrimExpression:
         """Store the value of a binding in a buffer, and return a load of it."""
-        value, index = taken(let.value), _whole(let.value)
-        buffer = held.buffer_of(value)
+        value, index = taken(let.value), _whole(lanes_of(let.value.ty))
+        key = tvm_ffi.StructuralKey(value)
+        buffer = held.buffer_of(key)
         if buffer is None:
             buffer = allocated(let.value, str(let.var.name))
             steps.append(tirx.BufferStore(buffer, value, [index]))
-            held.add(buffer, value)
+            held.add(buffer, key)
         return buffer[(index,)]
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
         """Return the value of one of two arms, whose steps are computed under the condition."""
-        buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
+        buffer, index = allocated(arms[0], "chosen"), _whole(lanes_of(arms[0].ty))
         held.add(buffer)
         branches = []
         for arm in arms:
@@ -174,7 +176,8 @@ def _is_held(let: tirx.Let) -> bool:
     return scalar_type_of(let.value) != "bool"
 
 
-def _whole(value: PrimExpression) -> PrimExpression:
-    """Return the index of all elements of a small buffer for a value."""
-    zero, one, lanes = tirx.const(0, "int32"), tirx.const(1, "int32"), lanes_of(value.ty)
+@functools.cache
+def _whole(lanes: int) -> PrimExpression:
+    """Return the index of all elements of a small buffer for a value of some lanes."""
+    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
     return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)

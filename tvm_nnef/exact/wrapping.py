@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call, Expr, TensorLoad
 from tvm_ffi import WalkResult
 
 from tvm_nnef.exact.late_arithmetic import ARITHMETIC, COMPARISONS, opaque
@@ -38,6 +38,7 @@ from tvm_nnef.tvm_support.compat import (
 from tvm_nnef.tvm_support.lowering import is_host_function
 
 _CHANGED = (*ARITHMETIC, tirx.EQ, tirx.And, tirx.Or, tirx.Not)
+_LOADS = (TensorLoad, Call)
 _Change: TypeAlias = "Callable[[Any], PrimExpression | None]"
 """A function that returns the replacement of an operation; None if it stays."""
 
@@ -185,7 +186,7 @@ def _is_products(value: PrimExpression) -> bool:
 
 def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) -> PrimExpression:
     """Return the value with changed arithmetic on elements; indices in it stay as they are."""
-    if not _computes(value, change):
+    if isinstance(value, TensorLoad) or not _computes(value, change):
         return value
     loaded: dict[tirx.Var, PrimExpression] = {}
 
@@ -203,7 +204,7 @@ def _changed(value: PrimExpression, elements: set[tirx.Var], change: _Change) ->
     def depends(operation: PrimExpression) -> bool:
         return any(var in known for var in variables(operation))
 
-    apart = traversal.mapped(value, ((TensorLoad, Call), hidden), order="pre")
+    apart = traversal.mapped(value, (_LOADS, hidden), order="pre")
     known = {*loaded, *elements}
     if not depends(apart):
         return value
@@ -231,14 +232,18 @@ def _as_dtype(value: PrimExpression, dtype: str) -> PrimExpression:
 
 def _computes(value: PrimExpression, change: _Change) -> bool:
     """Whether a value has arithmetic to be changed outside of indices."""
-    visited: list[Any] = []
+    found: list[Any] = []
 
     def look(node: PrimExpression) -> WalkResult:
-        visited.append(node)
-        return WalkResult.SKIP if _is_load(node) else WalkResult.ADVANCE
+        if found or (type(node) in _LOADS and _is_load(node)):
+            return WalkResult.SKIP
+        if type(node) in _CHANGED and change(node) is not None:
+            found.append(node)
+        return WalkResult.ADVANCE
 
-    traversal.walk(value, ((TensorLoad, Call, *_CHANGED), look), order="pre")
-    return any(change(each) is not None for each in visited if isinstance(each, _CHANGED))
+    # The time of a walk grows with the number of its classes.
+    traversal.walk(value, (Expr, look), order="pre")
+    return bool(found)
 
 
 def _is_load(value: PrimExpression) -> bool:

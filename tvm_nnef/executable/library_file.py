@@ -25,7 +25,7 @@ from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.executable.library_kind import is_library, is_shared
 from tvm_nnef.executable.linking import find_linker, link
 from tvm_nnef.executable.metadata import check_machine, read_metadata
-from tvm_nnef.executable.parameter_file import SUFFIX, Array, read_parameters
+from tvm_nnef.executable.parameter_file import SUFFIX, Weights, read_parameters
 from tvm_nnef.storage.archive import GZIP_MAGIC, is_tar
 from tvm_nnef.storage.container import open_files
 from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
@@ -60,7 +60,7 @@ class LibraryFile:
 
     path: Path
     metadata: str
-    weights: Array | None = None
+    weights: Weights | None = None
     folder: _TemporaryFolder | None = None
     entry: Path | None = None
 
@@ -71,7 +71,7 @@ class CompiledFiles:
 
     library: Any
     metadata: str
-    weights: Array | None = None
+    weights: Weights | None = None
 
 
 class _TemporaryFolder:
@@ -248,7 +248,7 @@ def _checked(text: str, name: str) -> Mapping[str, Any]:
     return metadata
 
 
-def _weights_beside(file: Path, metadata: Mapping[str, Any], name: str) -> Array | None:
+def _weights_beside(file: Path, metadata: Mapping[str, Any], name: str) -> Weights | None:
     described = metadata["weights"]
     return described and read_parameters(parameter_path(file), described, name)
 
@@ -258,7 +258,9 @@ def _parts(source: LibraryFile | CompiledFiles, folder: Path) -> list[Path]:
     found = []
     if source.weights is not None:
         found.append(folder / _PARAMETERS)
-        source.weights.tofile(found[0])
+        with found[0].open("wb") as stream:
+            for each in source.weights:
+                each.tofile(stream)
     if isinstance(source, CompiledFiles):
         metadata = folder / LIBRARY_METADATA_FILE
         metadata.write_text(source.metadata, encoding="utf-8")

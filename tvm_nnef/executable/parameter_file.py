@@ -8,7 +8,7 @@ each weight is. Functions of the library take an array of all weights as their l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +17,11 @@ import numpy as np
 from tvm_nnef.diagnostics import NnefError, error
 
 Array: TypeAlias = np.ndarray[Any, Any]
+
+Weights: TypeAlias = Sequence[Array]
+"""The bytes of a file, as arrays one after the other: those of weights that were just compiled stay
+where they are.
+"""
 
 SUFFIX = ".params"
 """Suffix of the name of the file, after that of its library."""
@@ -32,12 +37,15 @@ def header(digest: str) -> bytes:
     return (_MARK + digest.encode() + b"\n").ljust(HEADER, b"\0")
 
 
-def weight_digest(data: Array) -> str:
+def weight_digest(weights: Weights) -> str:
     """The digest of the content of a parameter file after its header."""
-    return hashlib.sha256(data[HEADER:].data).hexdigest()
+    digest = hashlib.sha256()
+    for each in weights:
+        digest.update(each.data)
+    return digest.hexdigest()
 
 
-def read_parameters(path: Path, described: Mapping[str, Any], library: str) -> Array:
+def read_parameters(path: Path, described: Mapping[str, Any], library: str) -> Weights:
     """The content of a parameter file, mapped into memory.
 
     ``described`` is its entry in the metadata of its ``library``. Raises NnefError if the file is
@@ -56,9 +64,9 @@ def read_parameters(path: Path, described: Mapping[str, Any], library: str) -> A
     if size != expected:
         raise _refused(library, f"'{name}' is damaged: it has {size} bytes instead of {expected}")
     data = np.memmap(path, "uint8", "c")
-    if weight_digest(data) != described["sha256"]:
+    if weight_digest([data[HEADER:]]) != described["sha256"]:
         raise _refused(library, f"'{name}' is damaged: its content was changed")
-    return data
+    return [data]
 
 
 def _refused(library: str, reason: str) -> NnefError:

@@ -17,6 +17,7 @@ from tvm_nnef.executable import devices
 from tvm_nnef.executable.call_errors import missing_device, run_error
 from tvm_nnef.executable.library_file import CompiledFiles
 from tvm_nnef.executable.metadata import mismatch, read_metadata
+from tvm_nnef.executable.parameter_file import Weights
 from tvm_nnef.tvm_support import device_errors, runtime
 from tvm_nnef.tvm_support.function_attributes import METADATA
 from tvm_nnef.tvm_support.runtime import Array
@@ -43,7 +44,7 @@ class Program:
         Held during a call.
     """
 
-    def __init__(self, library: Any, metadata: str | None, weights: Array | None) -> None:
+    def __init__(self, library: Any, metadata: str | None, weights: Weights | None) -> None:
         """Takes a library; its function for CPUs gives the metadata where they are not given."""
         self.turn = threading.RLock()
         self.kind = "cpu"  # Until the metadata are read.

@@ -24,6 +24,7 @@ from tvm_nnef.executable.call_errors import (
 from tvm_nnef.executable.call_memory import shortage
 from tvm_nnef.executable.library_file import CompiledFiles, LibraryFile, write_library
 from tvm_nnef.executable.output_buffers import Buffers, OutputBuffers
+from tvm_nnef.executable.parameter_file import Weights
 from tvm_nnef.executable.program import Program
 from tvm_nnef.executable.repeated_calls import RepeatedCalls
 from tvm_nnef.executable.state import State
@@ -34,7 +35,7 @@ from tvm_nnef.support.html_table import html_table
 from tvm_nnef.support.memory import available_bytes
 from tvm_nnef.tvm_support import device_errors, runtime
 from tvm_nnef.tvm_support.function_attributes import INITIAL_STATE, LIFTED, PREPARED
-from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view
+from tvm_nnef.tvm_support.runtime import array_of, numpy_view
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Executable:
         *,
         file: LibraryFile | None = None,
         metadata: str | None = None,
-        weights: Array | None = None,
+        weights: Weights | None = None,
     ) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``.
 

@@ -39,6 +39,7 @@ from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 from tvm_nnef.storage.names import METADATA_FILE
 from tvm_nnef.support.argument_kinds import with_checked_arguments
+from tvm_nnef.support.collection import rare_collection
 from tvm_nnef.support.progress import Report as Progress
 from tvm_nnef.support.progress import silent
 from tvm_nnef.syntax.dialect import Ambiguity, detect
@@ -56,6 +57,7 @@ AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | o
 
 @raised_as(ModelError)
 @with_checked_arguments
+@rare_collection()
 def load_model(
     model: AnyModel,
     *,

@@ -41,7 +41,7 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
 
     code_forms: tuple[str, ...] = cuda.SOURCE
     metadata: str | None = None
-    parameters: Array | None = None
+    parameters: Sequence[Array] | None = None
 
     def __init__(self, library: Any, target: Target, copy: Callable[[], Any]) -> None:
         """Create the result from a library of TVM, its target, and a function that makes an equal
@@ -94,7 +94,7 @@ class Instructions:
         kernels: Module,
         target: Target,
         metadata: str | None = None,
-        parameters: Array | None = None,
+        parameters: Sequence[Array] | None = None,
     ) -> CompiledLibrary:
         """Return the library of the instructions and of lowered kernels."""
         parts = _machine_code_in_parts(kernels, target)

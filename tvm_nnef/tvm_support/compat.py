@@ -19,7 +19,6 @@ from tvm.ir import TensorLoad
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
-from tvm_nnef.arrays.coded_arrays import as_held
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.function_attributes import (
     EXACT_BUFFERS,
@@ -97,8 +96,7 @@ def is_tensor(expression: RelaxExpression) -> bool:
 
 def constant(array: Array) -> RelaxExpression:
     """Return a Relax constant that holds the array; of a dtype of few bits, its bytes."""
-    array = as_held(array)
-    return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
+    return relax.const(runtime_tensor(array))
 
 
 def constant_array(expression: RelaxExpression) -> Array | None:
@@ -411,7 +409,7 @@ def typed(dtype: str, lanes: int) -> tvm.ir.PrimType:
 
 def lanes_of(kind: tvm.ir.Type | Buffer) -> int:
     """Return the number of elements of a scalar or vector type, or of an element of a buffer."""
-    return int(tvm.DataType(str(kind.dtype)).lanes)
+    return int(kind.dtype.lanes)
 
 
 def scalar_type_of(value: PrimExpression) -> str:

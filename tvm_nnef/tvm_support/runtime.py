@@ -10,9 +10,12 @@ import ctypes
 import functools
 import importlib
 import importlib.util
+import math
 import runpy
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -194,17 +197,29 @@ def items(array: Any) -> list[Any]:
     return [item(array, number) for number in range(len(array))]
 
 
-def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any) -> Any:
-    """Return the array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
+def tensors_in(
+    content: Sequence[Array], described: Iterable[Mapping[str, Any]], device: Any
+) -> Any:
+    """Return the array of tensors of TVM that lie in arrays of bytes, each at an ``offset``.
 
-    On the CPU they share its memory, which begins where a tensor may.
+    On the CPU they share the memory of the arrays, each of which begins where a tensor may.
     """
+    starts = [*accumulate(map(len, content), initial=0)]
     tensors: list[Any] = []
     with reported:
         for each in described:
-            shared = _shared(data[int(each["offset"]) :], each["shape"], str(each["dtype"]))
-            tensors.append(_on(device, shared))
+            offset = int(each["offset"])
+            number = bisect_right(starts, offset) - 1
+            data = content[number][offset - starts[number] :]
+            tensors.append(_on(device, _shared(data, each["shape"], str(each["dtype"]))))
     return tvm_ffi.Array(tensors)
+
+
+def bytes_of(tensor: Any) -> Array:
+    """Return the bytes of a tensor of the CPU, which share its memory."""
+    view = runtime_function("runtime.TVMTensorCreateView")
+    size = math.prod(tensor.shape) * tvm_ffi.dtype(tensor.dtype).itemsize
+    return np.from_dlpack(view(tensor, tvm_ffi.Shape([size]), tvm_ffi.dtype("uint8"), 0))
 
 
 def aligned_bytes(size: int) -> Array:
