@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -124,10 +124,10 @@ def _offsets(constants: Iterable[Any]) -> list[int]:
 def _file_of(constants: Iterable[Any], offsets: Sequence[int]) -> Array:
     """The content of the file."""
     data = aligned_bytes(offsets[-1])
-    data[...] = 0
-    for constant, offset in zip(constants, offsets, strict=False):
+    for constant, (offset, end) in zip(constants, pairwise(offsets), strict=True):
         array = array_of(constant.value).reshape(-1).view("uint8")
         data[offset : offset + len(array)] = array
+        data[offset + len(array) : end] = 0
     data[:HEADER] = np.frombuffer(header(weight_digest(data)), "uint8")
     return data
 
