@@ -68,8 +68,8 @@ LONGEST_BLOCK = 256
 _CLOSE = 1e-4
 """How far from a whole step reals may be, as those are whose zero is real: they were rounded."""
 
-_SLAB = 1 << 17
-"""The elements that are computed at a time, which stay in a cache: a limit of memory."""
+_SLAB = 1 << 19
+"""The elements that a thread computes at a time: few enough for the last cache and for memory."""
 
 
 def keep_codes(mod: Module, machine: CpuModel, *, int8_activations: bool = False) -> Module:
@@ -211,11 +211,12 @@ def _steps(
     whole = np.empty((columns, rows), np.int16)
     offsets = np.zeros((columns, rows // block), np.float32)
     evaluate, height = evaluator(value, arrays), max(1, _SLAB // rows)
+    all_rows, all_columns = np.arange(rows)[None, :], np.arange(columns)[:, None]
 
     def fill(first: int) -> bool:
         """Compute some columns; whether their values are whole steps apart."""
         part = slice(first, min(first + height, columns))
-        found = evaluate({row: np.arange(rows)[None, :], column: np.arange(columns)[part, None]})
+        found = evaluate({row: all_rows, column: all_columns[part]})
         if found is None:
             return False
         reals = np.broadcast_to(found, whole[part].shape).astype(np.float32, copy=False)
