@@ -14,6 +14,7 @@ import pytest
 import tvm_nnef
 from tvm_nnef.cli import main
 from tvm_nnef.cli.arguments import make_parser
+from tvm_nnef.compilation.options import Compiling
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -148,7 +149,7 @@ def test_the_architecture_names_every_pass_in_its_order() -> None:
     known = set()
     for target in ("native", "cuda", "vulkan"):
         graphs = target == "cuda"
-        made = passes(resolve(target), checked=True, cuda_graphs=graphs)
+        made = passes(resolve(target), Compiling(checked=True, cuda_graphs=graphs))
         listed = [(each.phase, each.name) for each in made]
         assert [each for each in named if each in listed] == listed
         known |= set(listed)

@@ -18,6 +18,7 @@ import tvm_nnef
 from tvm_nnef.api import library_cache
 from tvm_nnef.cli import main
 from tvm_nnef.compilation import pipeline
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.diagnostics import error
 from tvm_nnef.executable import library_file
 from tvm_nnef.formats.reading import load_model
@@ -63,9 +64,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     found: list[object] = []
     compile_module = pipeline.build_module
 
-    def counted(module: Any, target: Any = "native", **options: Any) -> Any:
+    def counted(module: Any, target: Any, *options: Any, **progress: Any) -> Any:
         found.append(target)
-        return compile_module(module, target, **options)
+        return compile_module(module, target, *options, **progress)
 
     monkeypatch.setattr(pipeline, "build_module", counted)
     return found
@@ -98,11 +99,11 @@ KEYED: dict[str, dict[str, Any]] = {
 
 def key(text: str = TEXT, target: object = "native", **options: Any) -> str | None:
     model = load_model(text, variables=options.pop("variables", W))
-    rounded = options.pop("int8_activations", False)
+    compiling = Compiling(int8_activations=options.pop("int8_activations", False))
     names = {each.name for each in fields(Lowering)} & options.keys()
     lowering = Lowering(**{name: options.pop(name) for name in names})
     composing = Composing(**options)
-    return library_cache.key_of(model, composing, lowering, target, int8_activations=rounded)
+    return library_cache.key_of(model, composing, lowering, target, compiling)
 
 
 @pytest.mark.parametrize("case", KEYED)

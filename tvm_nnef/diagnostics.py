@@ -177,7 +177,7 @@ class Diagnostic:
         return self.span.source.position(self.span.end)[1] if self.span else None
 
     def __str__(self) -> str:
-        """What :meth:`render` gives, so that a diagnostic can be printed."""
+        """Return the text of :meth:`render`, so that a diagnostic can be printed."""
         return self.render()
 
     def render(self, *, colour: bool = False) -> str:
@@ -408,7 +408,7 @@ class Suggestion(str):
         return made
 
     def __reduce__(self) -> tuple[type[Suggestion], tuple[str, str]]:
-        """What a copy is made of."""
+        """Return the arguments of a copy."""
         return Suggestion, (self.name, self.word)
 
 

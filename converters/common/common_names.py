@@ -38,7 +38,7 @@ _PARTS = tuple(
         ("cast sub cast mul", "dequantize"),
     )
 )
-"""What runs of operators compute together."""
+"""Operators that runs of others compute together, by the operators of the run."""
 
 _NORMS = frozenset(("layer_norm", "rms_norm"))
 

@@ -52,7 +52,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What attention computes: the result, its scores after each step, and their softmax."""
+    """Results of attention: the output, its scores after each step, and their softmax."""
 
     result: Tensor
     products: Tensor

@@ -44,7 +44,7 @@ _BY_OPERATOR: Mapping[tuple[str, str], Sequence[str]] = {
     ("TensorScatter", "mode"): ("linear", "circular"),
     ("TfIdfVectorizer", "mode"): ("TF", "IDF", "TFIDF"),
 }  # fmt: skip
-"""What texts an attribute may be; the schemas of ``onnx`` say so in words only."""
+"""The texts that an attribute may be; the schemas of ``onnx`` say so in words only."""
 
 
 def check_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:

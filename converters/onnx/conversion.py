@@ -60,7 +60,7 @@ _SUBGRAPH = 8
 
 @dataclass(slots=True)
 class _Context:
-    """What all graphs of a model share; ``following`` is what comes after the current node."""
+    """State that all graphs of a model share; ``following`` are the nodes after the current one."""
 
     model: OnnxModel
     table: Table

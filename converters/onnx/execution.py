@@ -24,7 +24,7 @@ from tvm_nnef.support.requirements import needed_for
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _IR_VERSION = 10
-"""What older releases of ONNX Runtime read; no later version changes what nodes compute."""
+"""The version that older ONNX Runtimes read; no later version changes what nodes compute."""
 
 _LIMIT = 2**31 - 1
 """As many bytes as Protobuf can write."""
@@ -147,7 +147,7 @@ def _serialized(model: OnnxModel, proto: onnx.ModelProto) -> bytes:
 
 
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:
-    """What a session raises for a model or inputs that it does not take."""
+    """Return the exceptions of a session for a model or inputs that it does not take."""
     kinds = vars(runtime.capi.onnxruntime_pybind11_state).values()
     raised = (each for each in kinds if isinstance(each, type) and issubclass(each, Exception))
     return (ValueError, RuntimeError, *raised)

@@ -76,7 +76,7 @@ def agree(one: Type, other: Type) -> bool:
 def accepts_outputs(
     node: onnx.NodeProto, arguments: Sequence[Value], following: Following
 ) -> Accept:
-    """What the node that a graph is inside of, and what follows it, accept as its outputs."""
+    """Return a test whether the node around a graph, and those after it, accept outputs."""
 
     def accepted(outputs: Sequence[Type]) -> bool:
         if node.op_type == "If":

@@ -44,7 +44,7 @@ def with_scan_outputs(
 
 
 def _item(body: onnx.GraphProto, state: str, result: str) -> str:
-    """What a body appends to a sequence; takes the node that does it away."""
+    """Return the value that a body appends to a sequence, and remove the node that appends it."""
     readers = [node for node in body.node if state in _reads(node)]
     if len(readers) != 1 or readers[0].op_type != "SequenceInsert" or len(readers[0].input) != 2:
         raise Unconvertible("it reads a sequence that it makes", _HINT)

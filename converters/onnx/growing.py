@@ -147,7 +147,7 @@ class Growth:
 
     @property
     def decisions(self) -> tuple[object, ...]:
-        """What the body is converted for."""
+        """Return the decisions for which the body is converted."""
         return (self.steps, dict(self.steady), self.free, self.bounds)
 
     def shape(self, start: Tensor, position: int, steps: Size, lengths: Sequence[Size]) -> Shape:
@@ -204,7 +204,7 @@ class Body:
         )
 
     def after(self, finals: Sequence[Tensor], steps: Size, builder: Builder) -> list[Value]:
-        """What is carried, after the loop; ``finals`` are the tensors of ``inside``."""
+        """Return the carried values after the loop; ``finals`` are the tensors of ``inside``."""
         count = len(self.seen)
         lengths = _lengths(self.growth, finals[count:], builder)
         return self.loop.values(
@@ -253,7 +253,7 @@ def converted_body(loop: Repetition, builder: Builder) -> Body:
 
 
 def _remembered(loop: Repetition) -> Growth | None:
-    """What was found when the same node was converted for other shapes, as part of another loop."""
+    """Return the result of an earlier conversion of the node, for other shapes, in another loop."""
     found = loop.node.memory.get(tuple(loop.node.proto.output))
     if not isinstance(found, Growth):
         return None
@@ -312,7 +312,7 @@ def _check_kind(before: Tensor, after: Tensor) -> None:
 
 
 def _refined(body: Body) -> Growth:
-    """What is known of the dimensions after the body was converted."""
+    """Return the growth with the dimensions that are known after the body was converted."""
     loop, growth, steady = body.loop, body.growth, dict(body.growth.steady)
     free = {place for group in growth.free for place in group}
     tried = set(growth.tried)

@@ -31,7 +31,7 @@ def infer(
     declared: Mapping[str, Type],
     symbols: Mapping[str, Symbolic],
 ) -> tuple[Type | None, ...]:
-    """What is known of each result; None for one without a name.
+    """Return the known type of each result; None for one without a name.
 
     Declarations of the model complete the schema. ``symbols`` are the dimensions that
     names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
@@ -100,7 +100,7 @@ def by_schema(
     tensors: Mapping[str, Tensor],
     opsets: Mapping[str, int],
 ) -> dict[str, Type]:
-    """What the schema of a node infers of its results, from the types of its inputs.
+    """Return the types of results that the schema of a node infers from those of its inputs.
 
     ``tensors`` may have values. Raises Unconvertible for a node that the schema does not allow.
     """
@@ -146,7 +146,7 @@ def by_schema(
 
 
 def _sentence(cause: Exception) -> str:
-    """What the inference says about a node, without its location."""
+    """Return the error of the inference about a node, without its location."""
     text = re.sub(r"^(\[[^]]*\])?\s*(\(op_type:[^)]*\):)?\s*", "", str(cause)).partition("\n")[0]
     return f"it is not valid ONNX: {text.strip().rstrip('.')}"
 

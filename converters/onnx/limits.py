@@ -1,4 +1,4 @@
-"""How many dimensions a file may ask for: an input vector of 1e9 elements would give that many.
+"""Limits of the number of dimensions: an input vector of 1e9 elements would give that many.
 
 Node and lengths in, errors out. No tensor is read here.
 """

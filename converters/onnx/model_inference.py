@@ -25,7 +25,7 @@ from tvm_nnef.converters.onnx.types import NUMBER_OF
 
 
 def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Type]:
-    """What is declared, what follows forward from the inputs, and backward from the outputs."""
+    """Return the types that are declared, or inferred from inputs and from outputs."""
     light = _without_weights(proto)
     by_name = {each.source: each for each in inputs}
     for value in light.graph.input:
@@ -38,7 +38,7 @@ def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, T
 
 
 def _inferred(light: onnx.ModelProto) -> dict[str, Type]:
-    """What the inference of ONNX finds out about a model.
+    """Return the types that the inference of ONNX finds in a model.
 
     It makes a dimension for each element of a vector that says a shape. So nodes with such vectors,
     in the graphs inside nodes too, are shown to it only after the lengths are known and found to be
@@ -146,7 +146,7 @@ def _constants(graph: onnx.GraphProto) -> tuple[dict[str, Type], set[str]]:
 
 
 def _definitions(graph: onnx.GraphProto) -> Iterator[tuple[str, Type]]:
-    """What a graph and the graphs inside it define, with the types of inputs and constants."""
+    """Yield the names that a graph and its inner ones define, with known types."""
     found = {value.name: type_of(value.type) for value in graph.input}
     found |= {each.values.name: UNKNOWN for each in graph.sparse_initializer}
     found |= {each.name: Type(None, tuple(each.dims)) for each in graph.initializer}
@@ -162,7 +162,7 @@ def _definitions(graph: onnx.GraphProto) -> Iterator[tuple[str, Type]]:
 
 
 def _everywhere(graph: onnx.GraphProto) -> dict[str, Type]:
-    """What a graph and the graphs inside it declare."""
+    """Return the types that a graph and the graphs inside it declare, by name."""
     found = declared(graph)
     for node in graph.node:
         for inner in inner_graphs(node):

@@ -24,7 +24,7 @@ from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 from tvm_nnef.converters.onnx.values import Items, Stacked, Value
 
 DEFAULT_BOUND = 1024
-"""What a data-dependent dimension is at most, unless it is known, or the user says otherwise."""
+"""Upper limit of a data-dependent dimension, unless it is known, or the user gives another."""
 
 Converted: TypeAlias = "Tensor | Sequence[Value | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -204,7 +204,7 @@ class Node:
 
 
 def converted_values(converted: object, function: object) -> list[Value | None]:
-    """What an operator function gave as a list; rejects what are neither tensors nor sequences."""
+    """Return the results of an operator function as a list. Raises Unconvertible for others."""
     found = [converted] if isinstance(converted, Tensor) else converted
     kinds = (Tensor, tuple, Stacked, type(None))
     if isinstance(found, Sequence) and all(isinstance(each, kinds) for each in found):

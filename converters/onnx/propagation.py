@@ -29,7 +29,7 @@ from tvm_nnef.converters.onnx.node import attributes_of
 Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
 _Attributes: TypeAlias = "Mapping[str, Any]"
 _Function: TypeAlias = "Callable[[Sequence[Sizes | None], _Attributes], Any]"
-"""What returns a list has several results."""
+"""A function of sizes and attributes; one that returns a list has several results."""
 
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Sizes] | None:

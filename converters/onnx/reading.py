@@ -58,7 +58,7 @@ class OnnxModel:
 
     @property
     def scope(self) -> str:
-        """What the names in a model begin with that tvm_nnef has exported: ``main.G.``."""
+        """Return the prefix of names in a model that tvm_nnef has exported: ``main.G.``."""
         return f"{self.proto.graph.name}." if self.proto.producer_name == PRODUCER else ""
 
     def array(self, tensor: onnx.TensorProto) -> Array:
@@ -303,7 +303,7 @@ def _first_line(cause: Exception) -> str:
 
 
 def _wrong(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
-    """What is wrong with the names of a graph: messages and hints."""
+    """Yield the errors in the names of a graph: messages and hints."""
     hint = "a name of an ONNX graph stands for one value: correct the model"
     given: dict[str, str] = {}
     for kind, names in (

@@ -30,7 +30,7 @@ class Converter:
     module: Path | None = None
 
     def __call__(self, node: Node, builder: Builder) -> Converted:
-        """What the function makes of a node."""
+        """Return the result of the function for a node."""
         return self.function(node, builder)
 
 

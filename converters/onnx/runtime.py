@@ -28,7 +28,7 @@ class Session:
     _session: Any
 
     def prepared(self, inputs: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        """What runs the model on arrays by the names of the inputs."""
+        """Return a function that runs the model on arrays by the names of the inputs."""
         import onnxruntime
 
         given, failures = dict(inputs), _failures(onnxruntime)

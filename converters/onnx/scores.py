@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""What scores may become, as TreeEnsemble numbers it."""
+"""Transformations of scores, as TreeEnsemble numbers them."""
 
 
 def transform_of(node: Node) -> str:

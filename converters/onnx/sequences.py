@@ -229,7 +229,7 @@ def _split(
 
 
 def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Size]:
-    """How large the parts are: as listed, or all of one size but the last one."""
+    """Return the sizes of the parts: as listed, or all of one size but the last one."""
     found = known_sizes(sizes)
     if found is None and sizes.rank and isinstance(sizes.shape[0], int):
         bounds = [room(x.shape[axis])] * sizes.shape[0]

@@ -29,7 +29,7 @@ from tvm_nnef.model.model import Model
 from tvm_nnef.support.requirements import needed_for
 
 _FIXED = "static shape of"
-"""What PyTorch's errors for dimensions that it fixed contain."""
+"""A text in PyTorch's errors for dimensions that it fixed."""
 
 
 def convert(

@@ -1,4 +1,4 @@
-"""What PyTorch's exporter writes, passed on as debug messages: warnings, logs, printed programs."""
+"""Output of PyTorch's exporter as debug messages: warnings, logs, printed programs."""
 
 from __future__ import annotations
 

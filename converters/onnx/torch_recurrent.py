@@ -56,7 +56,7 @@ def of_any_length() -> AbstractContextManager[Any]:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """What writes the layers as operators of ONNX, as PyTorch's exporter takes it."""
+    """Return the functions that write the layers as operators of ONNX, for PyTorch's exporter."""
     ours, theirs = _operators(), importlib.import_module("torch").ops.aten
     return {
         operator: functools.partial(_translate, layer)

@@ -31,7 +31,7 @@ def check_dynamic(program: Any, module: Any, dynamic_shapes: Any) -> None:
 
 
 def _arguments(program: Any, module: Any) -> dict[str, Any]:
-    """What a program takes for each argument of its module's call."""
+    """Return the inputs of a program for each argument of its module's call."""
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     inputs = (nodes.get(name) for name in program.graph_signature.user_inputs)
     values = [None if node is None else node.meta.get("val") for node in inputs]

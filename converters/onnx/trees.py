@@ -32,10 +32,10 @@ MOST_STEPS = 1 << 12
 """The longest path from a root to a leaf: each row takes as many steps in every tree."""
 
 MOST_BYTES = 2**31 - 1
-"""What a table of weights may take: for all targets, or all pairs of classes."""
+"""Upper limit of the size of a table of weights: for all targets, or all pairs of classes."""
 
 _MOST_COLUMNS = 2**30
-"""What can be counted twice in 32 bits."""
+"""Upper limit of a number that fits twice into 32 bits."""
 
 _AGGREGATES: Mapping[str, tuple[np.ufunc, float]] = {
     "SUM": (np.add, 0.0),
@@ -43,7 +43,7 @@ _AGGREGATES: Mapping[str, tuple[np.ufunc, float]] = {
     "MIN": (np.minimum, np.inf),
     "MAX": (np.maximum, -np.inf),
 }
-"""How votes are combined, and what changes nothing."""
+"""Functions that combine votes, and their neutral elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Votes:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """What ``tree_leaves`` in ``ml.sknd`` walks, and the ``weight`` of each node.
+    """The tables for ``tree_leaves`` in ``ml.sknd``, and the ``weight`` of each node.
 
     ``root`` has the trees of each group. Either a group is a target, or there is one group and the
     targets are the columns of ``weight``. ``voted`` has 1 where a weight is from votes, else 0; it
@@ -309,7 +309,7 @@ def _check_depth(depth: int) -> None:
 def _upwards(
     leaves: NDArray[Any], steps: _Steps, levels: Sequence[Ints], combine: np.ufunc
 ) -> NDArray[Any]:
-    """What holds of the leaves below each test, then of each leaf, so that ``~leaf`` counts too."""
+    """Return a property of the leaves below each test, then of each leaf, at ``~leaf``."""
     count = len(steps.split)
     found = np.concatenate([np.zeros((count, *leaves.shape[1:]), leaves.dtype), leaves[::-1]])
     for level in reversed(levels):

@@ -1,4 +1,4 @@
-"""How operator functions say that they cannot convert a node, and what else goes wrong with one."""
+"""Errors of the conversion of a node: those of operator functions, and all others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Mismatch(NnefError):
 def reported(
     problem: Unconvertible, node: onnx.NodeProto, opsets: Mapping[str, int], file: str
 ) -> Diagnostic:
-    """What a user reads of a node: its name, operator and opset, the reason, and what to do."""
+    """Return the diagnostic of a node: its name, operator and opset, the reason, and a hint."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     name = node.name or ", ".join(filter(None, node.output)) or "without a name"
     operator = f"{domain}::{node.op_type}" if domain else node.op_type
@@ -53,7 +53,7 @@ def explained(
     *,
     custom: bool,
 ) -> Unconvertible:
-    """What is reported of a node whose conversion has failed; ``inputs`` are its operands in words.
+    """Return the error of a node whose conversion has failed; ``inputs`` describe its operands.
 
     ``converter`` is the function of its operator, if there is one, ``custom`` if a user gave it.
     Another error is the node's fault if ONNX's own checker says so, if a value does not fit,

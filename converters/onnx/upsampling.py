@@ -36,7 +36,7 @@ _PERIODS = 64
 def repetitions(
     length: Size, size: Size, scale: object, transform: str, rounding: str
 ) -> int | None:
-    """How many times each element of a dimension is repeated; None if the numbers differ."""
+    """Return the number of copies of each element of a dimension; None if the numbers differ."""
     if not isinstance(length, int):
         # The period is the same for all sizes.
         factor = next((n for n in range(1, _MOST + 1) if size == length * n), 0)

@@ -1,4 +1,4 @@
-"""What a value of an ONNX model may be: a tensor, or a sequence of tensors in one of two forms.
+"""The values of an ONNX model: tensors, and sequences of tensors in one of two forms.
 
 A sequence of a known number of items is a tuple of tensors. If the number is known only at run
 time, it is one tensor with the items along its first dimension; they have one shape then.

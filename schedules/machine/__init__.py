@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_nnef.schedules.machine import arm, cuda, riscv, vulkan, wasm, x86
+from tvm_nnef.schedules.machine import arm, cuda, power, riscv, vulkan, wasm, x86
 from tvm_nnef.schedules.machine.cuda import GpuModel
 from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family
 from tvm_nnef.tvm_support.build import target_features
@@ -26,6 +26,7 @@ _FAMILIES: Mapping[str, Family] = {
     "aarch64": arm.FAMILY_64,
     "arm64": arm.FAMILY_64,
     "arm": arm.FAMILY_32,
+    "powerpc64le": power.FAMILY,
     "riscv64": riscv.FAMILY,
     "wasm": wasm.FAMILY,
 }

@@ -66,7 +66,7 @@ LONGEST_BLOCK = 256
 """The most codes of a block: the longest sum without its scale."""
 
 _CLOSE = 1e-4
-"""How far from a whole step reals may be, as those are whose zero is real: they were rounded."""
+"""Largest distance of reals from a whole step: those whose zero is real were rounded."""
 
 _SLAB = 1 << 19
 """The elements that a thread computes at a time: few enough for the last cache and for memory."""

@@ -57,7 +57,7 @@ def fold(operands: Operands, call: Call) -> RelaxExpression | None:
 def value_of(
     name: str, call: Call, arrays: list[Array], shape: tuple[int, ...], dtype: str
 ) -> Array | None:
-    """What an operator makes of constants, in any dtype; None for others."""
+    """Return the result of an operator of constants, in any dtype; None for other operators."""
     same = all(str(array.dtype) == dtype for array in arrays)
     result: Array | None = None
     with np.errstate(all="ignore"):

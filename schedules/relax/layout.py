@@ -269,4 +269,4 @@ ON_PERMUTED: Mapping[str, OnPermuted] = {
     **dict.fromkeys(("reshape", "expand_dims", "squeeze"), of_first(_reshape)),
     "strided_slice": of_first(_slice),
 }
-"""How operators run on permuted tensors, by their names."""
+"""Functions that apply operators to permuted tensors, by the names of operators."""

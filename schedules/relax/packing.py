@@ -47,7 +47,7 @@ from tvm_nnef.tvm_support.compat import (
 from tvm_nnef.tvm_support.function_attributes import OP_PATTERN, PANEL_WIDTH, FusionPattern
 
 Function: TypeAlias = Callable[..., te.Tensor]
-"""What makes the tensor of a kernel from those of its arguments."""
+"""Functions that make the tensor of a kernel from those of its arguments."""
 
 
 def pack(mod: Module, machine: CpuModel) -> Module:

@@ -1,4 +1,4 @@
-"""How kernels may fuse: the attribute ``op_pattern``, if TVM's own analysis is too careful.
+"""Fusion of kernels: the attribute ``op_pattern``, if TVM's own analysis is too careful.
 
 TVM looks for equal indices, and finds none if a dimension of one element is read at 0. Only the
 attributes of kernels without reduction change.
@@ -54,7 +54,7 @@ def _stage_pattern(stage: Stage) -> FusionPattern:
 
 
 def _access(load: TensorLoad, stage: Stage) -> FusionPattern:
-    """How the indices of a load follow from the axes of a stage."""
+    """Return the relation of the indices of a load to the axes of a stage."""
     found = positions(load, stage)
     if found is None:
         return FusionPattern.INJECTIVE

@@ -130,7 +130,7 @@ def _dimensions(load: TensorLoad, *groups: Sequence[Axis]) -> list[list[int]]:
 def _with_dimensions(
     operands: Operands, load: TensorLoad, values: Values, *groups: Sequence[int]
 ) -> RelaxExpression:
-    """What a load reads, with each group of its dimensions as one; others have one element."""
+    """Return the operand of a load, with each group of dimensions as one; others have size 1."""
     value = values[load.source]
     shape = shape_and_dtype(value)[0]
     idle = [n for n in range(len(shape)) if n not in chain(*groups)]
@@ -157,7 +157,7 @@ def _result(
 
 
 def _missing(window: WindowIndex, extent: sizes.Extent, before: int) -> sizes.Extent:
-    """How many elements the last window reaches beyond data with a padding before them."""
+    """Return the number of elements after the data that the last window reaches."""
     last = (window.axis.extent - 1) * window.stride
     return sizes.simplified(last + (window.step.extent - 1) * window.dilation + 1 - extent - before)
 

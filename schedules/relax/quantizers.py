@@ -39,7 +39,7 @@ from tvm_nnef.tvm_support.compat import (
 
 
 class Rounding(Enum):
-    """How halves are rounded."""
+    """The rounding of halves."""
 
     EVEN = "to the even neighbour"
     AWAY = "away from zero"
@@ -75,7 +75,7 @@ class Steps:
 
 
 Elementwise = Cast | Rounding | Saturation | Steps
-"""What a kernel computes for each element."""
+"""The function of each element that a kernel computes."""
 
 _ROUND: Mapping[Rounding, Callable[[PrimExpression], PrimExpression]] = {
     Rounding.EVEN: rounding.to_even,
@@ -107,7 +107,7 @@ class Reader:
         return self._constant[expression]
 
     def read(self, operands: Operands, call: Call) -> Elementwise | None:
-        """What ``astype`` or a call of a PrimFunc computes for each element of its operand."""
+        """Return the function of each element that ``astype`` or a call of a PrimFunc computes."""
         if operator_name(call) == "astype":
             return Cast(shape_and_dtype(call)[1])
         if operator_name(call) != "call_tir" or not any(map(is_tensor, call.args[1].fields[:1])):
@@ -158,7 +158,7 @@ def _of_one_element(kernel: Kernel) -> PrimExpression | None:
 
 
 def _read(value: PrimExpression) -> Elementwise | None:
-    """What an expression of an element is."""
+    """Return the function that an expression of an element is."""
     if isinstance(value, tirx.Cast) and isinstance(value.value, tirx.Var):
         return Cast(dtype_of(value))
     found = _saturation(value) or _steps(value)

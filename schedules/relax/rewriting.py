@@ -1,4 +1,4 @@
-"""What the rewrites of Relax functions share: a walk over bindings, and looking at operands.
+"""Basis of the rewrites of Relax functions: a walk over bindings, and access to operands.
 
 A rewrite is a function from a call (its operands already rewritten) to an expression, or to None if
 the call stays.
@@ -48,7 +48,7 @@ class Operands:
         self._function = function
 
     def definition(self, expression: RelaxExpression) -> RelaxExpression:
-        """What a variable is bound to; any other expression itself."""
+        """Return the expression that a variable is bound to; any other expression itself."""
         while isinstance(expression, relax.Var):
             bound = self.builder.lookup_binding(expression)
             if bound is None:

@@ -1,4 +1,4 @@
-"""How a stage reads an operand: along dimensions, over windows, from a padded copy.
+"""Access of a stage to an operand: along dimensions, over windows, from a padded copy.
 
 Input: a load in a stage. Output: an :class:`Operand`, with the :class:`WindowIndex` of each index.
 """
@@ -61,7 +61,7 @@ def operand_of(
     kernel: Kernel,
     times: Mapping[tirx.Var, int] = MappingProxyType({}),
 ) -> Operand | None:
-    """What a stage of a kernel reads by a load; None if its indices are of another kind.
+    """Return the windows that a stage of a kernel reads by a load; None for indices of other kinds.
 
     Windows may run over a copy that is padded with zeros. ``times`` are how many values of some
     indices there are along a dimension, such as groups.

@@ -107,7 +107,7 @@ def in_words(
 
 
 def _dot_of_bytes(array: Array, limits: Range, axis: int, machine: CpuModel) -> Dot | None:
-    """How bytes of data with some limits and of weights are multiplied; None if they cannot be."""
+    """Return the instruction for products of bytes of data and of weights, if one is exact."""
     largest = limits[1] - limits[0]
     if not limits[0] <= 0 <= limits[1] or largest > 2 * _BYTE.max + 1:
         return None

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_nnef.arguments.ports import PackInfo, TensorInfo
 from tvm_nnef.compilation.metadata import describe
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.compilation.passes import passes
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
@@ -186,9 +187,8 @@ def test_what_cannot_be_loaded(tmp_path):
 
 def test_dump_dir_receives_the_module_after_each_pass(tmp_path):
     seen, target = [], resolve("llvm")
-    compile_phases(
-        example(), "llvm", dump_dir=tmp_path / "dump", progress=lambda *step: seen.append(step)
-    )
+    options = Compiling(dump_dir=tmp_path / "dump")
+    compile_phases(example(), "llvm", options, progress=lambda *step: seen.append(step))
     every = passes(target)
     numbers = [number for _, number, _ in seen]
     assert sorted(numbers) == numbers
@@ -230,14 +230,14 @@ def test_every_pass_leaves_a_well_formed_module():
 
 def test_timings_name_every_pass_once():
     found = []
-    build_module(example(), "llvm", timings=found.append)
+    build_module(example(), "llvm", Compiling(timings=found.append))
     (timings,) = found
     assert [each.name for each in timings.passes] == [each.name for each in passes(resolve("llvm"))]
     assert timings.total == pytest.approx(sum(each.seconds for each in timings.passes))
 
 
 def test_names_of_passes_are_unique():
-    names = [each.name for each in passes(resolve("native"), checked=True)]
+    names = [each.name for each in passes(resolve("native"), Compiling(checked=True))]
     assert len(set(names)) == len(names)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support.compat import is_scalar, prim_functions
+from tvm_nnef.tvm_support.lowering import is_host_function
 
 TEXT = """
     import nn, layout;
@@ -40,3 +42,15 @@ def test_kernels_get_the_right_values() -> None:
         exponentials = np.exp(np.pad(x, [(1, 1), (2, 0), (0, 1), (1, 0)]))
         expected = exponentials / exponentials.sum(1, keepdims=True)
         np.testing.assert_allclose(executable(x)[0], expected, rtol=1e-5)
+
+
+def test_sizes_are_stored_in_order() -> None:
+    """TVM would store them in another order in each process: libraries would not be equal."""
+    mod = run_phases(tvm_nnef.from_nnef(TEXT), resolve("native"), "bind", "bytecode")
+    found = [
+        [int(store.indices[0]) for store in function.body.seq]
+        for function in prim_functions(mod).values()
+        if is_host_function(function) and isinstance(function.body, tirx.SeqStmt)
+    ]
+    assert max(map(len, found)) > 2
+    assert found == [sorted(places) for places in found]

@@ -11,6 +11,7 @@ import pytest
 import tvm.libinfo
 
 import tvm_nnef
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.compilation.passes import passes, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.plan.plan import STRATEGY
@@ -179,7 +180,7 @@ def test_cuda_graphs_capture_no_numbers_of_sizes() -> None:
     """A graph would replay those of the first call."""
     text, variables = of_sizes("prefix sums")
     module: Any = tvm_nnef.from_nnef(text, variables=variables)
-    for each in passes(resolve("cuda"), cuda_graphs=True):
+    for each in passes(resolve("cuda"), Compiling(cuda_graphs=True)):
         if each.name == "place_tensors_on_host":
             break
         module = each.run(module)

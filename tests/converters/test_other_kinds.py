@@ -75,6 +75,8 @@ FILES: list[tuple[str, bytes, str, str]] = [
     ("net.onnx", b'{"message": "Not Found"}', "JSON", "download"),
     ("config.json", b'{\n  "architectures": ["Bert"]}', "JSON", "another file"),
     ("net.onnx", b'<?xml version="1.0"?><Error>denied</Error>', "XML", "download"),
+    ("cut.tflite", b"x", "not a TensorFlow Lite model, as its name says", "cut off"),
+    ("cut.npz", b"\0", "not an archive of NumPy arrays, as its name says", "cut off"),
     ("paper.pdf", b"%PDF-1.4\n", "PDF", "give the file"),
 ]  # fmt: skip
 

@@ -55,6 +55,7 @@ MACHINES = {
         "aarch64:+dotprod,+i8mm", "aarch64-linux-gnu", "aarch64", ("-cpu", "max")
     ),
     "armv7": Machine("armv7", "arm-linux-gnueabihf", "arm", ("-cpu", "cortex-a8")),
+    "powerpc64le": Machine("powerpc64le", "powerpc64le-linux-gnu", "ppc64le"),
     "riscv64": Machine("riscv64", "riscv64-linux-gnu", "riscv64", ("-cpu", "rv64,v=false")),
     "riscv64-v": Machine(
         "riscv64:+v", "riscv64-linux-gnu", "riscv64", ("-cpu", "rv64,v=true,vlen=128")

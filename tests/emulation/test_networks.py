@@ -68,8 +68,8 @@ INPUTS: dict[str, Any] = {
 }
 MODELS = {"digits": ROOT / "docs" / "examples" / "digits", "cnn": CNN, "transformer": TRANSFORMER}
 MACHINES = [
-    "aarch64", "aarch64-dotprod-fp16", "armv7", "riscv64", "riscv64-v", "riscv64-v256",
-    "x86-64-v4",
+    "aarch64", "aarch64-dotprod-fp16", "armv7", "powerpc64le", "riscv64", "riscv64-v",
+    "riscv64-v256", "x86-64-v4",
 ]  # fmt: skip
 FLUSHES = {"armv7": 2e-3}
 """What NEON of 32-bit CPUs may lose of a norm: it takes numbers below 1.2e-38 for zeros."""
@@ -187,8 +187,8 @@ def check_operators(library: Any, chosen: Any, real: str, run: Callable[..., Any
 @pytest.mark.parametrize(
     ("machine", "real"),
     [("aarch64", "float32"), ("armv7", "float32"), ("riscv64", "float32"),
-     ("riscv64-v", "float32"), ("x86-64-v4", "float32"), ("aarch64-dotprod-fp16", "float16"),
-     ("armv7", "float16")],
+     ("riscv64-v", "float32"), ("powerpc64le", "float32"), ("x86-64-v4", "float32"),
+     ("aarch64-dotprod-fp16", "float16"), ("armv7", "float16")],
 )  # fmt: skip
 def test_the_standard_library_is_right_on_other_cpus(
     machine: str, real: str, library: Any, emulator: Any

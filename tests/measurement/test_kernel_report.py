@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.measurement.interleaved import timed_in_turns
@@ -46,7 +47,7 @@ def lowered() -> Any:
 @pytest.fixture(scope="module")
 def report() -> KernelReport:
     found: list[KernelReport] = []
-    build_module(lowered(), verbose=found.append)
+    build_module(lowered(), "native", Compiling(verbose=found.append))
     (report,) = found
     return report
 

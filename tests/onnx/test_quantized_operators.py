@@ -34,6 +34,10 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "QLinearGlobalAveragePool": (["a", *A, *A], {}),
     "QGemm": (["m", *A, "n", *B, "bias", *C], {"transB": 1}),
     "QGemm to reals": (["m", *A, "n", *B, "bias"], {"transB": 1, "alpha": 0.5}),
+    "MatMulIntegerToFloat to reals": (["m", "o", 0.02, [0.1, 0.2], 131, 117, [3.0, -7.0]], {}),
+    "MatMulIntegerToFloat without zero points, to reals": (["m", "o", [0.02], 0.03], {}),
+    "DynamicQuantizeMatMul of reals": (["r", "o", [0.1, 0.2], 117, [3.0, -7.0]], {}),
+    "DynamicQuantizeMatMul without a zero point, of reals": (["r", "o", 0.1], {}),
 }
 SHAPES = {
     "a": (2, 3, 4, 5),
@@ -42,7 +46,10 @@ SHAPES = {
     "d": (2, 2, 4, 5),
     "m": (3, 8),
     "n": (4, 8),
+    "o": (8, 2),
+    "r": (2, 3, 8),
 }
+KINDS = {"c": onnx.TensorProto.BOOL, "r": onnx.TensorProto.FLOAT}
 
 
 def exact_session(proto: Any, options: Any = None) -> Any:
@@ -59,11 +66,11 @@ def model(name: str) -> Any:
     for position, item in enumerate(given):
         label = item if isinstance(item, str) else f"c{position}"
         if isinstance(item, str) and item != "bias":
-            kind = onnx.TensorProto.BOOL if item == "c" else onnx.TensorProto.UINT8
+            kind = KINDS.get(item, onnx.TensorProto.UINT8)
             inputs.append(onnx.helper.make_tensor_value_info(item, kind, SHAPES[item]))
         else:
             bias = np.array([300, -20, 7, 0], np.int32)
-            number = np.array(item, np.float32 if isinstance(item, float) else np.uint8) if (
+            number = np.array(item, np.uint8 if isinstance(item, int) else np.float32) if (
                 item != "bias") else bias  # fmt: skip
             initializers.append(onnx.numpy_helper.from_array(number, label))
         names.append(label)
@@ -86,6 +93,7 @@ def test_a_quantized_operator_agrees(name: str) -> None:
     feeds = {v.name: random.integers(0, 256, v.shape).astype(np.uint8)
              for v in session.get_inputs()}  # fmt: skip
     feeds |= {name: codes > 100 for name, codes in feeds.items() if name == "c"}
+    feeds |= {name: codes / np.float32(99) - 1 for name, codes in feeds.items() if name == "r"}
     (expected,) = session.run(None, feeds)
     converted = tvm_nnef.convert(proto)
     compiled = tvm_nnef.build(converted, progress=False)

@@ -12,6 +12,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
@@ -320,5 +321,5 @@ def test_machines_multiply_codes_by_their_instruction(
     loaded, options, _ = model("module", {"x": "rows"})
     lowered = tvm_nnef.from_nnef(loaded, **options)
     target = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
-    library = compile_phases(lowered, target, int8_activations=True)["code"]
+    library = compile_phases(lowered, target, Compiling(int8_activations=True))["code"]
     assert re.search(instruction, library.mod.imports[0].inspect_source("asm"))

@@ -26,6 +26,7 @@ TARGETS = {
     "riscv64:+v,+zvl512b": (512, 32),
     "aarch64:neoverse-v2": (128, 32),
     "armv7:-neon": (128, 16),
+    "powerpc64le": (128, 32),
     "wasm32": (128, 16),
     "c": (128, 16),
 }

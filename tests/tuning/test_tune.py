@@ -15,6 +15,7 @@ from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.options import Compiling
 from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.compilation.tuning_database import HEADER, Measured, Record
@@ -28,7 +29,7 @@ EXPECTED = np.abs(X[:, :, None] - W[None]).sum(1)
 
 
 def rules_of(mod: Any, database: Path | None) -> list[str | None]:
-    stages = compile_phases(mod, "native", database=database, last="schedule")
+    stages = compile_phases(mod, "native", Compiling(database=database), last="schedule")
     return [kernel.strategy for kernel in schedules.report(stages["schedule"])]
 
 
@@ -52,7 +53,7 @@ def test_a_kernel_that_strategies_leave_slow_becomes_faster_and_stays_right(
     assert [state.done for state in states if state.done][-1] == 8
     assert rules_of(tuning.module(), tmp_path / "db") == ["tuned"]
     assert rules_of(tuning.module(), None) == ["lazy"]
-    executable = build_module(tuning.module(), database=tmp_path / "db")
+    executable = build_module(tuning.module(), "native", Compiling(database=tmp_path / "db"))
     np.testing.assert_allclose(executable(X, W)[0], EXPECTED, rtol=1e-4)
 
 
@@ -74,7 +75,7 @@ def test_an_alternative_of_the_plan_is_measured_and_built(
     (record,) = records(tmp_path / "db")
     assert (record["plan"], record["chosen"], len(record["plans"])) == (0, None, 1)
     assert rules_of(tuning.module(), tmp_path / "db") == ["tuned"]
-    executable = build_module(tuning.module(), database=tmp_path / "db")
+    executable = build_module(tuning.module(), "native", Compiling(database=tmp_path / "db"))
     np.testing.assert_allclose(executable(X, W)[0], EXPECTED, rtol=1e-4)
 
 
@@ -211,7 +212,7 @@ def test_schedules_measured_against_other_strategies_are_compared_again(
     assert tune_module(tuning.module(), "native", trials=8, database=database).kernels[0].tuned
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="strategies that have changed"):
-        build_module(tuning.module(), database=database)
+        build_module(tuning.module(), "native", Compiling(database=database))
     never = trial.Verdict(strategy=1e-6, tuned=1.0, same=True)
     monkeypatch.setattr(trial, "compared", lambda *arguments: never)
     report = tune_module(tuning.module(), "native", trials=8, database=database)

@@ -1,1 +1,1 @@
-"""What users call; ``tvm_nnef`` has the names."""
+"""The functions that users call; ``tvm_nnef`` has the names."""

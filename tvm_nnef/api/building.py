@@ -462,38 +462,36 @@ def build(
     (1, 10)
     """
     from tvm_nnef.api import library_cache
+    from tvm_nnef.compilation.options import Compiling
     from tvm_nnef.tvm_support.threads import checked_threads
 
     threads, checked, key = checked_threads(threads), checked or verify, None
-    is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
+    options = Compiling(
+        dump_dir=dump_dir,
+        database=database,
+        verbose=verbose,
+        timings=timings,
+        threads=threads,
+        checked=checked,
+        verify=verify,
+        cuda_graphs=cuda_graphs,
+        int8_activations=int8_activations,
+    )
     with progress_reported(wanted=progress) as report:
         if _is_module(model_or_mod):
             refuse_for_module(from_nnef_options)
             module = model_or_mod
         else:
             asked = _asked(model_or_mod, from_nnef_options, checked=checked, progress=report)
-            if cache and is_plain:
-                key = library_cache.key_of(*asked, target, int8_activations=int8_activations)
+            if cache and options.is_plain:
+                key = library_cache.key_of(*asked, target, options)
             if key is not None and (found := library_cache.find(key)) is not None:
                 found.threads = threads
                 return found
             module = _lowered(*asked)
         from tvm_nnef.compilation.pipeline import build_module
 
-        built = build_module(
-            module,
-            target,
-            progress=report,
-            dump_dir=dump_dir,
-            database=database,
-            verbose=verbose,
-            timings=timings,
-            threads=threads,
-            checked=checked,
-            verify=verify,
-            cuda_graphs=cuda_graphs,
-            int8_activations=int8_activations,
-        )
+        built = build_module(module, target, options, progress=report)
     if key is None:
         return built
     kept = library_cache.keep(key, built)

@@ -39,7 +39,7 @@ _KEPT = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How activations are quantized."""
+    """The quantization of activations."""
 
     activations: Activations
     method: Method

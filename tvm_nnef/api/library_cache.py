@@ -40,6 +40,7 @@ from tvm_nnef.tvm_support import runtime
 from tvm_nnef.version import __version__
 
 if TYPE_CHECKING:
+    from tvm_nnef.compilation.options import Compiling
     from tvm_nnef.model.model import Model
     from tvm_nnef.model.options import Composing, Lowering
 
@@ -66,8 +67,7 @@ def key_of(
     composing: Composing,
     lowering: Lowering,
     target: object,
-    *,
-    int8_activations: bool = False,
+    options: Compiling,
 ) -> str | None:
     """The name of the entry for a model that is built with options; None if it is not kept."""
     if not capacity() or user_cache.folder() is None or lowering.lowerings:
@@ -75,7 +75,7 @@ def key_of(
     try:
         parts = [
             json.dumps({**_given(composing), **_given(lowering)}, sort_keys=True),
-            f"{int8_activations=}",
+            f"{options.int8_activations=}",
             target if isinstance(target, str) else json.dumps(target, sort_keys=True),
             *_machine(),
             *_versions(),
@@ -204,7 +204,7 @@ def _weights(variables: Mapping[str, Any]) -> Iterator[str]:
 
 @functools.cache
 def _machine() -> tuple[str, ...]:
-    """What ``native`` means here: the CPU as the operating system describes it."""
+    """Return the meaning of ``native`` here: the CPU as the operating system describes it."""
     features = sorted(host_machine.present_features() or ())
     names = (host_machine.architecture(), host_machine.system(), platform.processor())
     return (*names, *host_machine.cpu_names(), *features)

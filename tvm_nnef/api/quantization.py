@@ -246,7 +246,7 @@ def _listed(items: Iterable[object]) -> str:
 def _quantized(
     weight: Weight, model: Model, scope: str, bits: int, size: int, method: Method
 ) -> _Pair:
-    """What the report says about a weight, and its blocks if it is quantized."""
+    """Return the line of the report about a weight, and its blocks if it is quantized."""
     name = weight.variable.name
     array = np.asarray(model.variables[name])
     row = QuantizedWeight(name, weight.operators, array.shape, array.nbytes, array.nbytes, None)

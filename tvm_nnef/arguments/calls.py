@@ -1,4 +1,4 @@
-"""How a model is called: inputs in order or by name, outputs that answer to their names.
+"""Calls of a model: inputs in order or by name, outputs that answer to their names.
 
 Input: what a user passes. Output: values in the order of a graph. Computes nothing.
 """
@@ -113,7 +113,7 @@ def _first(array: Any) -> str:
 
 
 _SHOWN = 8
-"""How many elements of an output a notebook shows."""
+"""Upper limit of the elements of an output that a notebook shows."""
 
 
 class OutputPorts:

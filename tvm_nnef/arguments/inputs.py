@@ -1,4 +1,4 @@
-"""What a user hands over: from arrays to the tensors of a graph, checked and converted.
+"""Arguments of a user: from arrays to the tensors of a graph, checked and converted.
 
 A shape must be that of the tensor, and the kind of dtype that of its type, except that an input of
 reals may be given as ints or truth values if none is rounded. Within a kind, reals are rounded, and
@@ -79,8 +79,8 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     givers: dict[str, str] = {}
     compound: list[tuple[str, trees.Tree, int]] = []
     for title, tensor in (each for port in graph.inputs for each in _titled(port)):
-        for extent, actual in zip(tensor.shape, arrays[tensor].shape, strict=True):
-            tree = trees.tree(extent)
+        for size, actual in zip(tensor.shape, arrays[tensor].shape, strict=True):
+            tree = trees.tree(size)
             if isinstance(tree, list):
                 compound.append((title, tree, actual))
             if not isinstance(tree, str):
@@ -168,7 +168,7 @@ def _stacked(value: Any, tensor: Tensor, title: str) -> Any:
     if not isinstance(value, (list, tuple)):
         return value
     if not value:
-        shape = [extent if isinstance(extent, int) else 0 for extent in tensor.shape]
+        shape = [size if isinstance(size, int) else 0 for size in tensor.shape]
         return np.zeros([0, *shape[1:]], DEFAULTS[tensor.type])
     items = [_array(item, tensor, title) for item in value]
     shapes = sorted({item.shape for item in items})
@@ -194,12 +194,12 @@ def _converted(
     attributes: Sequence[str | None] = (),
 ) -> Array:
     array = _array(value, tensor, title)
-    expected = [extent if isinstance(extent, int) else None for extent in tensor.shape]
+    expected = [size if isinstance(size, int) else None for size in tensor.shape]
     if array.ndim != len(expected) or any(
         wanted not in (None, actual) for wanted, actual in zip(expected, array.shape, strict=True)
     ):
         text = f"({', '.join(map(trees.text, tensor.shape))})"
-        actual = f"({', '.join(str(extent) for extent in array.shape)})"
+        actual = f"({', '.join(str(size) for size in array.shape)})"
         hint = shape_hint(array.shape, tensor, attributes)
         raise error(f"{title}: expected shape {text}, got {actual}", tensor.span, hint=hint)
     array = named(array, dtype)

@@ -13,7 +13,7 @@ from tvm_nnef.symbolic import trees
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What a tensor of an input or output looks like.
+    """The shape and dtype of a tensor of an input or output.
 
     A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
     of dynamic length is ``stacked``: a list in Python, whose length is the first dimension.
@@ -54,7 +54,7 @@ def dtypes_of(ports: Sequence[PortInfo]) -> list[str]:
 
 
 def port_info(description: Mapping[str, Any]) -> PortInfo:
-    """What the metadata of a library say about an input or output."""
+    """Return the metadata of an input or output in a library."""
     name = str(description["name"])
     if "items" in description:
         items = tuple(map(tensor_info, description["items"]))
@@ -63,7 +63,7 @@ def port_info(description: Mapping[str, Any]) -> PortInfo:
 
 
 def tensor_info(description: Mapping[str, Any]) -> TensorInfo:
-    """What the metadata of a library say about a tensor."""
+    """Return the metadata of a tensor in a library."""
     shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
     name, dtype = str(description["name"]), str(description["dtype"])

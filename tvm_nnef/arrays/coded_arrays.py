@@ -110,7 +110,7 @@ def from_held(array: Array, dtype: str) -> Array:
 
 
 def format_of(dtype: np.dtype[Any]) -> Format | None:
-    """How the elements of a dtype of NumPy are coded; None for one that machines have."""
+    """Return the coding of the elements of a dtype of NumPy; None for one that machines have."""
     return FORMATS.get(dtype.name) if dtype.isbuiltin == _FROM_ELSEWHERE else None
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How elements of a dtype are coded.
+    """The coding of the elements of a dtype.
 
     Of reals, ``mantissa`` are the bits after sign and exponent, without which there is no sign and
     no zero, and ``bias`` is what an exponent of 0 is stored as. The others are codes without the

@@ -31,7 +31,7 @@ _SHORT = ("check", "env", "ops", "show")
 _FAILED, _USAGE, _INTERNAL = 1, 2, 70
 
 _ENDING = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
-"""What is printed, and the exit status, after signals that end a command."""
+"""Message and exit status after signals that end a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

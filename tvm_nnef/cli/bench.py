@@ -116,7 +116,7 @@ def _other(given: str | None, source: OpenedSource) -> OpenedSource | None:
 
 
 def _session_call(against: OpenedSource, threads: int, inputs: list[Any]) -> Callable[[], Any]:
-    """What runs a model of another format on inputs, in order; NnefError if it takes others."""
+    """Return a function that runs a model of another format. Raises NnefError for wrong inputs."""
     given = (value for value in inputs if value is not None)
     flat = [each for value in given for each in (value if isinstance(value, list) else [value])]
     sessions = against.format.load(against.format.session)

@@ -1,4 +1,4 @@
-"""What ``tvm-nnef env`` reports about TVM: its versions, its CPU for ``native``, and targets."""
+"""The report of ``tvm-nnef env`` about TVM: its versions, its CPU for ``native``, and targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def machine() -> dict[str, str]:
 
 
 def targets() -> dict[str, str]:
-    """What can be built for each target on this machine, or why nothing can."""
+    """Return the outputs that can be built for each target here, or why there are none."""
     return {name: _buildable(name) for name in (NATIVE, *SHORT_NAMES)}
 
 

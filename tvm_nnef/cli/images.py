@@ -49,7 +49,7 @@ def labels_option(parser: argparse._ActionsContainer) -> None:
 def given_images(
     images: Mapping[str, ImageInput], names: Iterable[str], options: argparse.Namespace
 ) -> Mapping[str, ImageInput]:
-    """How inputs of given names are made from images, by the model and by the options, which win.
+    """Return the conversion of images to inputs of given names: by the options, else by the model.
 
     Raises NnefError for options without an input that is given.
     """

@@ -24,7 +24,7 @@ from tvm_nnef.storage.metadata import ImageInput
 from tvm_nnef.symbolic import dimensions, trees
 
 _UNREADABLE = (OSError, ValueError, EOFError, MemoryError, BadZipFile, KeyError)
-"""What NumPy raises for a file that is damaged, holds objects, or claims more than there is."""
+"""Exceptions of NumPy for a file that is damaged, holds objects, or claims more than there is."""
 
 _NPY_HINT = "numpy.save(file, array) writes one; arrays of objects are not read"
 _NPZ_HINT = "numpy.savez(file, name=array, ...) writes one, with the names of the inputs"

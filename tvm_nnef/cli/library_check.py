@@ -1,4 +1,4 @@
-"""What ``check`` reports of a built library."""
+"""The report of ``check`` about a built library."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _difference(options: argparse.Namespace, found: Composed) -> Difference:
-    """How a model differs from the one of ``--diff``."""
+    """Return the difference between a model and the one of ``--diff``."""
     before = read_composed(argparse.Namespace(**{**vars(options), "model": options.diff}))
     sides = (Side(each.graph, each.model.variables) for each in (before, found))
     return difference(*sides)

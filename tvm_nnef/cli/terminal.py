@@ -1,4 +1,4 @@
-"""What commands print besides their results: errors in colour, and log messages."""
+"""Output of commands besides their results: errors in colour, and log messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def logged(verbosity: int, *, quiet: bool = False) -> Iterator[None]:
 
 
 def _shown_by(others: Callable[..., None]) -> Callable[..., None]:
-    """What prints warnings: ours as diagnostics, other ones as ``others`` does."""
+    """Return a function that prints warnings: ours as diagnostics, others by ``others``."""
 
     def show(message: Warning | str, *rest: Any, **named: Any) -> None:
         if isinstance(message, NnefWarning):

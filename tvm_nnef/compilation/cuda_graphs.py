@@ -21,7 +21,7 @@ from tvm_nnef.tvm_support.function_attributes import INPUTS, ON_HOST, PREPARED
 call. TVM takes the others for weights, which stay where they are."""
 
 _LEFT_OUT = "vm.builtin.left_out."
-"""How functions are called that are not captured: TVM captures no builtin function of its machine.
+"""Prefix of functions that are not captured: TVM captures no builtin function of its machine.
 """
 
 

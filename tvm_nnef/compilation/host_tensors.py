@@ -77,7 +77,7 @@ class _Placement:
         return relax.BindingBlock([each for old in block.bindings for each in self._renewed(old)])
 
     def _renewed(self, binding: Any) -> Iterator[Any]:
-        """What a binding becomes."""
+        """Yield the bindings that replace one."""
         variable, value = binding.var, binding.value
         if variable in self.on_host:
             if variable in self.read:

@@ -19,8 +19,9 @@ from tvm_nnef.compilation.equal_kernels import with_merged_kernels
 from tvm_nnef.compilation.host_tensors import with_host_tensors
 from tvm_nnef.compilation.memory_plan import memory_plan
 from tvm_nnef.compilation.metadata import with_members, with_metadata
+from tvm_nnef.compilation.options import DEFAULT, Compiling
 from tvm_nnef.compilation.planned_memory import with_planned_memory
-from tvm_nnef.compilation.symbol_order import with_sorted_symbols
+from tvm_nnef.compilation.symbol_order import with_sorted_sizes, with_sorted_symbols
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.exact.late_arithmetic import (
     has_late_divisions,
@@ -108,19 +109,16 @@ class Pass:
 
 def passes(
     target: Target,
+    options: Compiling = DEFAULT,
     *,
     tuned: Tuned | None = None,
-    checked: bool = False,
-    cuda_graphs: bool = False,
-    int8_activations: bool = False,
     code_forms: Sequence[str] = (),
     scheduling: Callable[[int, int], None] = lambda number, total: None,
 ) -> list[Pass]:
     """Every pass for a target, in order.
 
-    ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    ``cuda_graphs`` captures launches of kernels; ``int8_activations`` rounds what rows multiply
-    with weights of few bits; ``code_forms`` are what the metadata say about the code for CUDA.
+    ``tuned`` gives schedules that were found by measuring; ``code_forms`` are what the metadata say
+    about the code for CUDA.
     ``scheduling`` is called before each kernel is scheduled, with its number and the number of all.
     Each list serves one compilation: some passes hand what they find to the last.
     """
@@ -130,7 +128,7 @@ def passes(
     def on_machine(run: Callable[[Module, Any], Module]) -> Callable[[Module], Module]:
         return lambda mod: run(mod, machine_model(target))
 
-    codes = functools.partial(keep_codes, int8_activations=int8_activations)
+    codes = functools.partial(keep_codes, int8_activations=options.int8_activations)
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
@@ -190,7 +188,7 @@ def passes(
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", with_planned_memory),
-            *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
+            *_if(options.cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             *_if(not is_cpu, ("place_tensors_on_host", with_host_tensors)),
             ("lower_allocations", optimize.LowerAllocTensor()),
             ("free_after_last_use", optimize.KillAfterLastUse()),
@@ -200,10 +198,11 @@ def passes(
             ("lower_builtins", optimize.LowerRuntimeBuiltin()),
             ("compute_scalars", optimize.ComputePrimValue()),
             ("compute_shapes", optimize.VMShapeLower()),
+            ("sort_sizes", with_sorted_sizes),
             ("export_names", optimize.AttachGlobalSymbol()),
             ("write_instructions", instructions.write),
         ],
-        "lower": _lowering(target, checked=checked),
+        "lower": _lowering(target, checked=options.checked),
         "code": [
             (
                 "generate_code",
@@ -328,11 +327,10 @@ def run_phases(
     last: str = PHASES[-1],
     *,
     tuned: Tuned | None = None,
-    checked: bool = False,
 ) -> Any:
-    """What the phases from the first to the last make of a module."""
+    """Return the result of the phases from the first to the last."""
     wanted = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
-    for each in passes(target, tuned=tuned, checked=checked):
+    for each in passes(target, tuned=tuned):
         mod = each.run(mod) if each.phase in wanted else mod
     return mod
 

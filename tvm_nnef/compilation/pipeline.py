@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.options import DEFAULT, Compiling, Verbose
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
 from tvm_nnef.diagnostics import UnsupportedError, error, plural, warn
 from tvm_nnef.executable.runtime import Executable
-from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.storage.output import check_output, write_file
 from tvm_nnef.support.progress import Report as Progress
 from tvm_nnef.support.progress import progress_reported, silent
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-Verbose = Callable[[KernelReport], None]
-"""Gets the report of the kernels."""
-
 After = Callable[[int, Pass, Any, float], None]
 """Gets the number of a pass, the pass, its result, and the seconds that it took."""
 
@@ -44,29 +41,14 @@ After = Callable[[int, Pass, Any, float], None]
 def build_module(
     mod: Module,
     target: object = "native",
+    options: Compiling = DEFAULT,
     *,
     progress: bool | Progress = False,
-    dump_dir: str | os.PathLike[str] | None = None,
-    database: str | os.PathLike[str] | None = None,
-    verbose: bool | Verbose = False,
-    timings: bool | Callable[[Timings], None] = False,
-    threads: int | None = None,
-    checked: bool = False,
-    verify: bool = False,
-    cuda_graphs: bool = False,
-    int8_activations: bool = False,
 ) -> Executable:
     """The executable of a module for a target.
 
     ``progress`` is called before each pass, or true for a bar on standard error if that is a
-    terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is called with
-    the report of the kernels, or true to print it; kernels are timed for it if this machine runs
-    code for the target. ``timings`` is called with the time of each pass, or true to print it.
-    ``threads`` is how many threads kernels and calls of the executable use. ``checked`` compiles
-    bounds checks into the kernels. ``cuda_graphs`` captures launches of kernels as CUDA graphs.
-    ``int8_activations`` rounds what many rows multiply with weights of few bits.
-    ``verify`` compares each scheduled kernel with its unscheduled
-    TIR (:mod:`tvm_nnef.compilation.verify`), if this machine runs code for the target.
+    terminal.
 
     An executable for a machine of another kind can be exported, and not called.
 
@@ -74,12 +56,12 @@ def build_module(
     cannot be used, for CUDA graphs if the target is not for CUDA, for int8 activations if it is
     not a CPU or the kernels shall be verified, and for checks on Vulkan.
     """
-    threads, resolved = checked_threads(threads), request(target).target
-    if checked and str(resolved.kind.name) == "vulkan":
+    threads, resolved = checked_threads(options.threads), request(target).target
+    if options.checked and str(resolved.kind.name) == "vulkan":
         hint = "check indices and kernels on the CPU, with target='native'"
         message = "'checked' and 'verify' are not possible for Vulkan"
         raise error(message, hint=hint, kind=UnsupportedError)
-    if verify and int8_activations:
+    if options.verify and options.int8_activations:
         hint = "verify a build without int8_activations, which has the other kernels too"
         message = "'verify' compares kernels with formulas that round no activations to int8"
         raise error(message, hint=hint, kind=UnsupportedError)
@@ -90,39 +72,30 @@ def build_module(
         times.append(PassTime(each.name, each.phase, seconds))
 
     with _reporting(progress) as report:
-        phases = compile_phases(
-            mod,
-            target,
-            dump_dir=dump_dir,
-            progress=report,
-            database=database,
-            checked=checked,
-            cuda_graphs=cuda_graphs,
-            int8_activations=int8_activations,
-            after=note,
-        )
-    if verify and runs_here(resolved):
+        phases = compile_phases(mod, target, options, progress=report, after=note)
+    if options.verify and runs_here(resolved):
         from tvm_nnef.compilation.verify import verify_kernels, verify_plans
 
         verify_plans(phases["fuse"], phases["schedule"], resolved)
         verify_kernels(
-            phases["fuse"], phases["schedule"], kernels_of(phases["code"]), checked=checked
+            phases["fuse"],
+            phases["schedule"],
+            kernels_of(phases["code"]),
+            checked=options.checked,
         )
     _LOG.info("compiled for %s in %.1f s", target, sum(each.seconds for each in times))
-    if timings:
+    if options.timings:
         found = Timings(tuple(times))
-        found.print() if isinstance(timings, bool) else timings(found)
-    if verbose:
-        _report_kernels(phases, runs_here(resolved), threads, verbose)
+        found.print() if isinstance(options.timings, bool) else options.timings(found)
+    if options.verbose:
+        _report_kernels(phases, runs_here(resolved), threads, options.verbose)
     code = phases["code"]
     executable = Executable(code, metadata=code.metadata, weights=code.parameters)
     executable.threads = threads
     return executable
 
 
-def _report_kernels(
-    phases: Mapping[str, Any], here: bool, threads: int, verbose: bool | Verbose
-) -> None:
+def _report_kernels(phases: Mapping[str, Any], here: bool, threads: int, verbose: Verbose) -> None:
     from tvm_nnef.measurement.kernels import kernel_report
 
     found = kernel_report(
@@ -146,32 +119,25 @@ _WORDS = {
     "lower": "optimizing {}",
     "code": "machine code of {}",
 }
-"""What the phases do, for the person who waits; ``{}`` is the number of kernels."""
+"""Descriptions of the phases, for the person who waits; ``{}`` is the number of kernels."""
 
 
 def compile_phases(
     mod: Module,
     target: object,
+    options: Compiling = DEFAULT,
     *,
-    dump_dir: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
-    database: str | os.PathLike[str] | None = None,
     last: str = PHASES[-1],
-    checked: bool = False,
-    cuda_graphs: bool = False,
-    int8_activations: bool = False,
     after: After | None = None,
 ) -> Mapping[str, Any]:
-    """What each phase made of a module, by its name, up to the ``last``.
+    """Return the result of each phase by its name, up to the ``last``.
 
-    ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``dump_dir``
-    receives a file for each pass that changed the module, and lists of the passes and of the
-    kernels with the strategies that scheduled them. ``checked`` compiles bounds checks into the
-    kernels. ``cuda_graphs`` captures their launches. ``int8_activations`` rounds what many rows
-    multiply with weights of few bits. ``after`` is called after each pass.
+    ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``after`` is called
+    after each pass.
 
     Raises NnefError for an unknown target and for one that there are no schedules for, and if
-    ``database`` is not a database for this target and version of TVM.
+    the database is not one for this target and version of TVM.
     """
     requested = request(target)
     resolved, architectures = requested.target, requested.cuda_architectures
@@ -182,12 +148,12 @@ def compile_phases(
         if architectures or cuda.has_compiler():
             cuda.check_architectures(architectures or [oldest])
         forms = cuda.chosen_forms(architectures, oldest)
-    tuned = None if database is None else _opened(database, resolved)
-    dump = _dumping(dump_dir)
-    if cuda_graphs and not is_cuda:
+    tuned = None if options.database is None else _opened(options.database, resolved)
+    dump = _dumping(options.dump_dir)
+    if options.cuda_graphs and not is_cuda:
         hint = "build for cuda, or without them"
         raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
-    if int8_activations and not is_cpu(resolved):
+    if options.int8_activations and not is_cpu(resolved):
         hint = "build for a CPU, or without them"
         raise error(f"'{target}' has no int8 activations", hint=hint, kind=UnsupportedError)
     number = 0
@@ -198,10 +164,8 @@ def compile_phases(
 
     every = passes(
         resolved,
+        options,
         tuned=None if tuned is None else tuned.tuned,
-        checked=checked,
-        cuda_graphs=cuda_graphs,
-        int8_activations=int8_activations,
         code_forms=forms,
         scheduling=scheduling,
     )
@@ -227,7 +191,8 @@ def compile_phases(
         found[PHASES[-1]].code_forms = forms
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
-        message = f"{kernels} of '{database}' were tuned against strategies that have changed since"
+        message = f"{kernels} of '{options.database}' were tuned against strategies that have "
+        message += "changed since"
         warn(message, hint="tune again")
     return found
 
@@ -239,7 +204,7 @@ def _opened(database: str | os.PathLike[str], target: Target) -> Database:
 
 
 def _dumping(directory: str | os.PathLike[str] | None) -> After:
-    """What writes the result of each pass; nothing if no folder is given."""
+    """Return a function that writes the result of each pass; nothing if no folder is given."""
     if directory is None:
         return lambda number, each, state, seconds: None
     folder = Path(directory)

@@ -1,8 +1,7 @@
-"""Symbols that kernels take as parameters, in the order of their names.
+"""Symbols and sizes in an order that is the same in each process.
 
-Input: a module with kernels and their calls. Output: the same, so that a kernel is the same one in
-each process: TVM keeps these symbols in a set, whose order is that of addresses, and a search for
-schedules would not find what an earlier one did.
+TVM keeps them in sets, whose order is that of addresses. Without this a model would not give the
+same library twice, and a search for schedules would not find what an earlier one did.
 """
 
 from __future__ import annotations
@@ -13,6 +12,26 @@ from tvm.ir import Call
 
 from tvm_nnef.compilation.relax_functions import with_mapped_calls
 from tvm_nnef.tvm_support.compat import Module, is_scalar, prim_functions, update_functions
+from tvm_nnef.tvm_support.lowering import is_host_function
+
+
+def with_sorted_sizes(mod: Module) -> Module:
+    """The module whose functions that compute sizes store them in the order of their places."""
+    changed: dict[str, tvm.ir.BaseFunc] = {}
+    for name, function in prim_functions(mod).items():
+        statements = getattr(function.body, "seq", ())
+        if statements and is_host_function(function) and all(map(_stores_a_size, statements)):
+            # None reads what another one stores: TVM computes that in another function.
+            ordered = sorted(statements, key=lambda store: int(store.indices[0]))
+            changed[name] = function.with_body(tirx.SeqStmt(ordered))
+    return update_functions(mod, changed) if changed else mod
+
+
+def _stores_a_size(statement: tirx.Stmt) -> bool:
+    """Whether a statement stores to a fixed place of a vector."""
+    if not isinstance(statement, tirx.BufferStore):
+        return False
+    return all(isinstance(each, tirx.IntImm) for each in statement.indices)
 
 
 def with_sorted_symbols(mod: Module) -> Module:

@@ -1,4 +1,4 @@
-"""What a user calls a target, as a TVM target: a name, text, JSON or a Target in, a Target out.
+"""Names of targets as TVM targets: a name, text, JSON or a Target in, a Target out.
 
 Knows how the host CPU is found. Compiles nothing.
 """
@@ -33,6 +33,12 @@ SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
         "mfloat-abi": "hard",
         "mattr": ["+neon"],
     },
+    "powerpc64le": {
+        "kind": "llvm",
+        "mtriple": "powerpc64le-linux-gnu",
+        "mcpu": "pwr8",
+        "vector-width": 128,
+    },
     "riscv64": {
         "kind": "llvm",
         "mtriple": "riscv64-linux-gnu",
@@ -53,7 +59,7 @@ SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
 
 
 OLDEST_GPU = "sm_75"
-"""What is meant by CUDA on a machine without a GPU: newer ones run it too."""
+"""The architecture of CUDA on a machine without a GPU: newer ones run it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class TargetRequest:
 
 @raised_as(TargetError)
 def request(target: object = NATIVE) -> TargetRequest:
-    """What is meant by a target of :func:`resolve`, with all architectures that it names."""
+    """Return the meaning of a target of :func:`resolve`, with all architectures that it names."""
     if isinstance(target, str) and target.strip().startswith("cuda:"):
         architectures = _cuda_architectures(target)
         return TargetRequest(resolve({"kind": "cuda", "arch": architectures[0]}), architectures)
@@ -251,7 +257,7 @@ _HABITS = {
     "x86": "give 'native', or 'x86-64-v2', 'x86-64-v3' or 'x86-64-v4'",
     "arm": "give 'aarch64' or 'armv7'",
 }
-"""What people write who know other compilers."""
+"""Names of targets in other compilers."""
 
 
 def _unknown(text: str, reason: str) -> NnefError:

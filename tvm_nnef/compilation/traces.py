@@ -31,7 +31,7 @@ _STEPS = frozenset(
 """The steps that a trace may have: none that changes values, types, or where memory is."""
 
 _NOTES = ("meta_schedule.",)
-"""How annotations may begin, which TVM reads while it searches. Others may reach code in
+"""Prefixes of annotations that TVM reads while it searches. Others may reach code in
 another language."""
 
 _UNROLLING = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
@@ -46,7 +46,7 @@ _LARGEST = 1 << 31
 
 
 def complaint(trace: Any) -> str | None:
-    """What is wrong with the form of a trace; None if nothing is."""
+    """Return the error in the form of a trace; None if there is none."""
     if not isinstance(trace, list) or len(trace) != 2:
         return "a trace is a list of steps and a list of decisions"
     steps, decisions = trace

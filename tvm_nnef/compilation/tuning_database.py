@@ -1,4 +1,4 @@
-"""What tuning has found, in a folder: a file that says for what, and one file for each kernel.
+"""Results of tuning in a folder: a file that says for what, and one file for each kernel.
 
 The files are JSON, and each is written whole or not at all, so that any moment is a good one to
 stop. Everything read is checked: a folder may be damaged, or come from anybody.
@@ -34,7 +34,7 @@ HEADER = "database.json"
 MAX_BYTES = 16 << 20
 _ELSEWHERE = "tune into another folder"
 MAX_TRACES = 16
-"""How many of the best schedules of a kernel are kept, for a search that goes on."""
+"""Number of the best schedules of a kernel that are kept, for a search that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of a kernel.
+    """The record of a kernel.
 
     ``traces`` are the best schedules that were measured, the fastest first, of so many ``trials``.
     ``chosen`` is the one that was most ahead of the ``strategy`` when both were measured in turns,
@@ -73,7 +73,7 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """How many times faster than the strategy's the kernel is built now, at least 1."""
+        """Return how many times faster than the strategy's kernel the best one is, at least 1."""
         return 1.0 if self.tuned_seconds is None else self.strategy_seconds / self.tuned_seconds
 
 
@@ -143,7 +143,7 @@ class Database:
             yield
 
     def read(self, function: PrimFunction) -> Record | None:
-        """What is known of a PrimFunc; NnefError if its file is damaged."""
+        """Return the record of a PrimFunc. Raises NnefError if its file is damaged."""
         file = self._file(function)
         if not file.is_file():
             return None

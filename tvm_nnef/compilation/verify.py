@@ -34,10 +34,10 @@ SIZES = (1, 3, 8, 17)
 
 _EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ROUNDINGS = {"float64": 64, "float32": 64, "float16": 8, "bfloat16": 8}
-"""How many roundings may differ; formulas on narrow reals are computed in float32 in between."""
+"""Number of roundings that may differ; formulas on narrow reals compute in float32 in between."""
 
 _JUMPS = 0.02
-"""How many elements may differ if a kernel rounds, compares or orders real numbers."""
+"""Fraction of elements that may differ if a kernel rounds, compares or orders real numbers."""
 
 _DEFECT = "this is a defect of tvm_nnef, please report it"
 
@@ -114,7 +114,7 @@ def _problem(
     bounds: Mapping[str, int],
     checked: bool,
 ) -> str | None:
-    """What is wrong with a kernel; None if nothing is."""
+    """Return the error of a kernel; None if there is none."""
     reference: Callable[..., object] | None = None
     for sizes in _sizes(function, bounds):
         given = random_arguments(function, sizes)
@@ -156,8 +156,8 @@ def _symbols(function: PrimFunction) -> list[Any]:
     found: list[Any] = [p for p in function.params if compat.is_scalar(p)]
     for parameter in function.params:
         if not compat.is_scalar(parameter):
-            for extent in parameter.shape:
-                tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+            for size in parameter.shape:
+                tvm_ffi.structural_walk(size, (tirx.Var, found.append))
     return found
 
 
@@ -177,7 +177,7 @@ def _copies(arguments: Sequence[Any]) -> list[Any]:
 
 
 def _failure(kernel: Callable[..., object], arguments: Sequence[Any]) -> str | None:
-    """What a kernel reports when it is called; None if nothing."""
+    """Return the failure that a kernel reports when it is called; None if there is none."""
     try:
         kernel(*arguments)
     except (RuntimeError, TypeError, ValueError) as problem:
@@ -197,7 +197,7 @@ def _largest(arguments: Sequence[Any]) -> float:
 def difference_of(
     found: Any, expected: Any, function: PrimFunction, largest: float
 ) -> Difference | None:
-    """How a tensor differs from what a kernel should compute; None if only by rounding.
+    """Return the difference of a tensor from the expected one; None if it is only rounding.
 
     ``largest`` is that of the operands: in ``a * b - c * d`` one of the products may be rounded.
     """

@@ -93,7 +93,7 @@ def _named_functions(mod: Module) -> dict[str, relax.Function]:
 
 
 def _key(constant: Any) -> int:
-    """What constants of the same tensor have in common."""
+    """Return a key that is the same for constants of the same tensor."""
     return int(constant.value.__chandle__())
 
 

@@ -305,9 +305,9 @@ def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment)
         if isinstance(tensor, Tensor):
             hint = f"'{tensor.short_name}' has {tensor.rank} dimensions: write as many indices"
         raise error("a range is beyond the dimensions of the tensor", item.span, hint=hint)
-    extent = indexing.count(tensor.shape[dimension], "the dimension under a range", item.span)
+    size = indexing.count(tensor.shape[dimension], "the dimension under a range", item.span)
     ends = _ends((item.begin, item.end, item.stride), env)
-    return None if ends is None else indexing.bounds(extent, *ends, item.span)
+    return None if ends is None else indexing.bounds(size, *ends, item.span)
 
 
 def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:

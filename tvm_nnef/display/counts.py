@@ -1,4 +1,4 @@
-"""What a graph has to do and to hold: multiply-adds, parameters, memory. A Graph in, numbers out.
+"""Work and memory of a graph: multiply-adds, parameters, bytes. A Graph in, numbers out.
 
 Nothing is lowered or computed: the numbers come from shapes and from the loops of formulas.
 
@@ -24,7 +24,7 @@ from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
 _MOST_STEPS = 4096
-"""How many values of an index are tried one by one if the extent of an inner loop depends on it."""
+"""Values of an index that are tried one by one if the length of an inner loop depends on it."""
 
 
 def multiply_adds(node: Node) -> Dimension | None:
@@ -194,7 +194,7 @@ def _indices(scalar: Scalar) -> frozenset[str]:
 
 
 def _products(value: Scalar, local: Mapping[str, Scalar]) -> int:
-    """How many products of elements a value is the sum of."""
+    """Return the number of products of elements whose sum a value is."""
     match value:
         case f.Binary("add" | "sub", left, right):
             return _products(left, local) + _products(right, local)
@@ -220,7 +220,7 @@ def _reads(value: Scalar, local: Mapping[str, Scalar]) -> bool:
 
 
 def _steps(loops: Sequence[f.Loop], values: Mapping[str, int]) -> Dimension | None:
-    """How many steps a loop nest has, given the values of indices further out."""
+    """Return the number of steps of a loop nest, given the values of indices further out."""
     if not loops:
         return 1
     first, *inner = loops

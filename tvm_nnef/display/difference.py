@@ -1,4 +1,4 @@
-"""How one Graph differs from another: operations added, gone, and changed.
+"""Differences between two Graphs: operations added, removed, and changed.
 
 Operations are matched by the names of their results within the graph, and those that have other
 names by their order and their operators.

@@ -22,7 +22,7 @@ _LIGHT = 0.01
 """The weight of a box without sources, such as a constant, which moves aside for others."""
 
 _SWEEPS = 6
-"""How often all layers are sorted and placed; those after half of them keep the order."""
+"""Number of rounds in which all layers are sorted and placed; those after half keep the order."""
 
 Point: TypeAlias = "tuple[float, float]"
 

@@ -1,4 +1,4 @@
-"""What the page of a graph shows, as JSON: a Graph, and what else is known of it, in; data out.
+"""Data of the page of a graph, as JSON: a Graph, and what else is known of it, in; data out.
 
 Tensors are numbers, the indices of ``tensors``. A node is an object with ``name`` (full),
 ``label``, ``operator``, ``attributes``, ``operands`` and ``results``; ``weights`` lists the
@@ -38,7 +38,7 @@ from tvm_nnef.graph.nodes import (
 from tvm_nnef.semantics.program import Program
 
 _LINES = 400
-"""How many lines of a formula a page shows."""
+"""Upper limit of the lines of a formula on a page."""
 
 Statistics = Callable[[str], Mapping[str, str]]
 """The statistics of a variable by its full name, as names and texts."""
@@ -75,7 +75,7 @@ class PageData:
 
     @cached_property
     def _changes(self) -> Mapping[str, Change]:
-        """What changed, by the full name of a node of this graph."""
+        """Return the changes, by the full name of a node of this graph."""
         found = () if self.difference is None else self.difference.changes
         return {each.full_name: each for each in found if each.kind != "gone"}
 
@@ -182,7 +182,7 @@ def _weights(node: Node) -> Iterable[Tensor]:
 
 
 def _deciding(node: Node) -> tuple[Tensor, ...]:
-    """What decides which body of a node runs, or how often."""
+    """Return the operands that decide which body of a node runs, or how often."""
     match node:
         case If(condition=tensor) | Loop(count=Tensor() as tensor):
             return (tensor,)

@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a graph has in all; ``peak_bytes`` is None if a dynamic dimension has no bound.
+    """Totals of a graph; ``peak_bytes`` is None if a dynamic dimension has no bound.
 
     A variable that several operations read counts once.
     """

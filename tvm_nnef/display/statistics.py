@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 MOST_ELEMENTS = 1 << 28
-"""How many elements are read of all variables together; larger ones are left out."""
+"""Upper limit of the elements that are read of all variables together."""
 
 _PIECE = 1 << 20
-"""How many elements are converted at a time."""
+"""Number of elements that are converted at a time."""
 
 
 class WeightStatistics:

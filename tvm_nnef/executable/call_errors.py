@@ -1,4 +1,4 @@
-"""What can go wrong in a call of a compiled model: errors with hints."""
+"""Errors of calls of a compiled model, with hints."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class LibraryFile:
 
 @dataclass(frozen=True, eq=False)
 class CompiledFiles:
-    """What the files of a library are written from, if it was just compiled."""
+    """The compiled parts from which the files of a library are written."""
 
     library: Any
     metadata: str

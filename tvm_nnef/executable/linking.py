@@ -49,7 +49,7 @@ _SYSTEMS: Mapping[str, str] = {
 """Operating systems by how the part of a target triple begins that names them."""
 
 _ENVIRONMENTS = ("gnu", "musl", "eabi", "android")
-"""How the last part of a target triple begins if it names a C library or an ABI."""
+"""Prefixes of the last part of a target triple that names a C library or an ABI."""
 
 _VENDORS = ("", "unknown-", "none-")
 """The possible vendors, before the operating system in the name of a cross compiler."""
@@ -74,7 +74,7 @@ def normalized_triple(triple: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a library is linked for: an architecture, and an operating system with its ABI."""
+    """The platform of a library: an architecture, and an operating system with its ABI."""
 
     architecture: str
     system: str
@@ -164,7 +164,7 @@ def link(objects: Sequence[Path], library: Path, triple: str | None = None) -> N
 
 
 def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
-    """What a linker prints, whose temporary files are in a folder."""
+    """Return the messages of a linker, whose temporary files are in a folder."""
     environment = {**os.environ, "TMPDIR": str(folder)}
     try:
         return subprocess.run(command, env=environment, capture_output=True, check=False)

@@ -38,21 +38,23 @@ class OutputBuffers:
 
         Raises InputError for an array whose shape is not that of the output, if it is dynamic.
         """
-        arrays = []
-        for (name, target), tensor in zip(self._targets, tensors, strict=True):
-            if target is not None and target.shape != tuple(tensor.shape):
-                raise _misfit(name, f"shape {tuple(tensor.shape)}", target.shape)
-        dtypes = self._outputs.dtypes
-        for (_, target), tensor, dtype in zip(self._targets, tensors, dtypes, strict=True):
-            found = array_of(tensor, dtype) if target is None else copy_to(target, tensor)
-            arrays.append(found)
-        made = self._outputs.grouped(arrays, list)
-        values = map(_given_or, self._given, made)
-        return Outputs(made.names, values, self._outputs.by_source)
-
-
-def _given_or(given: Any, made: Any) -> Any:
-    return made if given is None else given
+        outputs = self._outputs
+        for (info, target), tensor in zip(self._targets, tensors, strict=True):
+            if target is None or target.shape == info.shape:
+                continue  # Without symbols in the shape it was checked before the run.
+            if target.shape != (actual := tuple(tensor.shape)):
+                raise _misfit(info.name, f"shape {actual}", target.shape)
+        arrays = [
+            array_of(tensor, dtype) if target is None else copy_to(target, tensor)
+            for (_, target), tensor, dtype in zip(
+                self._targets, tensors, outputs.dtypes, strict=True
+            )
+        ]
+        made = outputs.grouped(arrays, list)
+        values = [
+            new if given is None else given for given, new in zip(self._given, made, strict=True)
+        ]
+        return Outputs(outputs.names, values, outputs.by_source)
 
 
 def _ordered(outputs: OutputPorts, given: Buffers) -> list[Any]:
@@ -76,16 +78,16 @@ def _ordered(outputs: OutputPorts, given: Buffers) -> list[Any]:
     return buffers
 
 
-def _targets(port: PortInfo, given: Any) -> list[tuple[str, Array | None]]:
-    """The name of each tensor of an output, and the array that receives it, if there is one."""
+def _targets(port: PortInfo, given: Any) -> list[tuple[TensorInfo, Array | None]]:
+    """Each tensor of an output, and the array that receives it, if there is one."""
     if isinstance(port, TensorInfo):
-        return [(port.name, None if given is None else _checked(port, given))]
+        return [(port, None if given is None else _checked(port, given))]
     if given is None:
-        return [(item.name, None) for item in port.items]
+        return [(item, None) for item in port.items]
     if not isinstance(given, (list, tuple)) or len(given) != len(port.items):
         hint = f"give a list of {plural(len(port.items), 'array')}"
         raise error(f"output '{port.name}' is a pack", hint=hint, kind=InputError)
-    return [(i.name, _checked(i, value)) for i, value in zip(port.items, given, strict=True)]
+    return [(i, _checked(i, value)) for i, value in zip(port.items, given, strict=True)]
 
 
 def _checked(info: TensorInfo, given: Any) -> Array:

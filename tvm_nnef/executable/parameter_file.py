@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError, error
 Array: TypeAlias = np.ndarray[Any, Any]
 
 SUFFIX = ".params"
-"""What the name of the file has after that of its library."""
+"""Suffix of the name of the file, after that of its library."""
 
 HEADER = 128
 """The size of the header in bytes."""

@@ -106,7 +106,10 @@ class Program:
         A GPU may not have computed the results when it returns (:meth:`synchronize`). It raises
         NnefError for a check of the model that fails, and for memory that is not there.
         """
-        main, let_go = self.function(name), self.machine[METADATA]
+        main = self.function(name)
+        # Without arguments. It would take longer to call it directly: the text would be copied.
+        self.machine["set_input"](METADATA)
+        let_go = functools.partial(self.machine["invoke_stateful"], METADATA)
 
         def started(arguments: Sequence[Any], threads: int) -> list[Any]:
             try:

@@ -1,4 +1,4 @@
-"""What was built, to be called: arrays in, arrays out; exported to a file.
+"""A compiled model: called with arrays, returns arrays; exported to a file.
 
 Input: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
 """
@@ -416,7 +416,7 @@ class Executable:
 
     @property
     def compiled(self) -> CompiledFiles | None:
-        """What the files of the library are written from; None if it was loaded from a file."""
+        """Return the compiled parts of the library; None if it was loaded from a file."""
         return self._program.files if self._file is None else None
 
     @property

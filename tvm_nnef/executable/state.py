@@ -44,7 +44,7 @@ class State(Mapping[str, Array]):
     def __setitem__(self, name: str, value: Any) -> None:
         location = self._place(name)
         info = self._infos[location]
-        shape = tuple(extent for extent in info.shape if isinstance(extent, int))
+        shape = tuple(size for size in info.shape if isinstance(size, int))
         variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: numpy_view(value)}, {variable: info.dtype})

@@ -32,11 +32,15 @@ _MESSAGE = "a download may be a message instead of the file: read it; a model is
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind that is not a model: its name with an article, the next step, and its test."""
+    """A kind that is not a model: its name with an article, the next step, and its test.
+
+    A file with one of the ``suffixes`` that is nothing known is a damaged one.
+    """
 
     name: str
     hint: str
     matches: Callable[[Candidate], bool]
+    suffixes: tuple[str, ...] = ()
 
 
 def other_kind(candidate: Candidate) -> tuple[str, str] | None:
@@ -46,6 +50,12 @@ def other_kind(candidate: Candidate) -> tuple[str, str] | None:
     """
     kind = next((each for each in _KINDS if each.matches(candidate)), None)
     return None if kind is None else (kind.name, kind.hint)
+
+
+def damaged_kind(candidate: Candidate) -> str | None:
+    """Return the kind that the suffix of a file names, whose content is nothing known."""
+    suffix = candidate.path.suffix.lower()
+    return next((each.name for each in _KINDS if suffix in each.suffixes), None)
 
 
 def missing_kind(path: str) -> tuple[str, str] | None:
@@ -113,20 +123,23 @@ _KINDS = (
           _matching(_WEB)),
     _Kind("a text in UTF-16", "save it in the encoding UTF-8", _begins(*_UTF16)),
     _Kind("a part of a model folder", "give the folder that it is in", _is_part),
-    _Kind("a TensorFlow Lite model", _TENSORFLOW, lambda each: each.head[4:8] == b"TFL3"),
+    _Kind("a TensorFlow Lite model", _TENSORFLOW, lambda each: each.head[4:8] == b"TFL3",
+          (".tflite", ".lite")),
     _Kind("an HDF5 file, as Keras writes it",
           "export the model to ONNX in Keras: model.export('model.onnx', format='onnx')",
-          _begins(b"\x89HDF\r\n\x1a\n")),
+          _begins(b"\x89HDF\r\n\x1a\n"), (".h5", ".hdf5")),
     _Kind("a TensorFlow model", _TENSORFLOW,
           lambda each: each.has("saved_model.pb") or _is_graph_def(each)),
-    _Kind("a file of weights (safetensors), without a graph", _TORCH, _is_safetensors),
+    _Kind("a file of weights (safetensors), without a graph", _TORCH, _is_safetensors,
+          (".safetensors",)),
     _Kind("a GGUF file, weights for llama.cpp",
           "export the model to ONNX, or give the PyTorch module",
-          _begins(b"GGUF")),
-    _Kind("a PyTorch file", _TORCH, _is_zip_of_torch),
+          _begins(b"GGUF"), (".gguf",)),
+    _Kind("a PyTorch file", _TORCH, _is_zip_of_torch, (".pt", ".pth", ".pt2", ".ptl")),
     _Kind("a Keras model", "export it to ONNX in Keras: model.export('model.onnx', format='onnx')",
-          lambda each: each.head.startswith(_ZIP) and _named(".keras")(each)),
-    _Kind("a Python pickle, as older versions of PyTorch write it", _TORCH, _matching(_PICKLE)),
+          lambda each: each.head.startswith(_ZIP) and _named(".keras")(each), (".keras",)),
+    _Kind("a Python pickle, as older versions of PyTorch write it", _TORCH, _matching(_PICKLE),
+          (".pkl", ".pickle")),
     _Kind("a Hugging Face model: weights without a graph",
           "export it to ONNX (optimum-cli export onnx), or load it in Python: see docs/torch.md",
           lambda each: each.has("config.json") and any(map(each.has, _HUGGING_FACE))),
@@ -134,7 +147,7 @@ _KINDS = (
           lambda each: _named(".mlmodel")(each)
           or (each.has("Manifest.json") and _named(".mlpackage")(each))),
     _Kind("a model in ONNX Runtime's own format", "give the .onnx file that it was made from",
-          lambda each: each.head[4:8] == b"ORTM"),
+          lambda each: each.head[4:8] == b"ORTM", (".ort",)),
     _Kind("an engine of TensorRT", _ORIGIN, _begins(b"ftrt", b"ptrt")),
     _Kind("an ncnn model", _ORIGIN, _begins(b"7767517\n")),
     _Kind("a Caffe model", _ORIGIN, _named(".caffemodel", ".prototxt")),
@@ -147,13 +160,14 @@ _KINDS = (
           _named(".msgpack")),
     _Kind("a program in Python", "give its module or function to tvm_nnef.build: see docs/torch.md",
           lambda each: each.is_python),
-    _Kind("an array of NumPy", "it can be an input: -i FILE", _begins(b"\x93NUMPY")),
+    _Kind("an array of NumPy", "it can be an input: -i FILE", _begins(b"\x93NUMPY"), (".npy",)),
     _Kind("an archive of NumPy arrays", "it can have the inputs: -i FILE",
-          lambda each: each.head.startswith(_ZIP) and _named(".npz")(each)),
+          lambda each: each.head.startswith(_ZIP) and _named(".npz")(each), (".npz",)),
     _Kind("a picture", "it can be an input: -i FILE",
           lambda each: each.head.startswith(_PICTURES) or each.head[8:12] == b"WEBP"),
     _Kind("a PDF document", "give the file of the model", _begins(b"%PDF-")),
-    _Kind("a compressed file", "unpack it, and give what is in it", _begins(*_COMPRESSED)),
+    _Kind("a compressed file", "unpack it, and give what is in it", _begins(*_COMPRESSED),
+          (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zst")),
     _Kind("a text in JSON", _MESSAGE, _matching(_JSON)),
     _Kind("a text in XML", _MESSAGE, _matching(_XML)),
 )  # fmt: skip

@@ -29,7 +29,7 @@ from tvm_nnef.converters.common.detection import (
     is_torch,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
-from tvm_nnef.formats.other_kinds import missing_kind, other_kind
+from tvm_nnef.formats.other_kinds import damaged_kind, missing_kind, other_kind
 from tvm_nnef.model.dtypes import split_dtypes
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
@@ -331,6 +331,9 @@ def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:
     named = [each for each in formats if suffix in each.suffixes]
     if named:
         return named[0]
+    if candidate.head and candidate.container is None and (kind := damaged_kind(candidate)):
+        hint = "it is damaged or cut off: get it again"
+        raise error(f"this is not {kind}, as its name says", hint=hint, file=_name(candidate))
     if candidate.text is not None and not isinstance(source, bytes):
         return SKRIPTND
     if candidate.container is not None or (is_path and not candidate.head):

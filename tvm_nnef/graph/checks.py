@@ -61,7 +61,7 @@ def bound_checks(tensor: Tensor, symbol: Dimension, bound: int, span: Span | Non
     return [Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)]
 
 
-def extent_check(tensor: Tensor, size: Dimension, actual: Dimension, span: Span | None) -> Check:
+def size_check(tensor: Tensor, size: Dimension, actual: Dimension, span: Span | None) -> Check:
     """Return the check that a dimension of a tensor equals its actual size."""
     text = f"'{tensor.name}': dimension {trees.text(size)} is "
     message = (text, size, ", not ", actual)

@@ -1,4 +1,4 @@
-"""What is wrong with the model of a document, and the shapes of its tensors.
+"""Diagnostics of the model of a document, and the shapes of its tensors.
 
 Input: the path of a document, and the texts of all open documents by path. Output: the diagnostics
 of ``tvm-nnef check`` by path, and texts to show after names.

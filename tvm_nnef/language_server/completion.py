@@ -1,4 +1,4 @@
-"""What can be typed at an offset of a document.
+"""Completions at an offset of a document.
 
 Input: the modules of a model, and an offset. Output: proposals. The text before the offset decides
 what kind of word is expected, for it rarely parses while it is typed.
@@ -46,7 +46,7 @@ class Proposal:
 
 
 def proposals_at(modules: Modules, offset: int) -> list[Proposal]:
-    """What can be typed at an offset, each word once."""
+    """Return the completions at an offset, each word once."""
     text = modules.source.text
     if is_in_text(text, offset):
         return []

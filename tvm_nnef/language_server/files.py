@@ -29,7 +29,7 @@ graph G {{ @input {{ x: real[1]; }} @output {{ y: real[1]; }} @compose {{ y = x;
 """
 _GENERATED = "<generated>"
 _MAX_DEPTH = 8
-"""How many folders above a document are searched for the main module of its model."""
+"""Number of folders above a document that are searched for the main module of its model."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class EditedFiles(Container):
         return holder._read(name, count)
 
     def _holder(self, name: str) -> Container | None:
-        """What has a saved file: the folder of the model, else a folder of other modules."""
+        """Return the container of a saved file: the model's folder, else one of other modules."""
         saved = () if self.saved is None else (self.saved,)
         return next((each for each in (*saved, *self.folders) if each.exists(name)), None)
 

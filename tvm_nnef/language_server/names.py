@@ -1,4 +1,4 @@
-"""What the names in a document stand for: where each is declared, and how it is described.
+"""Meanings of the names in a document: their declarations and descriptions.
 
 Input: the modules of a model, and an offset in the text of the document. Output: the span of the
 declaration, or a description in Markdown.
@@ -22,7 +22,7 @@ _WORDS = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a name stands for.
+    """The meaning of a name.
 
     ``span`` is where the name is declared, ``used`` where it is used. ``owner`` is the node that
     declares it: an operator, a parameter, a statement; None if it is a module.
@@ -40,13 +40,13 @@ class Declaration:
 
 
 def declaration_at(modules: Modules, offset: int) -> Declaration | None:
-    """What the name at an offset of the document stands for."""
+    """Return the meaning of the name at an offset of the document."""
     found = NameTable(modules, modules.document).at(offset)
     return None if found is None else found.original(modules)
 
 
 class NameTable:
-    """What the names in a module stand for: declarations, references and renaming read it."""
+    """The meanings of names in a module, for declarations, references and renaming."""
 
     def __init__(self, modules: Modules, module: nodes.Module) -> None:
         """Names are resolved when they are asked for."""
@@ -56,7 +56,7 @@ class NameTable:
         self._first: dict[int, dict[str, nodes.Identifier]] = {}
 
     def at(self, offset: int) -> Declaration | None:
-        """What the name at an offset stands for, also if its statement is not in the tree."""
+        """Return the meaning of the name at an offset, also if its statement is not in the tree."""
         around = nodes_around(self._module, offset)
         if isinstance(around[-1], nodes.Module | nodes.Definition | nodes.Block):
             return self._in_broken_statement(around, offset)
@@ -78,7 +78,7 @@ class NameTable:
                 yield replace(found, used=Span(found.used.source, start, found.used.end))
 
     def _meaning(self, around: Sequence[nodes.Node], offset: int) -> Declaration | None:
-        """What the innermost of nested nodes stands for; ``offset`` is in it."""
+        """Return the meaning of the innermost of nested nodes; ``offset`` is in it."""
         innermost, parent = around[-1], around[-2] if len(around) > 1 else None
         match innermost, parent:
             case nodes.Path(parts=names), _:
@@ -101,7 +101,7 @@ class NameTable:
         return None
 
     def _in_broken_statement(self, around: Sequence[nodes.Node], offset: int) -> Declaration | None:
-        """What the words at an offset stand for if their statement is not in the tree."""
+        """Return the meaning of the words at an offset if their statement is not in the tree."""
         source = self._modules.source
         words = _WORDS.finditer(source.text)
         found = next((m for m in words if m.start() <= offset <= m.end()), None)

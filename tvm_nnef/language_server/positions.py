@@ -25,7 +25,7 @@ _UNITS: Mapping[str, Callable[[str], int]] = MappingProxyType(
         "utf-32": lambda character: 1,
     }
 )
-"""How many code units a character has in each encoding of the protocol."""
+"""Code units of a character in each encoding of the protocol."""
 
 
 def position_of(source: Source, offset: int, encoding: str = UTF16) -> tuple[int, int]:

@@ -162,7 +162,7 @@ class SkriptndServer(LanguageServer):
             self._published[uri] = list(zip(problems, found, strict=True))
 
     def corrections(self, uri: str, within: types.Range) -> list[types.CodeAction]:
-        """What corrects the words in a part of a document that the last check found misspelt."""
+        """Return corrections of misspelt words in a part of a document, as of the last check."""
         text, found = self.source(uri).text, []
         for problem, published in self._published.get(uri, ()):
             correction = correction_of(problem)

@@ -33,7 +33,7 @@ from tvm_nnef.tvm_support.function_attributes import Sort
 def first_positions(invocation: Invocation) -> Lowered:
     """``algo._first_positions``: the positions of the first k elements along an axis."""
     shape, dtype = invocation.result.shape, invocation.dtype
-    if any(dimensions.equal(extent, 0) for extent in shape):
+    if any(dimensions.equal(size, 0) for size in shape):
         return relax.op.zeros(shape, dtype)
     axis = forward(invocation.number("axis"), len(shape))
     sort = Sort(largest=bool(invocation.attribute("largest")))

@@ -136,13 +136,13 @@ def _axes(
         return None
     kept: dict[str, int] = {}
     pairs = zip(store.subscripts, store.tensor.shape, strict=True)
-    for axis, (subscript, extent) in enumerate(pairs):
+    for axis, (subscript, size) in enumerate(pairs):
         match subscript.index:
             case Index(name) if name not in {**searched, **kept} and dimensions.equal(
-                ranges[name], extent
+                ranges[name], size
             ):
                 kept[name] = axis
-            case Constant() as index if _is_zero(index) and dimensions.equal(extent, 1):
+            case Constant() as index if _is_zero(index) and dimensions.equal(size, 1):
                 pass
             case _:
                 return None

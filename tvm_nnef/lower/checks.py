@@ -43,7 +43,7 @@ def runs_pure(node: If | Loop, known: Container[str]) -> bool:
 
 def defines_symbols(graph: Graph, known: Container[str]) -> bool:
     """Whether a graph has its own data-dependent dimensions."""
-    shapes = (extent for tensor in every_tensor(graph) for extent in tensor.shape)
+    shapes = (size for tensor in every_tensor(graph) for size in tensor.shape)
     return any(str(symbol.name) not in known for symbol in occurring(shapes))
 
 

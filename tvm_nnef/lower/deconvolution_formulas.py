@@ -204,7 +204,7 @@ def _linear(scalar: Scalar) -> tuple[int, _Terms] | None:
 
 
 def _group_size(weights: Load, channel: str) -> int | None:
-    """How many outputs a group has, if the weights are read at a remainder of the channel."""
+    """Return the number of outputs of a group if weights are read at a remainder of channels."""
     for subscript in weights.subscripts:
         match subscript.index:
             case Binary("floormod" | "truncmod", Index(name), Constant("int", int(size))):

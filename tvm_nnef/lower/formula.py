@@ -67,7 +67,7 @@ NULL_ELEMENT: Mapping[StoreOperator, float] = {
     "min=": math.inf,
     "max=": -math.inf,
 }
-"""What changes nothing when an update combines it with a value."""
+"""Neutral elements of updates."""
 
 
 _MOST_STATEMENTS = 1 << 7
@@ -112,7 +112,7 @@ class FormulaTypes:
     def combination(
         self, operator: StoreOperator, tensor: Tensor
     ) -> Callable[[PrimExpression, PrimExpression], PrimExpression]:
-        """How a new value is combined with the old one, in compute types."""
+        """Return the function that combines a new value with the old one, in compute types."""
         function = COMBINE[operator]
         if not self.is_unsigned(tensor):
             return BINARY[function]
@@ -174,11 +174,7 @@ def _reduced(store: Store, statement: Statement) -> dict[str, Dimension]:
     """The loops that the position of a plain store does not determine, with their extents."""
     used = {term.index for each in _positions(store, statement) if each for term in each.terms}
     ranges = extents(statement) or {}
-    return {
-        name: extent
-        for name, extent in ranges.items()
-        if not is_single(extent) and name not in used
-    }
+    return {name: size for name, size in ranges.items() if not is_single(size) and name not in used}
 
 
 def _after(
@@ -186,7 +182,7 @@ def _after(
 ) -> dict[Tensor, Stage]:
     """The tensors that a statement writes, as they are after it."""
     ranges = extents(statement) or {}
-    if any(dimensions.compare("le", extent, 0) is True for extent in ranges.values()):
+    if any(dimensions.compare("le", size, 0) is True for size in ranges.values()):
         return {}
     after: dict[Tensor, Stage] = {}
     for store in statement.stores:
@@ -227,16 +223,16 @@ class _Step:
     def emitter(
         self, axes: Sequence[PrimExpression], reduced: Mapping[str, PrimExpression]
     ) -> tuple[Emitter, list[PrimExpression]]:
-        """What translates the scalars of the statement at an element of its result.
+        """Return the translator of scalars of the statement at an element of its result.
 
         And the condition, if there is one, that the statement writes this element.
         """
         indices = {loop.index.name: tirx.const(0, INDEX_TYPE) for loop in self.statement.loops}
         tests: list[PrimExpression] = []
         written = _positions(self.store, self.statement)
-        for where, axis, extent in zip(written, axes, self.store.tensor.shape, strict=True):
+        for where, axis, size in zip(written, axes, self.store.tensor.shape, strict=True):
             assert where is not None
-            found, needed = _turned_around(where, axis, extent)
+            found, needed = _turned_around(where, axis, size)
             indices |= found
             tests += needed
         computed = self.types.computed
@@ -255,12 +251,12 @@ class _Step:
 
 
 def _turned_around(
-    where: Position, axis: PrimExpression, extent: Dimension
+    where: Position, axis: PrimExpression, size: Dimension
 ) -> tuple[dict[str, PrimExpression], list[PrimExpression]]:
     """The indices that write a position of a dimension, and the tests that some do."""
     indices: dict[str, PrimExpression] = {}
     tests = [axis >= where.offset] if not above(dimensions.sub(0, where.offset)) else []
-    rest, largest = axis - where.offset, dimensions.sub(dimensions.sub(extent, 1), where.offset)
+    rest, largest = axis - where.offset, dimensions.sub(dimensions.sub(size, 1), where.offset)
     step: Dimension = 0
     for term in where.terms:
         step = term.coefficient
@@ -303,8 +299,7 @@ def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
 
     def element(*axes: PrimExpression) -> PrimExpression:
         loops = {
-            name: te.reduce_axis((_wide(0), _wide(extent)), name)
-            for name, extent in reduced.items()
+            name: te.reduce_axis((_wide(0), _wide(size)), name) for name, size in reduced.items()
         }
         variables = {name: loop.var for name, loop in loops.items()}
         emitter, positions = step.emitter(axes, variables)
@@ -348,12 +343,12 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
     def element(*axes: PrimExpression) -> PrimExpression:
         positions = [axis - lead for axis, lead in zip(axes, padding.leads, strict=True)]
         tests = []
-        for position, lead, extent, total in zip(
+        for position, lead, size, total in zip(
             positions, padding.leads, padding.source.shape, padding.copy.shape, strict=True
         ):
             tests += [position >= 0] if not dimensions.equal(lead, 0) else []
-            inside = dimensions.equal(total, dimensions.add(lead, extent))
-            tests += [] if inside else [position < extent]
+            inside = dimensions.equal(total, dimensions.add(lead, size))
+            tests += [] if inside else [position < size]
         value = source(*positions)
         return guarded(tests, value, literal(padding.value, dtype_of(value)))
 
@@ -366,13 +361,13 @@ def _computed(tensor: Tensor, element: Callable[..., PrimExpression], name: str)
     return te.compute(shape, lambda *axes: opaque_elements(element(*axes)), name=name)
 
 
-def _wide(extent: Dimension) -> PrimExpression:
-    return literal(extent, INDEX_TYPE)
+def _wide(size: Dimension) -> PrimExpression:
+    return literal(size, INDEX_TYPE)
 
 
 def _wide_shape(tensor: Tensor) -> list[PrimExpression]:
     """The shape of a tensor in the type of indices, which its loops then have too."""
-    return [_wide(extent) for extent in tensor.shape]
+    return [_wide(size) for size in tensor.shape]
 
 
 def _element(stage: Stage, positions: Sequence[PrimExpression], dtype: str) -> PrimExpression:

@@ -96,7 +96,7 @@ def _reading_indices(statement: Statement) -> Iterator[Scalar]:
 
 
 def _depth(statement: Statement) -> int:
-    """How many loads are one inside the other."""
+    """Return the depth of nested loads."""
     depths: dict[str, int] = {}
 
     def depth(scalar: Scalar) -> int:
@@ -129,10 +129,10 @@ def _repeated(statement: Statement, checked: bool) -> int:
 
 
 _OCCURRENCES_OF_DIVISOR = 5
-"""How often a divisor occurs that is not constant: in tests for 0 and -1, and as the divisor."""
+"""Occurrences of a divisor that is not constant: in tests for 0 and -1, and as the divisor."""
 
 _OCCURRENCES_TESTED = 3
-"""How often an index occurs that is tested against both bounds: in two tests, and as the value."""
+"""Occurrences of an index that is tested against both bounds: in two tests, and as the value."""
 
 
 def _is_static(scalar: Scalar) -> bool:

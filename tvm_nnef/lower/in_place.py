@@ -111,7 +111,7 @@ def _opened(graph: Graph) -> Iterator[Node]:
 
 
 def _read(node: Node) -> tuple[Tensor, ...]:
-    """What a node reads itself, each tensor once."""
+    """Return the tensors that a node reads itself, each once."""
     match node:
         case Operation(body=Graph()):
             return ()

@@ -56,8 +56,8 @@ def _positions(
     ]
     step = tirx.stmt_seq(*stores, tirx.BufferStore(count, column + one, []))
     body: tirx.Stmt = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
-    for axis, extent in reversed(list(zip(axes, shape, strict=True))):
-        last = literal(extent, INDEX_TYPE)
+    for axis, size in reversed(list(zip(axes, shape, strict=True))):
+        last = literal(size, INDEX_TYPE)
         body = tirx.For(axis, zero, last, tirx.ForKind.SERIAL, body)
     whole = tirx.stmt_seq(tirx.BufferStore(count, zero, []), body)
     return opaque_function("nonzero", [data, *extra, found, count], [found, count], [], whole)

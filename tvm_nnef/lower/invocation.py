@@ -1,4 +1,4 @@
-"""What a mapping gets to see of an operation: the Relax side of one invocation."""
+"""The Relax side of one invocation, which a mapping gets."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def call_kernel(
     kernel = te.create_prim_func([*operands, *extra, *results], "int64")
     kernel = kernel.without_attr("global_symbol").with_attrs(dict(attributes or {}))
     kinds = [compat.tensor_type(each.shape, str(each.dtype)) for each in results]
-    if extra or occurring(extent for shape in shapes for extent in shape):
+    if extra or occurring(size for shape in shapes for size in shape):
         kernel = compat.with_own_symbols(kernel)
     return _call(builder, kernel, [*arguments, *extra], kinds, name)
 
@@ -85,7 +85,7 @@ def call_formula(
     shapes = [tensor.shape for tensor in (*operands, *results)]
     extra = untold(shapes, used)
     kernel = ordered_function(formula, operands, types, name, extra)
-    if extra or occurring(extent for shape in shapes for extent in shape):
+    if extra or occurring(size for shape in shapes for size in shape):
         kernel = compat.with_own_symbols(kernel)
     kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]
     return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
@@ -105,7 +105,7 @@ def call_in_place(
     shapes = [tensor.shape for tensor in (*operands, result)]
     extra = untold(shapes, occurring(_constants(formula)))
     kernel = ordered_function(formula, operands, types, name, extra, filled=False)
-    if extra or occurring(extent for shape in shapes for extent in shape):
+    if extra or occurring(size for shape in shapes for size in shape):
         kernel = compat.with_own_symbols(kernel)
     given = [*arguments, *extra, old]
     kind = compat.tensor_type(result.shape, types.stored[result])

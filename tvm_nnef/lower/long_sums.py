@@ -94,7 +94,7 @@ def _reads_once(statement: Statement, extents: Mapping[str, int]) -> bool:
 
 
 def _blocks(summed: Mapping[str, int]) -> dict[str, int]:
-    """How many steps of each loop belong to one part: all of the innermost loops, 1 of others."""
+    """Return the steps of each loop in one part: all of the innermost loops, 1 of others."""
     wanted = math.isqrt(math.prod(summed.values()))
     blocks: dict[str, int] = {}
     for name, extent in reversed([*summed.items()]):

@@ -255,7 +255,7 @@ class _Repeated:
         return [*map(inner.values.new, self.updates), *stacks]
 
     def _values(self, parameters: Sequence[Variable]) -> Lowered:
-        """What body and condition read, of the parameters of a function."""
+        """Return the tensors that body and condition read, from the parameters of a function."""
         node, count = self.node, len(self.node.carried)
         captured = 1 + count + len(self.updates) + len(_packs(node))
         index, rest = parameters[0], iter(parameters[captured:])
@@ -332,7 +332,7 @@ def _results(
 
 
 def _end(state: Sequence[RelaxExpression]) -> RelaxExpression:
-    """What a step returns that is not made: the loop does not go on, its state is as it was."""
+    """Return the results of a step that is not made: the loop ends, its state is as it was."""
     return relax.Tuple([relax.const(False, "bool"), *state])
 
 

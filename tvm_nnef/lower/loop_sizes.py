@@ -1,4 +1,4 @@
-"""How long a loop is, and whether its steps are lowered one after the other, if known.
+"""Lengths of loops, if known, and whether their steps are lowered one after the other.
 
 Knows graphs only.
 """
@@ -29,7 +29,7 @@ def is_unrolled(node: Loop) -> bool:
 
 
 def _size(node: Node) -> int:
-    """How many nodes an unrolled loop would be in the end."""
+    """Return the number of nodes of an unrolled loop."""
     inner = sum(_size(each) for graph in bodies(node) for each in graph.operations)
     match node:
         case Loop():

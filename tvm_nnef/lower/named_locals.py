@@ -18,7 +18,7 @@ LARGEST = 1 << 11
 is read again written out, are built in minutes."""
 
 _HARMLESS = frozenset({"add", "sub", "mul", "min", "max", "lt", "le", "gt", "ge", "eq", "ne"})
-"""What integers can be computed with where nothing asks for the result."""
+"""A value with which integers can be computed where nothing needs the result."""
 
 
 def named_locals(statement: Statement, scalar: Scalar, largest: int = LARGEST) -> tuple[Let, ...]:

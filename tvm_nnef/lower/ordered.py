@@ -191,8 +191,8 @@ def _step(
         if dimensions.is_empty(store.tensor.shape):
             continue
         positions = [
-            emitter.subscript(part, extent)
-            for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
+            emitter.subscript(part, size)
+            for part, size in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
         tests = emitter.in_bounds(store)
         for local in named_locals(statement, store.value, _LARGEST):

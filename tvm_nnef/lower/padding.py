@@ -121,10 +121,10 @@ def _finite(scalar: Scalar, statement: Statement, is_finite: Callable[[Tensor], 
 def _leaves(load: Load, statement: Statement) -> bool:
     """Whether a guard of a load may find an index outside of the tensor."""
     ranges = ranges_of(statement)
-    for subscript, extent in zip(load.subscripts, load.tensor.shape, strict=True):
+    for subscript, size in zip(load.subscripts, load.tensor.shape, strict=True):
         known = interval(subscript.index, ranges)
         guarded = subscript.guarded and subscript.below is None
-        if guarded and (known is None or not within(known, extent)):
+        if guarded and (known is None or not within(known, size)):
             return True
     return False
 
@@ -136,13 +136,13 @@ def _spans(load: Load, statement: Statement) -> list[Interval] | None:
     """
     ranges = ranges_of(statement)
     spans = []
-    for subscript, extent in zip(load.subscripts, load.tensor.shape, strict=True):
+    for subscript, size in zip(load.subscripts, load.tensor.shape, strict=True):
         known = interval(subscript.index, ranges)
         if subscript.below is not None or known is None:
             return None
-        if not subscript.guarded and not within(known, extent):
+        if not subscript.guarded and not within(known, size):
             return None
-        last = dimensions.maximum(dimensions.sub(extent, 1), known[1])
+        last = dimensions.maximum(dimensions.sub(size, 1), known[1])
         spans.append((dimensions.minimum(0, known[0]), last))
     return spans
 

@@ -1,4 +1,4 @@
-"""What functions for branches and loops share: their parameters, captured tensors, and results."""
+"""Basis of functions for branches and loops: parameters, captured tensors, and results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Variable: TypeAlias = Any
 """A ``relax.Var``."""
 
 Lowered: TypeAlias = "dict[Tensor, RelaxExpression]"
-"""What each result of a node becomes."""
+"""The values of the results of a node."""
 
 ALL_CONSTANT = {CONSTANTS_FROM: 0}
 """The attribute of a function none of whose parameters changes between its calls in a loop."""

@@ -66,7 +66,7 @@ def whole_stack(builder: BlockBuilder, items: Sequence[RelaxExpression]) -> Rela
         return None
     stack, whole = source, (len(items), *shape)
     if not structural_equal(compat.shape_and_dtype(source)[0], whole):
-        if not all(isinstance(extent, int) for extent in shape):
+        if not all(isinstance(size, int) for size in shape):
             return None
         stack = builder.emit(relax.op.reshape(source, whole))
     if order == sorted(order):
@@ -86,18 +86,18 @@ def _part(builder: BlockBuilder, value: RelaxExpression) -> tuple[RelaxExpressio
     if not _calls(found, "relax.strided_slice"):
         return None
     data, *positions = found.args
-    extent = compat.shape_and_dtype(data)[0][0]
+    size = compat.shape_and_dtype(data)[0][0]
     axes, begin, end = ([int(number) for number in position.fields] for position in positions[:3])
     single = axes == [0] and end[0] == begin[0] + 1 and len(positions) == 3
-    return (data, begin[0], extent) if single and isinstance(extent, int) else None
+    return (data, begin[0], size) if single and isinstance(size, int) else None
 
 
 def _item_part(
     stack: RelaxExpression, index: RelaxExpression
 ) -> tuple[RelaxExpression, int, int] | None:
     number = compat.constant_array(index)
-    extent = compat.shape_and_dtype(stack)[0][0]
-    return None if number is None or not isinstance(extent, int) else (stack, int(number), extent)
+    size = compat.shape_and_dtype(stack)[0][0]
+    return None if number is None or not isinstance(size, int) else (stack, int(number), size)
 
 
 def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, int, int] | None:
@@ -105,7 +105,7 @@ def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, i
         return None
     (data,), axis = split.args, int(split.attrs.axis)
     front = compat.shape_and_dtype(data)[0][:axis]
-    in_order = axis >= 0 and all(isinstance(extent, int) and extent == 1 for extent in front)
+    in_order = axis >= 0 and all(isinstance(size, int) and size == 1 for size in front)
     return (data, number, len(split.ty.fields)) if in_order else None
 
 
@@ -114,7 +114,7 @@ def _calls(value: RelaxExpression, name: str) -> TypeGuard[Call]:
 
 
 def _definition(builder: BlockBuilder, value: RelaxExpression) -> RelaxExpression:
-    """What a variable is bound to; anything else itself."""
+    """Return the expression that a variable is bound to; anything else itself."""
     while isinstance(value, relax.Var):
         bound = builder.lookup_binding(value)
         if bound is None:

@@ -98,7 +98,7 @@ class Emitter:
 
     @functools.cached_property
     def ranges(self) -> Ranges:
-        """What is known of the indices and locals of the statement."""
+        """Return the intervals of the indices and locals of the statement."""
         return ranges_of(self.statement)
 
     def value(self, scalar: Scalar) -> PrimExpression:
@@ -205,7 +205,7 @@ class Emitter:
         return cast(self._wrapped(scalar, value), INDEX_TYPE)
 
     def conditions(self) -> list[PrimExpression]:
-        """What must hold for the step of the statement to be made.
+        """Return the conditions under which the step of the statement is made.
 
         To be tested in the given order: a later one may read at an index that an earlier one
         guards. What they read is in bounds even so, as TVM joins tests, and then makes them all.
@@ -228,10 +228,10 @@ class Emitter:
             ordered.append(emitter.value(self.statement.condition))
         return ordered
 
-    def subscript(self, subscript: Subscript, extent: Dimension) -> PrimExpression:
+    def subscript(self, subscript: Subscript, size: Dimension) -> PrimExpression:
         """The position that a subscript means, in bounds unless it is guarded."""
-        position, safe = self._position(subscript, extent)
-        return position if safe else self._limited(position, extent)
+        position, safe = self._position(subscript, size)
+        return position if safe else self._limited(position, size)
 
     def valid(self, scalar: Scalar) -> PrimExpression | None:
         """Whether all that a scalar reads is in bounds or guarded; None if that is certain."""
@@ -247,8 +247,8 @@ class Emitter:
                     chosen = [true if arm is None else arm for arm in arms]
                     tests.append(tirx.if_then_else(self.value(condition), *chosen))
             case Load(tensor, subscripts):
-                for subscript, extent in zip(subscripts, tensor.shape, strict=True):
-                    tests += self._valid_position(subscript, extent)
+                for subscript, size in zip(subscripts, tensor.shape, strict=True):
+                    tests += self._valid_position(subscript, size)
             case Lookup(items, index) if items in self.tables:
                 return self.valid(Load(self.tables[items], (Subscript(index),)))
             case _:
@@ -256,50 +256,48 @@ class Emitter:
         needed = [test for test in tests if test is not None]
         return tirx.all(*needed) if needed else None
 
-    def _valid_position(
-        self, subscript: Subscript, extent: Dimension
-    ) -> list[PrimExpression | None]:
-        """What must hold for an element to be read at a subscript."""
+    def _valid_position(self, subscript: Subscript, size: Dimension) -> list[PrimExpression | None]:
+        """Return the conditions under which an element is read at a subscript."""
         tests = [
             self.held[part].valid if part in self.held else self.valid(part)
             for part in parts(subscript)
         ]
-        position, safe = self._position(subscript, extent)
+        position, safe = self._position(subscript, size)
         if not (safe or subscript.guarded):
-            tests += [position >= 0, position < extent]
+            tests += [position >= 0, position < size]
         return tests
 
-    def _limited(self, position: PrimExpression, extent: Dimension) -> PrimExpression:
+    def _limited(self, position: PrimExpression, size: Dimension) -> PrimExpression:
         """A position that may be out of bounds, as an element is read at it."""
         if self.checked and not self.clamped:
-            inside = tirx.all(position >= 0, position < extent)
+            inside = tirx.all(position >= 0, position < size)
             return select(inside, position, tirx.const(FAR_OUTSIDE, INDEX_TYPE))
         # A test that is made before this one must not make the bounds seem certain to TVM.
         position = sealed(position) if self.clamped else position
-        return tirx.max(0, tirx.min(position, extent - 1))
+        return tirx.max(0, tirx.min(position, size - 1))
 
     def in_bounds(self, store: Store) -> list[PrimExpression]:
         """The test that a store is in bounds, if that is neither certain, guarded nor checked."""
         if self.checked:
             return []
         tests: list[PrimExpression] = []
-        for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
-            position, safe = self._position(subscript, extent)
-            tests += [] if safe else [position >= 0, position < extent]
+        for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
+            position, safe = self._position(subscript, size)
+            tests += [] if safe else [position >= 0, position < size]
         return [tirx.all(*tests)] if tests else []
 
-    def _position(self, subscript: Subscript, extent: Dimension) -> tuple[PrimExpression, bool]:
+    def _position(self, subscript: Subscript, size: Dimension) -> tuple[PrimExpression, bool]:
         """The position that a subscript means, and whether it is certainly in bounds."""
         position = self.position(subscript.index)
         if subscript.below is not None and subscript.above is not None:
             last = self.position(subscript.above)
-            upper = choice(position >= extent, last, position)
+            upper = choice(position >= size, last, position)
             position = choice(position < 0, self.position(subscript.below), upper)
             parts = (subscript.below, subscript.above)
-            safe = all(self._within(part, extent) for part in parts)
+            safe = all(self._within(part, size) for part in parts)
         else:
             guarded = subscript.guarded and not self.clamped
-            safe = guarded or self._within(subscript.index, extent)
+            safe = guarded or self._within(subscript.index, size)
         return position, safe
 
     def _element(self, load: Load) -> PrimExpression:
@@ -308,19 +306,19 @@ class Emitter:
             return tirx.const(0, dtype)
         shape = load.tensor.shape
         pairs = list(zip(load.subscripts, shape, strict=True))
-        found = [self._position(subscript, extent) for subscript, extent in pairs]
+        found = [self._position(subscript, size) for subscript, size in pairs]
         positions = [
-            position if safe else self._limited(position, extent)
-            for (position, safe), extent in zip(found, shape, strict=True)
+            position if safe else self._limited(position, size)
+            for (position, safe), size in zip(found, shape, strict=True)
         ]
         value = self.read(load.tensor, positions)
         if not (load.type == "int" and dtype_of(value) == UNSIGNED):
             value = cast(value, dtype)
         # Nothing can be read instead of what is out of bounds if a tensor is empty at run time.
         empty = [
-            extent <= 0
-            for (_, safe), extent in zip(found, shape, strict=True)
-            if not dimensions.is_static(extent) and not safe
+            size <= 0
+            for (_, safe), size in zip(found, shape, strict=True)
+            if not dimensions.is_static(size) and not safe
         ]
         if not empty:
             return value
@@ -375,18 +373,18 @@ class Emitter:
                     seen.add(inner.name)
                     waiting.append(self._local(inner.name))
 
-    def _within(self, index: Scalar, extent: Dimension) -> bool:
-        return within(interval(index, self.ranges), extent)
+    def _within(self, index: Scalar, size: Dimension) -> bool:
+        return within(interval(index, self.ranges), size)
 
     def _inside(self, key: tuple[Scalar, Dimension]) -> PrimExpression:
-        index, extent = key
+        index, size = key
         position = self.position(index)
         known = interval(index, self.ranges)
         tests = []
         if known is None or not above(known[0]):
             tests.append(position >= 0)
-        if known is None or not below(known[1], extent):
-            tests.append(position < extent)
+        if known is None or not below(known[1], size):
+            tests.append(position < size)
         return tirx.all(*tests)
 
 

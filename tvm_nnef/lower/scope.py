@@ -1,4 +1,4 @@
-"""What lowering a branch or a loop needs from the function that contains it."""
+"""Interface of the containing function, for lowering a branch or a loop."""
 
 from __future__ import annotations
 

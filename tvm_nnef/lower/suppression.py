@@ -102,7 +102,7 @@ def _compared(
     overlap: float,
     states: tuple[Buffer, Buffer],
 ) -> Statement:
-    """What counts boxes that overlap one, among ``held`` ones, up to the vector with the first."""
+    """Return code that counts boxes that overlap one, among ``held`` ones, to the first vector."""
     step, hits = states
 
     def compare(lane: PrimExpression) -> Statement:

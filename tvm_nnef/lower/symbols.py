@@ -30,13 +30,13 @@ def occurring(values: Iterable[object]) -> list[Symbol]:
 
 def own(shape: Sequence[Dimension]) -> list[Symbol]:
     """The symbols that are their own dimensions in a shape: the shape defines them."""
-    return [extent for extent in shape if isinstance(extent, tirx.Var)]
+    return [size for size in shape if isinstance(size, tirx.Var)]
 
 
 def untold(shapes: Sequence[Sequence[Dimension]], others: Iterable[object] = ()) -> list[Symbol]:
     """The symbols in shapes, and in other dimensions, that no shape defines."""
     defined = {symbol for shape in shapes for symbol in own(shape)}
-    everything = [*(extent for shape in shapes for extent in shape), *others]
+    everything = [*(size for shape in shapes for size in shape), *others]
     return [symbol for symbol in occurring(everything) if symbol not in defined]
 
 

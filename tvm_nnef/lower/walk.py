@@ -16,7 +16,7 @@ from tvm import relax
 
 from tvm_nnef.arrays.few_bits import FORMATS, computed, held
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import bound_checks, extent_check
+from tvm_nnef.graph.checks import bound_checks, size_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.moving_operators import MOVING
@@ -203,15 +203,15 @@ class Walk:
         """Defines the new symbols of a tensor by its shape; known dimensions must agree."""
         names = Names({*self.bounds, *self.known})
         shape = [
-            extent
-            if own((extent,)) and trees.text(extent) not in self.known
+            size
+            if own((size,)) and trees.text(size) not in self.known
             else dimensions.symbol(names.unique(f"found_{position}"))
-            for position, extent in enumerate(tensor.shape)
+            for position, size in enumerate(tensor.shape)
         ]
         define_shape(self.builder, value, shape)
-        for extent, found in zip(tensor.shape, shape, strict=True):
-            if extent is not found:
-                require(self.builder, extent_check(tensor, extent, found, node.span))
+        for size, found in zip(tensor.shape, shape, strict=True):
+            if size is not found:
+                require(self.builder, size_check(tensor, size, found, node.span))
 
     def _fits(
         self,
@@ -249,7 +249,7 @@ class Walk:
         if fit is False:
             message = (
                 f"lowering '{title}' gave {_described(emitted)} "
-                f"for '{tensor.name}', which is {expected}{_extents(tensor.shape)}"
+                f"for '{tensor.name}', which is {expected}{_sizes(tensor.shape)}"
             )
             if from_user:
                 hint = "correct the function that 'lowerings' maps the operator to"
@@ -403,10 +403,10 @@ def _described(value: RelaxExpression) -> str:
     if not compat.is_tensor(value):
         return "something that is not a tensor"
     shape, dtype = compat.shape_and_dtype(value)
-    return f"{dtype}{_extents(shape)}"
+    return f"{dtype}{_sizes(shape)}"
 
 
-def _extents(shape: Sequence[Dimension]) -> str:
+def _sizes(shape: Sequence[Dimension]) -> str:
     return f"[{', '.join(map(trees.text, shape))}]"
 
 

@@ -178,10 +178,10 @@ def random_arguments(function: PrimFunction, sizes: Mapping[str, int]) -> list[A
                 return None
             arguments.append(value)
             continue
-        shape = [extent_value(extent, sizes) for extent in parameter.shape]
-        if any(extent is None or extent < 0 for extent in shape):
+        shape = [extent_value(size, sizes) for size in parameter.shape]
+        if any(size is None or size < 0 for size in shape):
             return None
-        known = tuple(extent for extent in shape if extent is not None)
+        known = tuple(size for size in shape if size is not None)
         array = _random(known, str(parameter.dtype), least, most)
         if array is None:
             return None

@@ -13,7 +13,7 @@ from tvm_nnef.symbolic import trees
 
 
 def check_metadata(graph: Graph, metadata: Metadata) -> list[Diagnostic]:
-    """What ``model.json`` says about inputs, outputs and tensors that does not fit the graph."""
+    """Return the entries of ``model.json`` about inputs, outputs and tensors that do not fit."""
     found = [
         *_wrong_inputs(graph, metadata),
         *_wrong_labels(graph, metadata),

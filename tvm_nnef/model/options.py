@@ -82,7 +82,7 @@ class LowerOptions(ComposeOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Composing:
-    """How a graph of a model is composed: the options of :func:`tvm_nnef.compose` for that."""
+    """The composition of a graph of a model: the options of :func:`tvm_nnef.compose` for that."""
 
     graph: str | None = None
     attributes: Mapping[str, object] | None = None
@@ -94,7 +94,7 @@ class Composing:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How a composed graph is lowered: the options of :func:`tvm_nnef.from_nnef` for that."""
+    """The lowering of a composed graph: the options of :func:`tvm_nnef.from_nnef` for that."""
 
     route: Literal["mapped", "formula"] = "mapped"
     keep_params_in_input: bool = False

@@ -1,4 +1,4 @@
-"""What ``model.json`` says about the inputs and outputs of a graph, as parts of its ports.
+"""Entries of ``model.json`` about the inputs and outputs of a graph, as parts of its ports.
 
 The names that a converted model's ports have in the source, and which inputs have a default.
 """
@@ -50,7 +50,7 @@ def declared_inputs(definition: CheckedDefinition, metadata: Metadata) -> Graph:
 
 
 def by_own_names(given: _Given, graph: Graph) -> _Given:
-    """What is given for inputs of a graph, by their names in it instead of those in the source."""
+    """Return the arguments of a graph by its names of inputs, instead of those in the source."""
     if not isinstance(given, Mapping):
         return given
     names, others = [port.name for port in graph.inputs], by_source(graph.inputs)

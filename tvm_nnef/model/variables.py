@@ -91,7 +91,7 @@ class Variables(Mapping[str, Any]):
         return f"<{plural(len(self), 'variable')}: {', '.join(names)}>"
 
     def check(self) -> list[Diagnostic]:
-        """What is wrong with the files, judged by their headers and sizes."""
+        """Return the errors in the files, judged by their headers and sizes."""
         if not self._files:
             return []
         from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
@@ -187,7 +187,7 @@ def _without_value(model: WithVariables, tensor: Tensor, unused: set[str]) -> Di
 
 
 def _misfit(model: WithVariables, tensor: Tensor) -> Iterator[Diagnostic]:
-    """How the value of a variable differs from its declaration in shape or type, if it does."""
+    """Yield the difference of a variable from its declaration in shape or type, if it differs."""
     shape, dtype = _described(model.variables, tensor.name)
     if not tensor.fits(shape):
         declared, found = f"with shape {list(tensor.shape)}", f"shape {list(shape)}"

@@ -55,7 +55,7 @@ class Blocks:
         return packed
 
     def reals(self) -> Array:
-        """What the codes mean."""
+        """Return the values that the codes stand for."""
         scales = self.scales
         for axis, size in enumerate(self.sizes):
             scales = np.repeat(scales, size, axis)

@@ -9,7 +9,7 @@ from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model.model import Model
 
 KeepFloat: TypeAlias = int | str | Sequence[str]
-"""How many operators, or weights, of the largest errors stay real; or the names of some."""
+"""Number of operators, or weights, of the largest errors that stay real; or names of some."""
 
 
 def names_of(model: Model, scope: str, name: str, operators: Iterable[str]) -> set[str]:

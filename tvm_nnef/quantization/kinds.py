@@ -1,4 +1,4 @@
-"""What models may be quantized to; imports nothing, so that a command line can list it."""
+"""Kinds of quantized models; imports nothing, so that a command line can list them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Activations: TypeAlias = Literal["uint8", "int8"]
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
 
 BLOCKS = (16, 32, 64, 128, 256)
-"""How many codes may share a scale."""
+"""Numbers of codes that may share a scale."""
 
 Method: TypeAlias = Literal["minmax", "mse", "percentile", "entropy"]
-"""How a range is chosen: so that all elements fit, for the least squared error, so that all but a
+"""Choices of a range: so that all elements fit, for the least squared error, so that all but a
 few fit, or so that the distribution changes least. The last two are for activations."""
 
 METHODS: tuple[Method, ...] = get_args(Method)

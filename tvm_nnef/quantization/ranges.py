@@ -169,4 +169,4 @@ _LOSSES: Mapping[str, Callable[[Observed, Codes], float]] = {
     "mse": _squared_error,
     "entropy": _divergence,
 }
-"""What is least for the range that a method chooses."""
+"""Errors that the methods minimize."""

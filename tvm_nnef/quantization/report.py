@@ -1,4 +1,4 @@
-"""What a quantization made of each weight or operator: sizes, ranges, errors."""
+"""Report of a quantization: sizes, ranges and errors of each weight or operator."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import numpy as np
 from tvm_nnef.arguments.inputs import bind_inputs, bind_variables, default_values
 from tvm_nnef.arrays.coded_arrays import rounded
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import bound_checks, check_known, complaint, extent_check, to_json
+from tvm_nnef.graph.checks import bound_checks, check_known, complaint, size_check, to_json
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
 from tvm_nnef.graph.nodes import (
@@ -249,7 +249,7 @@ def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
         return items
     if items:
         return [np.stack(items)]
-    shape = [trees.evaluate(extent, context.symbols) for extent in result.shape[1:]]
+    shape = [trees.evaluate(size, context.symbols) for size in result.shape[1:]]
     return [np.zeros((0, *shape), context.types[result])]
 
 
@@ -299,16 +299,16 @@ def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:
 
 def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
     """Record the values of the symbols that a result defines; check those of known ones."""
-    for extent, value in zip(tensor.shape, shape, strict=True):
-        tree = trees.tree(extent)
+    for size, value in zip(tensor.shape, shape, strict=True):
+        tree = trees.tree(size)
         if isinstance(tree, str) and tree not in context.symbols:
             context.symbols[tree] = value
             if tree in context.bounds:
-                found = bound_checks(tensor, extent, context.bounds[tree], node.span)
+                found = bound_checks(tensor, size, context.bounds[tree], node.span)
                 context.pending[:0] = found
             check_known(context.pending, context.symbols)
         if value != trees.evaluate(tree, context.symbols):
-            check = extent_check(tensor, extent, value, node.span)
+            check = size_check(tensor, size, value, node.span)
             message = complaint(to_json(check), context.symbols) or ""
             raise _complaint(node, message, check.hint)
 

@@ -67,8 +67,8 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
     """Return the values of a scalar; raise OutOfBounds (see the module)."""
     match scalar:
         case Constant(type, value):
-            is_extent = type == "int" and dimensions.is_symbolic(value)
-            return constant(number(value, block), INDEX if is_extent else block.dtypes[type])
+            is_size = type == "int" and dimensions.is_symbolic(value)
+            return constant(number(value, block), INDEX if is_size else block.dtypes[type])
         case Index(name):
             return block.indices[name]
         case Local(name):

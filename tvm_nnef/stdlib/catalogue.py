@@ -126,7 +126,7 @@ def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:
 
 
 def _lowering(definition: CheckedDefinition) -> str:
-    """How an operator is executed: by a Relax operator, or by its body."""
+    """Return the implementation of an operator: a Relax operator, or its body."""
     body = "formula" if definition.is_lowered else "composition"
     if not definition.has_body:
         body = "intrinsic"

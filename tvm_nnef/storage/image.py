@@ -57,34 +57,34 @@ def _sizes(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, in
             hint="correct the layout of the input, in model.json or with --layout",
             file=file,
         )
-    extents = dict(zip(image.layout, shape, strict=True))
-    if extents.get("N", 1) != 1:
+    sizes = dict(zip(image.layout, shape, strict=True))
+    if sizes.get("N", 1) != 1:
         raise error(
             f"one image makes a batch of 1, the input has shape {list(shape)}",
             hint="give the graph's batch attribute the value 1, or pass a '.npy' file",
             file=file,
         )
-    if extents.get("C", 1) not in _MODES or not all(shape):
+    if sizes.get("C", 1) not in _MODES or not all(shape):
         raise error(
             f"an image has 1, 3 or 4 channels and some pixels, the input has shape {list(shape)} "
             f"with layout {image.layout}",
             hint="correct the layout of the input, in model.json or with --layout",
             file=file,
         )
-    return extents
+    return sizes
 
 
-def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
+def _pixels(file: str, sizes: dict[str, int]) -> NDArray[np.float64]:
     """Return pixels from 0 to 255, shape ``(height, width, channels)``."""
     with needed_for("reading an image", file):
         from PIL import Image, ImageOps, UnidentifiedImageError
-    size = (extents["W"], extents["H"])
+    size = (sizes["W"], sizes["H"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream) as opened:
                 upright = _eight_bits(ImageOps.exif_transpose(opened))
-        converted = upright.convert(_MODES[extents.get("C", 1)])
+        converted = upright.convert(_MODES[sizes.get("C", 1)])
         fitting = (
             converted
             if converted.size == size

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _NEW_OBJECTS = 50_000
-"""How many new objects start a search; by default, Python starts one for some hundreds."""
+"""Number of new objects that start a search; by default, Python starts one for some hundreds."""
 
 
 @contextmanager

@@ -26,6 +26,7 @@ _ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "x86": ("i386", "i486", "i586", "i686", "x86"),
     "aarch64": ("aarch64", "arm64"),
     "arm": ("arm", "armv6", "armv6l", "armv7", "armv7a", "armv7l", "armv8l", "thumbv7"),
+    "powerpc64le": ("powerpc64le", "ppc64le"),
     "riscv64": ("riscv64",),
     "wasm32": ("wasm32",),
 }

@@ -153,7 +153,7 @@ def _machine_code(kernels: Module, target: Target) -> Any:
 
 
 _INVALID_CODE = "LLVM module verification failed"
-"""What TVM reports if LLVM's own optimizations have written invalid code."""
+"""Message of TVM if LLVM's own optimizations have written invalid code."""
 
 
 def _generated(functions: Module, target: Target) -> Any:

@@ -1,4 +1,4 @@
-"""What the walk over a Graph carries with it, and how tensors become named values of ONNX."""
+"""State of the walk over a Graph: the named values of ONNX that tensors become."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Context:
         emitter.define(value, tensor.shape)
 
     def new_value(self, emitter: Emitter, variable: Tensor) -> str:
-        """What a variable has become: the old value where nothing has updated it."""
+        """Return the new value of a variable: the old one where nothing has updated it."""
         return emitter.updated.get(variable) or self.value(emitter, variable)
 
     def variable(self, tensor: Tensor) -> str:

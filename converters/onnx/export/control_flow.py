@@ -195,7 +195,7 @@ def _stacked(scan: Scan, emitter: Emitter, context: Context) -> str:
 
 
 def _trips(node: Loop, limits: Sequence[int], emitter: Emitter, context: Context) -> str:
-    """How many steps there are at most; empty if nothing limits them."""
+    """Return the upper limit of the number of steps; empty if nothing limits them."""
     known = [emitter.constant(min(limits), "int64", "size")] if limits else []
     if isinstance(node.count, Tensor):
         count = context.converted(emitter, node.count, "int64")
@@ -228,7 +228,7 @@ def _bind_scanned(
     context: Context,
     start: int,
 ) -> None:
-    """What a loop gives for each step: stacked as it is, or an item for each."""
+    """Bind the results of each step of a loop: stacked as they are, or an item for each."""
     if whole:
         context.bind(emitter, items[0], value, context.types[items[0]], start)
         return

@@ -38,7 +38,7 @@ _FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_MIN_MAX, **_CONDITIONS}
 
 @dataclass(slots=True)
 class Shared:
-    """What all graphs of a model have in common: names, and constants as initializers.
+    """State that all graphs of a model share: names, and constants as initializers.
 
     ``arrays`` are the elements of initializers that have none themselves.
     """
@@ -168,7 +168,7 @@ class Emitter:
                         names[position] = new
 
     def memory(self) -> Memory:
-        """What is known now, for :meth:`recall`."""
+        """Return the current state, for :meth:`recall`."""
         return dict(self.values), dict(self.symbols), dict(self._sizes)
 
     def recall(self, memory: Memory) -> None:

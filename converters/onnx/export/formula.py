@@ -135,7 +135,7 @@ def _accumulated(
     fill: Constant,
     frame: Frame,
 ) -> str:
-    """What a contraction adds to a tensor that is filled, or was written before."""
+    """Return a contraction added to a tensor that is filled, or was written before."""
     operator, function = _REDUCTIONS[store.operator]
     dtype, emitter = frame.dtypes[store.tensor.type], frame.emitter
     neutral = null(store.operator, np.dtype(dtype))

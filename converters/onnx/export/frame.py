@@ -58,14 +58,14 @@ class Frame:
         return [loop.index.name for loop in self.statement.loops]
 
     def extent(self, name: str) -> Dimension:
-        """How often a loop runs."""
+        """Return the number of steps of a loop."""
         scalar = next(x.extent for x in self.statement.loops if x.index.name == name)
         if not isinstance(scalar, Constant) or isinstance(scalar.value, float):
             raise Inexpressible("a loop of its formula runs as often as data or other loops say")
         return scalar.value
 
     def extents(self, names: Sequence[str]) -> list[Dimension]:
-        """How often each of several loops runs."""
+        """Return the numbers of steps of several loops."""
         return [self.extent(name) for name in names]
 
     def value(self, tensor: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""What an exporting function gets to see of an operation: the ONNX side of one invocation."""
+"""The ONNX side of one invocation, which an exporting function gets."""
 
 from __future__ import annotations
 

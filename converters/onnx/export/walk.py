@@ -101,7 +101,7 @@ def _by_body(operation: Operation, emitter: Emitter, context: Context, start: in
 def _by_rule(
     rule: Rule, operation: Operation, emitter: Emitter, context: Context
 ) -> tuple[Exported, dict[ScalarType, str]]:
-    """What the table makes of an operation, and the dtypes of that."""
+    """Return the results that the table gives for an operation, and their dtypes."""
     moves = rule.moves and _takes_elements(operation, context)
     dtypes = _moved(operation, context) if moves else compute_types(operation, context.types)
     operands = tuple(

@@ -132,7 +132,7 @@ def _streamed(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> Iterator[P
 
 
 def _head(message: Message, name: str, size: int) -> bytes:
-    """What Protobuf writes before a field of so many bytes: its number, its kind, its size."""
+    """Return the bytes before a field in Protobuf: its number, its kind, its size."""
     number = message.DESCRIPTOR.fields_by_name[name].number
     return _varint(number << 3 | 2) + _varint(size)
 

@@ -30,7 +30,7 @@ _WITHOUT_BEAMS = "decode without beams, or reorder caches outside"
 """The hint where beams are asked for."""
 
 _FILTER = -10000.0
-"""What ONNX Runtime adds to the scores of masked keys by default."""
+"""The number that ONNX Runtime adds to the scores of masked keys by default."""
 
 
 def _refuse(node: Node, positions: Sequence[int], what: str, hint: str) -> None:
@@ -268,7 +268,7 @@ def _masked(
 def _mask_bias(
     node: Node, mask: Tensor | None, batch: Size, keys: Size, dtype: str, builder: Builder
 ) -> Tensor | None:
-    """What a mask adds to scores: lengths of the items, or 0 where a key is masked."""
+    """Return the addend of scores for a mask: lengths of the items, or 0 where a key is masked."""
     if mask is None:
         return None
     value = node.real("mask_filter_value", _FILTER)

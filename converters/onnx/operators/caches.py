@@ -37,7 +37,7 @@ def cache_buffer(node: Node, builder: Builder) -> Tensor:
 
 @operator("CacheLength", domain=DOMAIN)
 def cache_length(node: Node, builder: Builder) -> Tensor:
-    """How many entries there are."""
+    """Return the number of entries."""
     return builder.dimension(node.input(0).shape[node.integer("axis")])
 
 

@@ -27,7 +27,7 @@ from tvm_nnef.converters.onnx.upsampling import first_positions, nearest_positio
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one dimension is resized; a scale is known, or a tensor, or None: the size divided."""
+    """The resizing of one dimension; a scale is known, or a tensor, or None: the size divided."""
 
     axis: int
     size: Size

@@ -168,7 +168,7 @@ def expand(node: Node, builder: Builder) -> Tensor:
 
 
 def _broadcast_at(node: Node, x: Tensor, builder: Builder) -> Tensor:
-    """What the shape of a tensor and one that arrives at run time broadcast to."""
+    """Return the shape to which that of a tensor and one known only at run time broadcast."""
     wanted = counted(node.input(1), node.rank(), builder)
     rank = max(x.rank, numbers(wanted.shape)[0])
     ones = builder.constant(np.ones(rank - numbers(wanted.shape)[0], wanted.dtype))

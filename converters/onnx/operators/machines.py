@@ -29,7 +29,7 @@ from tvm_nnef.converters.onnx.trees import MOST_BYTES
 
 _Matrix = NDArray[np.float32]
 _ROUNDS = 100
-"""How often the probabilities of pairs of classes are fitted at most, as in LIBSVM."""
+"""Upper limit of the fits of probabilities of pairs of classes, as in LIBSVM."""
 
 
 def _rows(node: Node, builder: Builder) -> Tensor:
@@ -86,7 +86,7 @@ def linear_classifier(node: Node, builder: Builder) -> list[Tensor]:
 
 
 def _kernel(node: Node, x: Tensor, vectors: _Matrix, builder: Builder) -> Tensor:
-    """How similar rows are to support vectors."""
+    """Return the similarities of rows to support vectors."""
     kind, parameters = node.text("kernel_type", "LINEAR"), floats(node, "kernel_params")
     size = x.shape[1]
     if isinstance(size, int) and size != vectors.shape[1]:
@@ -193,7 +193,7 @@ def _of_pairs(coefficients: _Matrix, counts: NDArray[np.int64]) -> _Matrix:
 
 
 def _votes(scores: Tensor, classes: int, builder: Builder) -> Tensor:
-    """How many pairs each class wins: its first one by a score above 0."""
+    """Return the number of pairs that each class wins: its first one by a score above 0."""
     pairs = _pairs(classes)
     signs = np.zeros((len(pairs), classes), np.float32)
     places = np.arange(len(pairs))

@@ -16,6 +16,7 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
+    dynamically_quantized_product,
     quantize,
     requantized,
     scalar_or_row,
@@ -117,6 +118,30 @@ def qgemm(node: Node, builder: Builder) -> Tensor:
     if zero is None:
         return builder.binary("math.mul", builder.cast(total, "float32"), scale)
     return requantized(total, scale, node.input(7), zero, builder)
+
+
+@operator("MatMulIntegerToFloat", domain=DOMAIN)
+def matmul_integer_to_float(node: Node, builder: Builder) -> Tensor:
+    """The reals of a product of quantized matrices, plus a bias."""
+    a = centred(node.input(0), node.optional(4), True, builder)
+    b = centred(node.input(1), node.optional(5), False, builder)
+    step = builder.reshape(node.input(2), ())
+    scale = builder.binary("math.mul", step, scalar_or_row(node.input(3), builder))
+    product = builder.cast(matrix_product(a, b, builder, "int32"), "float32")
+    return _biased(builder.binary("math.mul", product, scale), node.optional(6), builder)
+
+
+@operator("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(node: Node, builder: Builder) -> Tensor:
+    """A matrix, quantized by its own range, times a quantized one, plus a bias."""
+    weight = centred(node.input(1), node.optional(3), False, builder)
+    scale = scalar_or_row(node.input(2), builder)
+    product = dynamically_quantized_product(node.input(0), weight, scale, builder)
+    return _biased(product, node.optional(4), builder)
+
+
+def _biased(x: Tensor, bias: Tensor | None, builder: Builder) -> Tensor:
+    return x if bias is None else builder.binary("math.add", x, bias)
 
 
 def _matrix(node: Node, position: int, flag: str, builder: Builder) -> Tensor:

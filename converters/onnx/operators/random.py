@@ -28,7 +28,7 @@ def _shape(node: Node) -> Shape:
 
 
 def _dtype(node: Node) -> str:
-    """What the model asks for; else the type of the input, else float32."""
+    """Return the dtype that the model asks for; else that of the input, else float32."""
     return node.dtype() if node.has("dtype") or node.inputs else "float32"
 
 

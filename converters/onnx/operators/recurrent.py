@@ -195,7 +195,7 @@ def _lstm_cell(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What differs in the three operators; ``states`` are the inputs with initial states."""
+    """Differences between the three operators; ``states`` are the inputs with initial states."""
 
     cell: Cell
     gates: int

@@ -21,7 +21,7 @@ Step: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """What is done to each element, what joins them, and what is done to the result."""
+    """The functions of each element, of pairs of them, and of the result."""
 
     join: str
     before: Step | None = None

@@ -27,7 +27,7 @@ REFUSED = tuple(Converter(name, 1, partial(_refuse)) for name in _REASONS)
 
 @operator("Optional", since=15)
 def optional(node: Node, builder: Builder) -> Tensor:
-    """What is there is itself; that it may be missing is known before a run, or refused."""
+    """Return the value itself, if it exists before a run; report one that may be missing."""
     if node.optional(0) is None:
         raise Unconvertible("it is empty", "only an optional that holds a tensor can be converted")
     return node.input(0)

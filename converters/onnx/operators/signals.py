@@ -125,7 +125,7 @@ def _as_product(
 def _factors(
     size: int, count: int, length: int, *, inverse: bool, mirrored: bool
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """What each element of a signal adds to each of its spectrum, by their two parts.
+    """Return the real and imaginary factors of a signal's elements in its spectrum.
 
     The second half of a mirrored spectrum is the conjugate of the first, which counts twice.
     """
@@ -181,7 +181,7 @@ def stft(node: Node, builder: Builder) -> Tensor:
 
 
 def _frames(node: Node, room: Size, step: Tensor, builder: Builder) -> Size:
-    """How many frames begin within the room, one each step."""
+    """Return the number of frames that begin within a length, one each step."""
     if step.value is not None:
         return room // int(step.value) + 1
     steps = builder.binary("math.div", builder.dimension(room), builder.cast(step, "int64"))
@@ -239,7 +239,7 @@ def _bins(length: Tensor, builder: Builder) -> Tensor:
 
 @operator("TfIdfVectorizer", since=9)
 def tf_idf(node: Node, builder: Builder) -> Tensor:
-    """How often n-grams of a pool occur in each row."""
+    """Return the number of occurrences of n-grams of a pool in each row."""
     x = node.input(0)
     pool = node.integers("pool_int64s")
     if pool is None:

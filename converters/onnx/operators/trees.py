@@ -57,7 +57,7 @@ _STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Ensemble:
-    """What the attributes of a node describe."""
+    """The trees that the attributes of a node describe."""
 
     tests: Branches
     roots: Ints
@@ -145,7 +145,7 @@ def _one_score(
 
 
 def _named(node: Node, name: str, names: tuple[str, ...], default: int) -> str:
-    """What the number in an attribute stands for."""
+    """Return the name that the number in an attribute stands for."""
     number = node.integer(name, default)
     if not 0 <= number < len(names):
         raise Invalid(f"'{name}' is {number}, not a number from 0 to {len(names) - 1}")
@@ -155,7 +155,7 @@ def _named(node: Node, name: str, names: tuple[str, ...], default: int) -> str:
 def _scores(
     node: Node, ensemble: _Ensemble, aggregate: str, builder: Builder
 ) -> tuple[Tensor, Tensor | None]:
-    """What the trees vote, by row and target, and whether they do, None if always."""
+    """Return the votes of trees, by row and target, and whether they vote, None if always."""
     rows = real_rows(node.input(0), builder)
     dtype = np.result_type(
         np.float32,

@@ -204,7 +204,7 @@ def _geometry(window: Window) -> dict[str, Attribute | None]:
 
 
 def _strides(shape: Sequence[Size], columns_first: bool) -> list[Size]:
-    """How far apart neighbours are in a flattened tensor."""
+    """Return the strides of a flattened tensor."""
     spatial = list(shape[2:])
     order = range(len(spatial)) if columns_first else reversed(range(len(spatial)))
     strides: list[Size] = [0] * len(spatial)
@@ -239,7 +239,7 @@ def average_pool(node: Node, builder: Builder) -> Tensor:
 def _counts_inside(
     window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
 ) -> Tensor | None:
-    """How many elements of the input each window has, at least 1; None if every window has some.
+    """Return the number of input elements in each window, at least 1; None if all have some.
 
     A dilated window may have all of its elements in the padding. Its mean is 0, as ONNX Runtime
     computes it.
@@ -265,7 +265,7 @@ def _may_miss(window: Window) -> bool:
 def _counts(
     window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
 ) -> Tensor | None:
-    """How many elements of input and padding each window has, None if all have as many."""
+    """Return the number of elements of input and padding in each window, None if all are equal."""
     if all(isinstance(each, int) for each in (*window.inside, *window.out)):
         known = window.counts(True)
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)

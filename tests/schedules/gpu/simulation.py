@@ -55,9 +55,9 @@ def simulate(
         made = {n: _with_serial_loops(f, reverse) for n, f in functions.items()}
         return update_functions(module, made)
 
-    def passes(target: Any, **options: Any) -> list[Pass]:
+    def passes(target: Any, *options: Any, **found: Any) -> list[Pass]:
         last = PHASES.index("schedule")
-        others, of_gpu = (original(each, **options) for each in (target, cuda))
+        others, of_gpu = (original(each, *options, **found) for each in (target, cuda))
         # It comes after barriers are inserted, which are nothing in serial loops.
         (skip,) = (each for each in of_gpu if each.name == "skip_empty_launches")
         # What runs on this CPU describes itself as for this CPU.

@@ -1,4 +1,4 @@
-"""What the mappings share: constants, reshapes and permutations, alignment of shapes.
+"""Functions that the mappings share: constants, reshapes, permutations, alignment of shapes.
 
 Constants are permuted and reshaped here, in NumPy: TVM's constant folding compiles a kernel for
 each, and takes half a minute for a network.

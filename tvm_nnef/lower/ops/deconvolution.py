@@ -114,7 +114,7 @@ class Axis:
         return self.dilation // math.gcd(self.stride, self.dilation)
 
     def reach(self, phase: Phase) -> int:
-        """How many elements before ``q`` the last tap of a phase reads."""
+        """Return the distance before ``q`` of the element that the last tap of a phase reads."""
         return phase.lag + (len(phase.taps) - 1) * self.step
 
     @cached_property

@@ -182,7 +182,7 @@ def _reduction(function: Function, kinds: frozenset[str]) -> LoweringFunction:
         tensor = invocation.tensor(0)
         axes = sorted(forward(axis, tensor.rank) for axis in invocation.numbers("axes"))
         empty = 0 in tensor.shape or not axes
-        reduced = [extent for axis in axes if is_static(extent := tensor.shape[axis])]
+        reduced = [size for axis in axes if is_static(size := tensor.shape[axis])]
         if tensor.type == "real" and math.prod(reduced) > LONGEST:
             return None
         if empty or tensor.type not in kinds or not computes_natively(invocation):

@@ -82,18 +82,18 @@ def windows(
 
 
 def _trailing(
-    extent: Dimension, output: Dimension, lead: Dimension, total: Dimension, span: int, step: int
+    size: Dimension, output: Dimension, lead: Dimension, total: Dimension, span: int, step: int
 ) -> int | None:
     """The trailing padding with which Relax computes as many windows as the output has.
 
     Over a static dimension that is what the last window needs: more than the total says with
     ``ceil_mode``, and nothing if the last window ends inside the input.
     """
-    needed = trailing(extent, output, lead, step, span)
-    if is_static(extent) and is_static(output) and is_static(needed):
+    needed = trailing(size, output, lead, step, span)
+    if is_static(size) and is_static(output) and is_static(needed):
         return max(0, needed) if needed > -step else None
     trail = sub(total, lead)
-    computed = add(floordiv(sub(add(extent, total), span), step), 1)
+    computed = add(floordiv(sub(add(size, total), span), step), 1)
     return trail if is_static(trail) and trail >= 0 and equal(output, computed) else None
 
 
@@ -163,7 +163,7 @@ def _deconv(invocation: Invocation) -> Lowered:
 
 
 def _offsets(invocation: Invocation, sizes: Sequence[int]) -> list[int] | None:
-    """How many elements of the full result precede the output.
+    """Return the number of elements of the full result before the output.
 
     None if half of a negative padding is not a whole number, which each dialect rounds its own way.
     """

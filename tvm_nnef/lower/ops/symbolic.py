@@ -16,7 +16,7 @@ from tvm_nnef.symbolic.dimensions import equal, is_static, is_symbolic
 def is_safe(operation: Operation) -> bool:
     """Whether the mapping of an operation, if it has one, takes its dimensions and attributes."""
     touched = flatten((*operation.operands, *operation.results))
-    symbolic = any(not is_static(extent) for tensor in touched for extent in tensor.shape)
+    symbolic = any(not is_static(size) for tensor in touched for size in tensor.shape)
     name = operation.standard_operator
     if name in _VIEWS:
         return True
@@ -40,11 +40,11 @@ def _anywhere(operation: Operation) -> bool:
 
 def _broadcast(operation: Operation) -> bool:
     """Where each size is 1, or certainly one of the result: Relax decides nothing at run time."""
-    kept = [extent for result in flatten(operation.results) for extent in result.shape]
+    kept = [size for result in flatten(operation.results) for size in result.shape]
     return all(
-        any(equal(extent, other) for other in (1, *kept))
+        any(equal(size, other) for other in (1, *kept))
         for operand in flatten(operation.operands)
-        for extent in operand.shape
+        for size in operand.shape
     )
 
 
@@ -55,7 +55,7 @@ def _off_the_channels(operation: Operation) -> bool:
     layout = str(operation.attributes.get("data_format", "NCX"))
     channel = 1 if layout.index("C") < layout.index("X") else len(data.shape) - 1
     rest = [tensor.shape for tensor in flatten(tuple(others))]
-    static = all(is_static(extent) for shape in rest for extent in shape)
+    static = all(is_static(size) for shape in rest for size in shape)
     return layout.startswith("N") and static and is_static(data.shape[channel])
 
 
@@ -84,7 +84,7 @@ _VIEWS = (
     *("layout.reshape", "layout.flatten", "layout.unflatten"),
     *("layout.squeeze", "layout.unsqueeze"),
 )
-"""What the shape of the result says wholly, also where attributes are symbols."""
+"""Operators that the shape of the result determines, also where attributes are symbols."""
 
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **dict.fromkeys(math.MAPPINGS, _anywhere),

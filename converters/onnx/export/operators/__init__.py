@@ -1,1 +1,1 @@
-"""How operators of the standard modules are said in ONNX, a family in each module."""
+"""Exporters of the standard operators to ONNX, a family in each module."""

@@ -141,7 +141,7 @@ def _is_inf(invocation: Invocation) -> Exported:
 def _scatters(
     name: str, make: Callable[[str], ExportFunction], *, moving: bool
 ) -> dict[str, ExportFunction]:
-    """What only puts elements in place keeps their type; what adds them up computes."""
+    """Return the exporters of scatters: those that move elements, or those that add them up."""
     return {
         f"extra.{name}_{ours}": make(theirs)
         for ours, theirs in _REDUCTIONS.items()

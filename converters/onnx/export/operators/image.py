@@ -28,7 +28,7 @@ _ROUNDINGS: Mapping[str, str] = {
 }
 _HALF = Fraction(1, 2)
 _MARGIN = Fraction(1, 1000)
-"""How far a position must be from where rounding jumps, for float32 to be on its side."""
+"""Least distance of a position from where rounding jumps, for float32 to be on the same side."""
 
 
 def _downsample(invocation: Invocation) -> Exported:

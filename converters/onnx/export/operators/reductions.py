@@ -46,7 +46,7 @@ def _cumsum(invocation: Invocation) -> Exported:
 
 
 def _cumulative_sum(invocation: Invocation) -> Exported:
-    """What the converter of ONNX models makes of CumSum: the axis is a tensor."""
+    """Return CumSum as the converter of ONNX models writes it: the axis is a tensor."""
     axis = invocation.emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
     return _cumulative(invocation, axis)
 
@@ -62,7 +62,7 @@ def _cumulative(invocation: Invocation, axis: str) -> str:
 
 
 def _cumulative_product(invocation: Invocation) -> Exported:
-    """What CumProd becomes, which ONNX has from opset 26 on: products of 1, 2, 4, ... elements.
+    """Return CumProd, which ONNX has from opset 26 on, as products of 1, 2, 4, ... elements.
 
     Each step multiplies the products with those that many positions before, and doubles how many.
     """
