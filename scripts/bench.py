@@ -43,14 +43,14 @@ class Run:
     peak: float
 
     def ratio(self, runtime: str, kind: str = "busy") -> float:
-        """How many times faster we are than a runtime."""
+        """Return how many times faster we are than a runtime."""
         times: Mapping[str, float] = getattr(self, kind)
         return times[runtime] / times[OURS]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one model; memory in bytes, of the weights and of the whole process."""
+    """Measurements of one model; memory in bytes, of the weights and of the whole process."""
 
     name: str
     runs: tuple[Run, ...]
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def allowed(self) -> int:
-        """How much memory building may take."""
+        """Return the upper limit of the memory of a build."""
         return 4 * self.weights + 1024 * MEBIBYTE
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ def largest_error(folder: Path) -> float:
 
 
 def what_hides_errors(output: np.ndarray) -> str | None:
-    """What is wrong with an output that says nothing about errors; None if it says much."""
+    """Return why an output hides errors; None if it shows them."""
     if not np.isfinite(output).all():
         return "not finite"
     sizes = np.abs(output)

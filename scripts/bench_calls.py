@@ -1,4 +1,4 @@
-"""What a call of a small model costs from Python, beside ONNX Runtime.
+"""Time of a call of a small model from Python, beside ONNX Runtime.
 
     python scripts/bench_calls.py
 

@@ -160,7 +160,7 @@ def llama(shape: Shape, attention: str = "GroupQueryAttention") -> Any:
 
 
 def _activated(writer: Writer, gate: str, prefix: str) -> str:
-    """What a gate lets through."""
+    """Return the values that a gate lets through."""
     if writer.shape.gelu:
         return writer.add("FastGelu", [gate], f"{prefix}.gelu", domain=DOMAIN)
     sigmoid = writer.add("Sigmoid", [gate], f"{prefix}.sigmoid")

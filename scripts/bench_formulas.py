@@ -19,7 +19,7 @@ LEAST = 0.9
 
 
 def built(pair: Pair, text: str) -> tuple[Callable[[], object], np.ndarray]:
-    """What runs one of the two on inputs made at random, and its first result."""
+    """Return a function that runs one of the two on random inputs, and its first result."""
     import tvm_nnef
 
     generator = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def built(pair: Pair, text: str) -> tuple[Callable[[], object], np.ndarray]:
 
 
 def ratio(name: str, pair: Pair, seconds: float, alone: bool) -> float:
-    """How much faster the formula is, printed with both times; 0 where it is something else."""
+    """Return and print how much faster the formula is; 0 if its results differ."""
     from tvm_nnef.measurement.interleaved import timed_in_turns
 
     texts = pair.text(), pair.text(pair.mapped)

@@ -50,13 +50,13 @@ MULTIPLY_ADDS = {
     **{75: {"float32": 64, "float16": 512}, 80: {"float32": 64, "float16": 1024}},
     **{90: {"float32": 128, "float16": 2048}, 100: {"float32": 128, "float16": 4096}},
 }
-"""How many begin in each cycle on a multiprocessor, by version and dtype, as NVIDIA lists them."""
+"""Operations per cycle of a multiprocessor, by version and dtype, as NVIDIA lists them."""
 
 RUNTIME_FILES = (
     *("_version.py", "libinfo.py"),
     *(f"lib/libtvm_runtime{part}.so" for part in ("", "_cuda")),
 )
-"""What is needed of the package ``tvm`` to run a library."""
+"""Files of the package ``tvm`` that running a library needs."""
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -138,7 +138,7 @@ def library_suffixes(case: Case) -> Mapping[str, bool]:
 
 
 def input_spec(port: Any) -> dict[str, Any]:
-    """How an input is made."""
+    """Return the recipe of an input."""
     if port.dtype.startswith("int"):
         return {"shape": list(port.shape), "below": 1000}
     return {"shape": list(port.shape), "mean": 0.0, "deviation": 1.0}
@@ -258,7 +258,7 @@ class Worker:
         self._lines: queue.Queue[str | None] = queue.Queue()
 
     def result(self, task: str, **arguments: object) -> dict[str, Any]:
-        """What a task returns."""
+        """Return the result of a task."""
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -325,7 +325,7 @@ def is_wrong(name: str, found: Mapping[str, Any]) -> bool:
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """What was measured of one case in one runtime."""
+    """Return the measurements of one case in one runtime."""
     if "failed" in found:
         return f"failed: {found['failed']}"
     times = f"{1e3 * found['busy']:9.3f} ms, alone {1e3 * found['single']:9.3f} ms"

@@ -1,4 +1,4 @@
-"""What ``bench_gpu.py`` measures: networks and single kernels as ONNX, and arrays made from seeds.
+"""Cases of ``bench_gpu.py``: networks and single kernels as ONNX, and arrays made from seeds.
 
 The files that are carried to a GPU are small, because they have no weights: weights and inputs are
 random numbers that are the same on every machine. Each is a number of float16, so that the same
@@ -115,12 +115,12 @@ def key(name: str, batch: int, dtype: str = "") -> str:
 
 
 Spec = Mapping[str, Any]
-"""How an array is made: its ``shape``, and the mean and standard deviation of random numbers, or
+"""The recipe of an array: its ``shape``, and the mean and standard deviation of random numbers, or
 an integer that they are ``below``, or its ``values``."""
 
 
 def described(array: Array) -> Spec:
-    """How numbers like those of an array are made; the same ones if they are few."""
+    """Return the recipe of numbers like those of an array; the same ones if they are few."""
     spec: dict[str, Any] = {"shape": list(array.shape)}
     if array.size <= 16 or len(np.unique(array)) <= 2 or array.dtype.kind != "f":
         return {**spec, "values": array.ravel().tolist()}

@@ -360,7 +360,7 @@ def operator(
     weights: Sequence[tuple[int, ...]] = (),
     **attributes: Any,
 ) -> Callable[[], Any]:
-    """What makes a model of one operator, of inputs and then weights of these shapes."""
+    """Return a function that makes a model of one operator, of inputs and weights of shapes."""
 
     def make() -> Any:
         made = Network({f"x{number}": shape for number, shape in enumerate(shapes)})

@@ -1,4 +1,4 @@
-"""How long people wait: builds, calls, calls after idling and side by side, checking; and memory.
+"""Times that people wait: builds, calls, calls after idling and side by side, checking; and memory.
 
     python scripts/bench_time.py             # some ten minutes
     python scripts/bench_time.py calls check # some of it
@@ -29,13 +29,13 @@ from bench_models import Network, suite
 from bench_runtimes import ONNX_RUNTIME, OURS
 
 Row = tuple[str, float, str, float]
-"""What is measured, the number, its unit, and the goal."""
+"""Name of a measurement, the number, its unit, and the goal."""
 
 BUILDS = {"add": 0.6, "squeezenet": 2.0, "resnet50": 3.5, "bert base": 5.0}
 """Seconds that the builds of models may take."""
 DYNAMIC = ("squeezenet", "resnet50")
 RATIO = 1.5
-"""How many times as long as a static build a dynamic one may take."""
+"""Upper limit of the time of a dynamic build, in times of a static one."""
 CLIENTS = 8
 CHAINS = (1_000, 10_000)
 """The lengths of models that are checked, in operations."""
@@ -97,7 +97,7 @@ def clones(folder: Path) -> Iterator[Row]:
 
 
 def check(folder: Path) -> Iterator[Row]:
-    """What ``check`` and the start of the program take."""
+    """Yield the times of ``check`` and of the start of the program."""
     nothing = at_rest(lambda: process("-c", "import tvm_nnef"), 3)
     for length in CHAINS:
         file = folder / f"chain{length}.onnx"
@@ -126,7 +126,7 @@ SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def _built(name: str, file: Path, *, dynamic: bool) -> tuple[dict[str, Any], float]:
-    """What the process of a build reports, and its seconds on the idle machine."""
+    """Return the report of the process of a build, and its seconds on the idle machine."""
     import onnx
 
     onnx.save(suite()[name].make(), file)
@@ -146,7 +146,7 @@ def _inputs(folder: Path) -> str:
 
 
 def _calls_per_second(executables: list[Any], arrays: list[Any], seconds: float = 3.0) -> float:
-    """How many calls executables do, each in its own thread."""
+    """Return how many calls a second executables make, each in its own thread."""
     counts, end = [0] * len(executables), time.perf_counter() + seconds
 
     def run(number: int) -> None:

@@ -50,7 +50,7 @@ ARCHIVE = (
     "an archive of object files: link them with TVM's runtime for WebAssembly, "
     "which TVM's sources contain and its PyPI package does not"
 )
-"""How files are loaded."""
+"""Ways in which files are loaded."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Built:
-    """What was built for a target: its description in the manifest, its interface, its files."""
+    """The output for a target: its description in the manifest, its interface, its files."""
 
     described: dict[str, Any]
     interface: dict[str, Any]

@@ -38,7 +38,7 @@ from onnxruntime import quantization
 FORMS = ("qdq", "qop", "dyn")
 COLUMNS = ("convert s", "build s", "MiB", "steps", "mean", "moved", "optimized")
 SHARES = ("ours", "float32", "classes")
-"""How often ours, and float32 in ONNX Runtime, find its class of integers; how many classes."""
+"""Hits of ours and of float32 in ONNX Runtime against its integers; number of classes."""
 
 OPSET = 13
 """Quantization per channel needs it."""
@@ -124,7 +124,7 @@ def output_step(path: Path, output: np.ndarray) -> float:
 
 
 def judge(name: str, form: str, folder: Path) -> dict[str, float]:
-    """What conversion and build take, and by how many steps of its output the network differs."""
+    """Return the times of conversion and build and the difference in steps of the output."""
     import tvm_nnef
 
     path = quantized(exported(name, folder), form)

@@ -118,7 +118,7 @@ def refused(seed: int) -> bool:
 
 
 def wrong(seeds: list[int], dtypes: tuple[str, str] = DTYPES[0]) -> str | None:
-    """What is wrong with the model of some seeds with some dtypes, None if nothing is."""
+    """Return the error of the model of some seeds with some dtypes; None if there is none."""
     case, tolerance = model(seeds, dtypes), TOLERANCES[dtypes[1]]
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     try:
@@ -165,7 +165,7 @@ def warm_up(seed: int) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker found: how many formulas are in error, and what is wrong with others."""
+    """Results of a worker: the number of formulas in error, and the differences of others."""
 
     refused: int
     wrong: list[tuple[int, str]]
@@ -178,7 +178,7 @@ def _work(seeds: list[int], result: Connection) -> None:
 
 
 def report(seeds: list[int], limit: float) -> Report | str:
-    """What a worker found about some seeds, or why it found nothing in so many seconds."""
+    """Return the results of a worker for some seeds, or why it has none in so many seconds."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(seeds, sender))
@@ -199,7 +199,7 @@ def report(seeds: list[int], limit: float) -> Report | str:
 
 
 def reports(seeds: list[int], limit: float) -> Report:
-    """What is wrong with some seeds, each by itself where they fail together."""
+    """Return the errors of some seeds, each by itself if they fail together."""
     together = report(seeds, limit)
     if isinstance(together, Report):
         return together

@@ -24,7 +24,7 @@ import tvm_nnef
 
 
 def wrong(seed: int, *, compiled: bool = False) -> str | None:
-    """What is wrong with the function of a seed; None if nothing is."""
+    """Return the error of the function of a seed; None if there is none."""
     function = Function(seed)
     jitted = jax.jit(function, keep_unused=True)
     lowered = jitted.lower(*function.arguments)

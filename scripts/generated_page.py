@@ -1,4 +1,4 @@
-"""What the scripts that write pages of ``docs`` have in common.
+"""Functions that the scripts which write pages of ``docs`` share.
 
 ``mark`` is the line after which a page is written by a script; the part before it is kept.
 """

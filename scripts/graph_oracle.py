@@ -56,7 +56,7 @@ def _outputs(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.nda
 def differences(
     proto: onnx.ModelProto, feeds: Sequence[Feeds], routes: Sequence[str] = ROUTES
 ) -> dict[str, str]:
-    """What is wrong with the compiled model, by route; empty if it agrees with ONNX Runtime."""
+    """Return the errors of the compiled model by route; empty if it agrees with ONNX Runtime."""
     wanted = expected(proto, feeds)
     try:
         bounds = {name: max(DYNAMIC.get(name, (64,))) for name in _dynamic(proto)}
@@ -118,7 +118,7 @@ def _differs(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 
 def judge(graph: Graph, routes: Sequence[str] = ROUTES) -> dict[str, str]:
-    """What is wrong, by route; empty if nothing is."""
+    """Return the errors by route; empty if there are none."""
     return differences(graph.proto(), [graph.feeds(run) for run in range(graph.runs)], routes)
 
 

@@ -20,7 +20,7 @@ import tvm_nnef
 REQUIRED = 0.97
 
 LOSS = 0.003
-"""What the model in integers may lose."""
+"""Upper limit of the loss of accuracy of the model in integers."""
 
 CALIBRATED = 64
 """The images that it is calibrated on."""

@@ -54,7 +54,7 @@ ROUTES: Mapping[str, Callable[[Any], Run]] = {
 
 
 def outcome(case: Any, make: Callable[[], Run]) -> str:
-    """What went wrong in a case of the suite, empty if nothing did."""
+    """Return the error in a case of the suite; empty if there is none."""
     try:
         run = make()
         for inputs, outputs in case.feeds():
@@ -85,7 +85,7 @@ class Worker:
         self._printed: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
 
     def outcome(self, name: str) -> str:
-        """What went wrong in a case, empty if nothing did."""
+        """Return the error in a case; empty if there is none."""
         process = self._process = self._process or self._started()
         assert process.stdin is not None and process.stdout is not None
         late = threading.Event()

@@ -108,7 +108,7 @@ class Graph:
 
     @property
     def runs(self) -> int:
-        """How many sets of input sizes there are."""
+        """Return the number of sets of input sizes."""
         return len(DYNAMIC["n"]) if self.dynamic else 1
 
     def chance(self, share: float) -> bool:

@@ -124,7 +124,7 @@ COVERAGE: Mapping[str, tuple[str, Callable[[], Rows]]] = {
     "tile": ("aggregations, operators and functions", tile_rows),
     "antares": ("assignments, reductions and functions", antares_rows),
 }
-"""What is counted of a format, and the rows of its table."""
+"""The counts of a format, and the rows of its table."""
 
 
 def formats_table() -> Iterator[str]:
@@ -149,7 +149,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def coverage() -> Iterator[str]:
-    """How much of each format is converted, then the names."""
+    """Yield the share of each format that is converted, then the names."""
     titles = {each.name: each.title for each in FORMATS}
     tables = {name: make() for name, (_, make) in COVERAGE.items()}
     yield "| format | counted | converted | not converted |"

@@ -31,7 +31,7 @@ CLASSICAL = "ai.onnx.ml"
 """The domain of classical machine learning."""
 
 OWN, BODY, NONE = "own converter", "ONNX's definition", "not converted"
-"""How an operator is converted."""
+"""The conversion of an operator."""
 
 TEXTS = "texts are not supported; encode them as integers before the model"
 NOTES: Mapping[str, str] = {
@@ -67,7 +67,7 @@ NOTES: Mapping[str, str] = {
                      "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSoftmax"),
                     "not with `channels_last`"),
 }  # fmt: skip
-"""What is not converted of an operator, and what is to know about it."""
+"""The parts of an operator that are not converted, and remarks about it."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ _LIBRARIES = (EXTRA, LIBRARY, _ML, NBITS)
 
 def convert(
     source: Source,
+    states: Sequence[State] = (),
     *,
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     dtypes: Mapping[str, Any] | None = None,
@@ -61,37 +62,11 @@ def convert(
     initializers that are inputs, too, and become inputs with a default, instead of constants, which
     come after the others. ``state`` has pairs of an input and an output, by their names or what
     these begin with, that become variables which each call updates, zero at first; those that grow
-    have a bound. The model keeps names, dtypes
-    and the names of tensors and nodes in the source (``metadata``).
+    have a bound. ``states`` are inputs that are state already, the last ones. The model keeps
+    names, dtypes and the names of tensors and nodes in the source (``metadata``).
 
     Raises NnefError, which lists every node that cannot be converted, why, and what to do.
     """
-    return convert_with_state(
-        source,
-        (),
-        input_shapes=input_shapes,
-        dtypes=dtypes,
-        bounds=bounds,
-        converters=converters,
-        outline=outline,
-        replaceable=replaceable,
-        state=state,
-    )
-
-
-def convert_with_state(
-    source: Source,
-    states: Sequence[State],
-    *,
-    input_shapes: Mapping[str, Sequence[int | str]] | None,
-    dtypes: Mapping[str, Any] | None,
-    bounds: Bounds,
-    converters: Custom | None,
-    outline: bool,
-    replaceable: Collection[str] = (),
-    state: Mapping[str, str] | None = None,
-) -> Model:
-    """The same, of a model some of whose inputs are state, the last ones."""
     model, defaults = with_replaceable(read(source), replaceable)
     table = standard() if converters is None else with_custom(converters)
     shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tvm_nnef.converters.common.bounds import Bounds
-from tvm_nnef.converters.onnx.main import convert_with_state
+from tvm_nnef.converters.onnx.main import convert as convert_onnx
 from tvm_nnef.converters.onnx.registry import Custom
 from tvm_nnef.converters.onnx.state import State
 from tvm_nnef.converters.onnx.torch_log import passed_on
@@ -70,7 +70,7 @@ def convert(
         buffers whose dtype or shape a call changes, and for everything that cannot be converted.
     """
     proto, states = _exported(source, example_inputs, dynamic_shapes, output_names)
-    return convert_with_state(
+    return convert_onnx(
         proto,
         states,
         input_shapes=input_shapes,

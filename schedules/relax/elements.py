@@ -122,8 +122,8 @@ def _aligned(
     # A constant of one element becomes a literal.
     if array is not None and array.size == 1 and not _is_ordinary(float(array.item())):
         return None
-    for number, extent in zip(found, load.source.shape, strict=True):
-        if number is not None and not sizes.same(stage.axes[number].extent, sizes.extent(extent)):
+    for number, size in zip(found, load.source.shape, strict=True):
+        if number is not None and not sizes.same(stage.axes[number].extent, sizes.extent(size)):
             return None
     used = any(number is not None for number in found)
     wanted = [a.extent if n in found else 1 for n, a in enumerate(stage.axes)] if used else []

@@ -94,7 +94,7 @@ def _arg_reduction(*, largest: bool) -> Legalization:
         kept = kept if call.attrs.keepdims else [*range(len(kept))]
 
         def found(symbols: Symbols, data: te.Tensor) -> te.Tensor:
-            shape = [substituted(extent, symbols) for extent in call.ty.shape.values]
+            shape = [substituted(size, symbols) for size in call.ty.shape.values]
             return arg_reduction(data, reduced, shape, kept, str(call.ty.dtype), largest=largest)
 
         return call_te(builder, found, [call.args[0]], "arg_reduction")
@@ -146,14 +146,14 @@ def _reshape(builder: BlockBuilder, call: Call) -> RelaxExpression:
                     number = number if first else tirx.floordiv(number, before[n])
             return data(*(found.get(dimension, 0) for dimension in range(len(before))))
 
-        shape = [substituted(extent, symbols) for extent in after]
+        shape = [substituted(size, symbols) for size in after]
         return te.compute(shape, element, name="reshaped")
 
     return call_te(builder, reshaped, [call.args[0]], "reshape")
 
 
 def _without_units(shape: Sequence[sizes.Extent]) -> list[sizes.Extent]:
-    return [extent for extent in shape if extent != 1]
+    return [size for size in shape if size != 1]
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {
@@ -186,7 +186,7 @@ def _plain_tensor(kind: Type) -> Type:
     if not isinstance(kind.shape, relax.ShapeExpr):
         return kind
     values = kind.shape.values[:]
-    if all(isinstance(extent, (tirx.IntImm, tirx.Var)) for extent in values):
+    if all(isinstance(size, (tirx.IntImm, tirx.Var)) for size in values):
         return kind
     plain: Type = tensor_type(_plain(values), str(kind.dtype))
     return plain
@@ -199,6 +199,6 @@ def _plain_buffer(kind: Type) -> Type:
 
 def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
     return [
-        extent if isinstance(extent, (tirx.IntImm, tirx.Var)) else sym.Analyzer().simplify(extent)
-        for extent in shape[:]
+        size if isinstance(size, (tirx.IntImm, tirx.Var)) else sym.Analyzer().simplify(size)
+        for size in shape[:]
     ]

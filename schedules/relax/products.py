@@ -156,10 +156,10 @@ def _result(
     return operands.emit(relax.op.permute_dims(value, order))
 
 
-def _missing(window: WindowIndex, extent: sizes.Extent, before: int) -> sizes.Extent:
+def _missing(window: WindowIndex, size: sizes.Extent, before: int) -> sizes.Extent:
     """Return the number of elements after the data that the last window reaches."""
     last = (window.axis.extent - 1) * window.stride
-    return sizes.simplified(last + (window.step.extent - 1) * window.dilation + 1 - extent - before)
+    return sizes.simplified(last + (window.step.extent - 1) * window.dilation + 1 - size - before)
 
 
 def _cut(
@@ -167,7 +167,7 @@ def _cut(
 ) -> RelaxExpression:
     """The first elements of a value along each dimension, in exactly the expressions of a shape."""
     had = shape_and_dtype(value)[0]
-    simple = [sizes.simplified(sizes.number(extent, "int64")) for extent in had]
+    simple = [sizes.simplified(sizes.number(size, "int64")) for size in had]
     pairs = enumerate(zip(simple, shape, strict=True))
     axes = [n for n, (own, wanted) in pairs if not tvm_ffi.structural_equal(own, wanted)]
     if not axes:

@@ -98,22 +98,22 @@ def reads_whole_dimensions(
     """Whether each index is its own axis, all along its dimension, or one of the windows."""
     axes = {a.var: a.extent * times.get(a.var, 1) for a in (*stage.axes, *stage.reduced)}
     seen: list[PrimExpression] = []
-    for index, extent, window in zip_longest(load.indices, load.source.shape, windows):
-        if _is_unit(index, extent):
+    for index, size, window in zip_longest(load.indices, load.source.shape, windows):
+        if _is_unit(index, size):
             continue
         used = [window.axis.var, window.step.var] if window else [index]
         if any(var not in axes or var in seen for var in used):
             return False
-        if isinstance(index, tirx.Var) and not sizes.same(axes[index], sizes.extent(extent)):
+        if isinstance(index, tirx.Var) and not sizes.same(axes[index], sizes.extent(size)):
             return False
         seen += used
     return True
 
 
-def _is_unit(index: PrimExpression, extent: PrimExpression) -> bool:
+def _is_unit(index: PrimExpression, size: PrimExpression) -> bool:
     """Whether a dimension has one element, which the index reads."""
     zero = isinstance(index, tirx.IntImm) and index.value == 0
-    return zero and sizes.same(sizes.extent(extent), 1)
+    return zero and sizes.same(sizes.extent(size), 1)
 
 
 def _is_around_source(
@@ -125,9 +125,9 @@ def _is_around_source(
         return False
     return tvm_ffi.structural_equal(padding.value, stage.init) and all(
         sizes.same(sizes.simplified(axis.var - index), first)
-        and sizes.same(last - first if first else last, sizes.extent(extent))
-        and (window is not None or sizes.same(axis.extent, sizes.extent(extent)))
-        for index, extent, axis, (first, last), window in zip(
+        and sizes.same(last - first if first else last, sizes.extent(size))
+        and (window is not None or sizes.same(axis.extent, sizes.extent(size)))
+        for index, size, axis, (first, last), window in zip(
             indices, shape, copied.axes, padding.inside, windows, strict=True
         )
     )
@@ -139,9 +139,9 @@ def positions(load: TensorLoad, stage: Stage) -> list[int | None] | None:
     A dimension of one element has no position.
     """
     found: list[int | None] = []
-    for index, extent in zip(load.indices, load.source.shape, strict=True):
+    for index, size in zip(load.indices, load.source.shape, strict=True):
         position = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
-        if position is None and not _is_unit(index, extent):
+        if position is None and not _is_unit(index, size):
             return None
         found.append(position)
     known = [position for position in found if position is not None]

@@ -175,6 +175,14 @@ def test_names_are_found_and_corrected_and_hostile_requests_do_no_harm() -> None
     _serve(session)
 
 
+def test_a_closed_input_is_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["lsp"]) == 1
+    assert "is closed" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_exit_status_is_0_after_an_orderly_end() -> None:
     pytest.importorskip("pygls", reason=REASON)

@@ -21,7 +21,7 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.compilation.tuning_database import HEADER, Measured, Record
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tuning import search, session, trial
-from tvm_nnef.tuning.report import TuningState
+from tvm_nnef.tuning.report import TuningReport, TuningState
 from tvm_nnef.tuning.session import tune_module
 
 X, W = np.random.default_rng(0).standard_normal((2, 96, 96)).astype("float32")
@@ -296,3 +296,7 @@ def test_on_a_busy_machine_a_parallel_kernel_is_not_beaten_by_a_slower_one_that_
     won = trial.compared((strategy, True), (tuned, True), function, 2)
     assert won is not None
     assert (won.strategy, won.tuned, won.tuned_wins) == (30.0, 25.0, True)
+
+
+def test_one_trial_is_not_trials() -> None:
+    assert TuningReport((), (), 1).summary().startswith("1 trial: ")

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, capped
-from tvm_nnef.formats.reading import AnyModel, load_model, read_model
+from tvm_nnef.formats.reading import AnyModel, load, read_model
 from tvm_nnef.formats.registry import open_source
 from tvm_nnef.model.dtypes import split_dtypes, with_dtypes
 from tvm_nnef.model.model import Model
+from tvm_nnef.model.options import Reading
 from tvm_nnef.model.variables import check_variables, unknown_variables, without_files
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.program import MAIN
@@ -76,24 +77,12 @@ def check(
     loaded: Model | None
     found: list[Diagnostic]
     try:
-        if isinstance(model, Model):
-            loaded, found = (
-                load_model(
-                    model,
-                    dialect=dialect,
-                    search_path=search_path,
-                    variables=variables,
-                    format=format,
-                    **converting,
-                ),
-                [],
-            )
-        else:
-            opened = open_source(model, format)
-            if opened.format.is_foreign:
-                converting["input_shapes"], input_shapes = input_shapes, None
-                dtypes, converting["dtypes"] = split_dtypes(dtypes)
-            loaded, found = read_model(opened, dialect, search_path, variables, converting)
+        opened = None if isinstance(model, Model) else open_source(model, format)
+        if opened is not None and opened.format.is_foreign:
+            converting["input_shapes"], input_shapes = input_shapes, None
+            dtypes, converting["dtypes"] = split_dtypes(dtypes)
+        asked = Reading(dialect, search_path, variables, format, converting)
+        loaded, found = (load(model, asked), []) if opened is None else read_model(opened, asked)
     except NnefError as problem:
         return list(problem.diagnostics)
     if loaded is not None:

@@ -114,7 +114,7 @@ def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: b
     """
     is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and not is_text(source))
     if is_path and is_same_file(path, source):
-        hint = "give the converted model another name"
+        hint = "choose another name"
         raise error("cannot be written: it is the source", hint=hint, file=str(path))
     target = exported_format(path)
     if target is not None and not target.exports_folder:

@@ -146,9 +146,9 @@ def _by_name(files: Sequence[tuple[str | None, str]], graph: Graph) -> dict[str,
             hint = did_you_mean(name, _known(graph)) or expected
             if name in graph.fixed_inputs:
                 hint = f"the source gives it a value; --replaceable {name} makes it an input"
-            raise error(f"the graph has no input '{name}'", hint=hint, file=file)
+            raise error(f"the graph has no input '{name}'", hint=hint)
         if name in named:
-            raise error(f"input '{name}' is given twice", file=file, hint=f"keep one; {expected}")
+            raise error(f"input '{name}' is given twice", hint=f"keep one; {expected}")
         if name is not None:
             named[name] = file
     rest = [name for name in names if name not in named]

@@ -24,6 +24,7 @@ from tvm_nnef.model.dtypes import split_dtypes
 from tvm_nnef.model.model import Model
 from tvm_nnef.model.options import (
     Composing,
+    Reading,
     noting_empty,
     refuse_for_loaded,
     refuse_options,
@@ -51,8 +52,6 @@ DIALECTS = ("auto", "draft", "tools")
 
 AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | object"
 """A source of a model: see :func:`load_model`."""
-
-_SKRIPTND_OPTIONS = ("dialect", "search_path")
 
 
 @raised_as(ModelError)
@@ -103,13 +102,17 @@ def load_model(
     >>> tvm_nnef.load_model("docs/examples/digits")
     <Model 'docs/examples/digits': graph Digits, 8 variables>
     """
+    return load(model, Reading(dialect, search_path, variables, format, convert_options))
+
+
+def load(model: AnyModel, reading: Reading) -> Model:
+    """Return a model of any source. Raises NnefError for all errors in it."""
+    variables = reading.variables
     if isinstance(model, Model):
-        refuse_options(convert_options)
-        refuse_for_loaded(dialect=dialect, search_path=search_path, format=format)
+        refuse_for_loaded(reading)
         loaded = model if variables is None else _with_variables(model, variables)
     else:
-        opened = open_source(model, format)
-        read, diagnostics = read_model(opened, dialect, search_path, variables, convert_options)
+        read, diagnostics = read_model(open_source(model, reading.format), reading)
         if read is None:
             raise NnefError(each for each in diagnostics if each.severity != "warning")
         loaded = read
@@ -132,20 +135,19 @@ def load_to_compose(
     exist.
     """
     left = dict(options)
-    load_options = {
-        name: left.pop(name) for name in (*_SKRIPTND_OPTIONS, "variables", "format") if name in left
-    }
+    names = ("dialect", "search_path", "variables", "format")
+    reading = Reading(**{name: left.pop(name) for name in names if name in left})
     if isinstance(model, Model):
-        return load_model(model, **load_options), _composing(left)
+        return load(model, reading), _composing(left)
     progress("reading the model", 0, 1)
-    opened = open_source(model, load_options.pop("format", None))
+    opened = open_source(model, reading.format)
     if opened.format.is_foreign:
         progress(f"converting the {opened.format.title} model", 0, 1)
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
     if "dtypes" in converting:
         left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])
-    convert_options = {name: value for name, value in converting.items() if value is not None}
-    return load_model(opened, **load_options, **convert_options), _composing(left)
+    given = {name: value for name, value in converting.items() if value is not None}
+    return load(opened, replace(reading, conversion=given)), _composing(left)
 
 
 def _composing(options: Mapping[str, Any]) -> Composing:
@@ -154,21 +156,15 @@ def _composing(options: Mapping[str, Any]) -> Composing:
     return Composing(**options)
 
 
-def read_model(
-    opened: OpenedSource,
-    dialect: str,
-    search_path: Sequence[str | os.PathLike[str]],
-    variables: Mapping[str, Any] | None,
-    convert_options: Mapping[str, Any],
-) -> tuple[Model | None, list[Diagnostic]]:
+def read_model(opened: OpenedSource, reading: Reading) -> tuple[Model | None, list[Diagnostic]]:
     """Return a model and all diagnostics; the model is None if there are errors."""
     try:
         if opened.format.is_foreign:
-            refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
-            return _converted(opened, variables, convert_options), []
-        refuse_options(convert_options)
+            refuse_skriptnd_options(opened.format.title, reading)
+            return _converted(opened, reading), []
+        refuse_options(reading.conversion)
         container = opened.files
-        program, diagnostics = _check_container(container, dialect, search_path)
+        program, diagnostics = _check_container(container, reading)
     except NnefError as problem:
         return None, list(problem.diagnostics)
     metadata = Metadata()
@@ -176,7 +172,7 @@ def read_model(
         metadata = _metadata(container)
     except NnefError as problem:
         diagnostics += problem.diagnostics
-    files = Variables(container)
+    files, variables = Variables(container), reading.variables
     if variables is None:
         diagnostics += files.check()
     if program is None or any(each.severity == "error" for each in diagnostics):
@@ -186,9 +182,8 @@ def read_model(
     return Model(program, container.path, values, metadata, has_arrays), diagnostics
 
 
-def _converted(
-    opened: OpenedSource, variables: Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> Model:
+def _converted(opened: OpenedSource, reading: Reading) -> Model:
+    options, variables = reading.conversion, reading.variables
     with noting_empty(options.get("input_shapes")):
         model: Model = opened.format.convert(opened.source, options)
     return model if variables is None else _with_variables(model, variables)
@@ -211,14 +206,14 @@ def _own(source: Source) -> Source:
 
 
 def _check_container(
-    container: Container, dialect: str, search_path: Sequence[str | os.PathLike[str]]
+    container: Container, reading: Reading
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = _own(container.read_source(container.main))
-    folders = [search_folder(folder) for folder in search_path]
-    chosen_dialect, ambiguities = _dialect(container, dialect)
+    folders = [search_folder(folder) for folder in reading.search_path]
+    chosen_dialect, ambiguities = _dialect(container, reading.dialect)
 
-    def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
+    def find(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
         if container.exists(file):
             return _own(container.read_source(file))
@@ -227,7 +222,7 @@ def _check_container(
                 return _own(folder.read_source(file))
         return (standard_module(parts[0], chosen_dialect) if len(parts) == 1 else ()) or None
 
-    return check_program(main, load, dialect=chosen_dialect, ambiguities=ambiguities)
+    return check_program(main, find, dialect=chosen_dialect, ambiguities=ambiguities)
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-REORDERING = frozenset(
-    ("math.iden", "layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
-     "layout.unsqueeze", "layout.transpose")
-)  # fmt: skip
+RESHAPING = (
+    *("layout.reshape", "layout.flatten", "layout.unflatten"),
+    *("layout.squeeze", "layout.unsqueeze"),
+)
+"""Operators whose result has the elements of the operand in the same order, in another shape."""
+
+REORDERING = frozenset((*RESHAPING, "math.iden", "layout.transpose"))
 """Operators whose result has each element of the operand once, in another shape or order."""
 
 MOVING = REORDERING | frozenset(

@@ -36,9 +36,10 @@ from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.index_maps import Position, extents, is_single, position_of
+from tvm_nnef.lower.integer_widths import ComputeTypes
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
-from tvm_nnef.lower.scalars import ComputeTypes, Emitter
+from tvm_nnef.lower.scalars import Emitter
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tir.literals import INDEX_TYPE, literal

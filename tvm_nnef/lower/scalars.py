@@ -9,20 +9,15 @@ Does not know of loops, stores or results.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from tvm import tirx
 
 from tvm_nnef.exact.functions import cast, guarded, select
 from tvm_nnef.exact.integers import (
     DIVISIONS,
-    has_product,
-    opaque,
     sealed,
-    with_sealed_divisors,
     wrapped,
 )
 from tvm_nnef.exact.late_arithmetic import choice, division
@@ -36,7 +31,6 @@ from tvm_nnef.graph.formula import (
     Local,
     Lookup,
     Scalar,
-    ScalarType,
     Select,
     Statement,
     Store,
@@ -44,21 +38,17 @@ from tvm_nnef.graph.formula import (
     Unary,
     children,
     guards,
-    has_index,
     parts,
-    terms,
     walk,
 )
-from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
+from tvm_nnef.graph.intervals import above, below, interval, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex
+from tvm_nnef.lower.integer_widths import ComputeTypes, IntegerWidths, number_of
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
-from tvm_nnef.tir.literals import INDEX_TYPE, fitting, literal
+from tvm_nnef.tir.literals import INDEX_TYPE, fitting
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
-
-ComputeTypes: TypeAlias = Mapping[ScalarType, str]
-"""The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
 
 _GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
 """Functions of two ints whose result may need more bits than the operands have."""
@@ -71,17 +61,15 @@ _RING = frozenset({"add", "sub", "mul", "pow"})
 class Emitter:
     """Translates the scalars of one statement.
 
-    Arithmetic on indices is that of 64 bits, and arithmetic on elements of int tensors that of
-    their compute type; where both meet, of 64 bits. What provably fits is computed in 32 bits,
-    unless ``wide`` asks for indices as the loops have them. Where ``clamped``, a guarded index is
-    in bounds whether its guard holds or not.
+    Ints have the bits of :class:`.IntegerWidths`, which ``wide`` and ``bounds`` are for. Where
+    ``clamped``, a guarded index is in bounds whether its guard holds or not.
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
     the variables that stand for locals; ``held`` the indices computed before.
-    What is read as uint64 stays without a sign (:mod:`tvm_nnef.exact.unsigned`). ``bounds`` has the
-    largest value of each symbol. If ``checked``, an index from data that is out of bounds becomes
-    one that the compiled bounds checks find; the nearest in bounds otherwise.
+    What is read as uint64 stays without a sign (:mod:`tvm_nnef.exact.unsigned`). If ``checked``, an
+    index from data that is out of bounds becomes one that the compiled bounds checks find; the
+    nearest in bounds otherwise.
     """
 
     types: ComputeTypes
@@ -97,35 +85,36 @@ class Emitter:
     clamped: bool = False
 
     @functools.cached_property
-    def ranges(self) -> Ranges:
-        """Return the intervals of the indices and locals of the statement."""
-        return ranges_of(self.statement)
+    def widths(self) -> IntegerWidths:
+        """Return the rules for the bits of ints."""
+        return IntegerWidths(self.types, self.statement, self.bounds, self.wide)
 
     def value(self, scalar: Scalar) -> PrimExpression:
         """The scalar in the compute type of its type; an int perhaps in 64 bits (see above)."""
         match scalar:
             case Constant(kind, value):
-                return _number(value, self._constant_type(scalar))
+                return number_of(value, self.widths.constant_type(scalar))
             case Index(name):
-                return fitting(self.indices[name], self._index_type(scalar))
+                return fitting(self.indices[name], self.widths.index_type(scalar))
             case Local(name):
                 return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
                 x = self.value(operand)
                 if scalar.type == "int":
-                    x = self._widened(scalar, operand, x)
-                    x = x if function == "neg" else self._wrapped(operand, x)
+                    x = self.widths.widened(scalar, operand, x)
+                    x = x if function == "neg" else self.widths.wrapped(operand, x)
                 return unary(function, x)
             case Binary(function, left, right):
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":
-                    x, y = self._widened(scalar, left, x), self._widened(scalar, right, y)
+                    x = self.widths.widened(scalar, left, x)
+                    y = self.widths.widened(scalar, right, y)
                 if left.type == "int" and function in _RING:
-                    x, y = self._term(left, x), self._term(right, y)
+                    x, y = self.widths.term(left, x), self.widths.term(right, y)
                 elif left.type == "int":
                     # TVM may add a divisor to a dividend: ``(x - 4) % 7`` becomes ``(x + 3) % 7``.
                     bits = 31 if function in DIVISIONS else 32
-                    exact = self._is_exact(left, x, bits), self._is_exact(right, y)
+                    exact = self.widths.is_exact(left, x, bits), self.widths.is_exact(right, y)
                     if not all(exact):  # TVM may move a term to the other side.
                         x, y = wrapped(x, fits=exact[0]), wrapped(y, fits=exact[1])
                     if function in DIVISIONS and dtype_of(x) != UNSIGNED:
@@ -134,8 +123,8 @@ class Emitter:
             case Select(condition, consequent, alternative):
                 x, y = self._alike(consequent, alternative)
                 if self.wide:
-                    x = self._product_wrapped(consequent, x)
-                    y = self._product_wrapped(alternative, y)
+                    x = self.widths.product_wrapped(consequent, x)
+                    y = self.widths.product_wrapped(alternative, y)
                 # A check must not see what is not read.
                 choose = tirx.if_then_else if self.checked else choice
                 return choose(self.value(condition), x, y)
@@ -151,7 +140,7 @@ class Emitter:
     def exact(self, scalar: Scalar) -> PrimExpression:
         """Return the value of a scalar, with ints in the range of their dtype."""
         value = self.value(scalar)
-        return self._wrapped(scalar, value) if scalar.type == "int" else value
+        return self.widths.wrapped(scalar, value) if scalar.type == "int" else value
 
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
@@ -159,50 +148,17 @@ class Emitter:
             held = self.held[scalar]
             return held.value if self.clamped else held.checked
         emitter = replace(self, wide=True)
-        return cast(emitter._product_wrapped(scalar, index(emitter.value(scalar))), INDEX_TYPE)
-
-    def _constant_type(self, constant: Constant) -> str:
-        is_infinite = isinstance(constant.value, float) and math.isinf(constant.value)
-        if constant.type != "int" or is_infinite:
-            return self.types[constant.type]
-        if self.wide:
-            return INDEX_TYPE
-        symbolic = dimensions.is_symbolic(constant.value)
-        return self._index_type(constant) if symbolic else self.types["int"]
-
-    def _index_type(self, scalar: Scalar) -> str:
-        """The type of an index or a dimension."""
-        narrow = not self.wide and fits(scalar, self.ranges, self.bounds)
-        return self.types["int"] if narrow else INDEX_TYPE
+        value = index(emitter.value(scalar))
+        return cast(emitter.widths.product_wrapped(scalar, value), INDEX_TYPE)
 
     def _alike(self, left: Scalar, right: Scalar) -> tuple[PrimExpression, PrimExpression]:
         """Two operands in one type: the wider one, or that of the other if one is a constant."""
         x, y = self.value(left), self.value(right)
         if {dtype_of(x), dtype_of(y)} == {"int32", INDEX_TYPE}:
-            small = self._is_small(left), self._is_small(right)
+            small = self.widths.is_small(left), self.widths.is_small(right)
             dtype = INDEX_TYPE if small[0] == small[1] else dtype_of(y if small[0] else x)
-            x, y = self._converted(left, x, dtype), self._converted(right, y, dtype)
+            x, y = self.widths.converted(left, x, dtype), self.widths.converted(right, y, dtype)
         return alike(x, y)
-
-    def _is_small(self, scalar: Scalar) -> bool:
-        """Whether a scalar is a constant; one that is made of symbols must fit into 32 bits."""
-        return isinstance(scalar, Constant) and (
-            not dimensions.is_symbolic(scalar.value) or fits(scalar, self.ranges, self.bounds)
-        )
-
-    def _converted(self, scalar: Scalar, value: PrimExpression, dtype: str) -> PrimExpression:
-        """A value of a scalar in another type; a finite constant is made in it."""
-        match scalar:
-            case Constant(_, number) if not (isinstance(number, float) and math.isinf(number)):
-                return _number(number, dtype)
-        return cast(self._wrapped(scalar, value) if dtype == INDEX_TYPE else value, dtype)
-
-    def _widened(self, result: Scalar, scalar: Scalar, value: PrimExpression) -> PrimExpression:
-        """An operand of arithmetic on indices in 64 bits, unless the result fits into 32."""
-        is_wide = dtype_of(value) != "int32" or not has_index(result, self.statement)
-        if is_wide or fits(result, self.ranges, self.bounds):
-            return value
-        return cast(self._wrapped(scalar, value), INDEX_TYPE)
 
     def conditions(self) -> list[PrimExpression]:
         """Return the conditions under which the step of the statement is made.
@@ -324,29 +280,6 @@ class Emitter:
             return value
         return guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
 
-    def _wrapped(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> PrimExpression:
-        """Return a value in the range of its dtype, which sums and products do not need."""
-        return value if self._is_exact(scalar, value, bits) else wrapped(value)
-
-    def _term(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
-        """An operand of a sum or product; TVM makes ``min(y - x, 0)`` of ``min(x, y) - x``."""
-        limited = isinstance(value, tirx.Min | tirx.Max)
-        return sealed(value) if limited and not self._is_exact(scalar, value) else value
-
-    def _is_exact(self, scalar: Scalar, value: PrimExpression, bits: int = 32) -> bool:
-        """Whether a value fits into its bits; indices, and elements that meet one, fit into 64."""
-        if dtype_of(value) == "int32":
-            return fits(scalar, self.ranges, self.bounds, bits=bits)
-        kinds = {type(term) for term in terms(scalar, self.statement)}
-        return kinds <= {Index, Constant} or (Index in kinds and self.types["int"] == "int32")
-
-    def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
-        """A value that TVM widens without a cast, as it is part of an index.
-
-        A sum that wraps around is outside of the tensor either way.
-        """
-        return self._wrapped(scalar, value) if has_product(value) else value
-
     def _lookup(self, items: tuple[Scalar, ...], index: Scalar) -> PrimExpression:
         if items in self.tables:
             return self._element(Load(self.tables[items], (Subscript(index),)))
@@ -354,7 +287,7 @@ class Emitter:
         values = [self.value(item) for item in items]
         if INDEX_TYPE in map(dtype_of, values):
             pairs = zip(items, values, strict=True)
-            values = [self._converted(item, value, INDEX_TYPE) for item, value in pairs]
+            values = [self.widths.converted(item, value, INDEX_TYPE) for item, value in pairs]
         chosen = values[-1]
         for number in reversed(range(len(items) - 1)):
             chosen = select(position <= number, values[number], chosen)
@@ -374,20 +307,15 @@ class Emitter:
                     waiting.append(self._local(inner.name))
 
     def _within(self, index: Scalar, size: Dimension) -> bool:
-        return within(interval(index, self.ranges), size)
+        return within(interval(index, self.widths.ranges), size)
 
     def _inside(self, key: tuple[Scalar, Dimension]) -> PrimExpression:
         index, size = key
         position = self.position(index)
-        known = interval(index, self.ranges)
+        known = interval(index, self.widths.ranges)
         tests = []
         if known is None or not above(known[0]):
             tests.append(position >= 0)
         if known is None or not below(known[1], size):
             tests.append(position < size)
         return tirx.all(*tests)
-
-
-def _number(value: float | Dimension, dtype: str) -> PrimExpression:
-    """A constant of a formula, which may be computed from symbols."""
-    return opaque(with_sealed_divisors(literal(value, dtype)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -81,6 +81,17 @@ class LowerOptions(ComposeOptions, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """The reading of a model: the options of :func:`tvm_nnef.load_model`."""
+
+    dialect: str = "auto"
+    search_path: Sequence[str | os.PathLike[str]] = ()
+    variables: Mapping[str, Any] | None = None
+    format: str | None = None
+    conversion: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Composing:
     """The composition of a graph of a model: the options of :func:`tvm_nnef.compose` for that."""
 
@@ -128,18 +139,19 @@ _DEFAULTS: Mapping[str, Sequence[object]] = {
 """Values of options by which a model is read that ask for nothing, so they may always be given."""
 
 
-def refuse_skriptnd_options(title: str, **options: Any) -> None:
+def refuse_skriptnd_options(title: str, reading: Reading) -> None:
     """Raises NnefError for options of texts in SkriptND, given with a model of another format."""
-    for name, value in options.items():
-        if value not in _DEFAULTS[name]:
+    for name in ("dialect", "search_path"):
+        if getattr(reading, name) not in _DEFAULTS[name]:
             hint = "leave it out; it is for texts in SkriptND"
             raise error(f"the conversion of {title} has no option '{name}'", hint=hint)
 
 
-def refuse_for_loaded(**options: Any) -> None:
+def refuse_for_loaded(reading: Reading) -> None:
     """Raises NnefError for options by which a model is read, given with one that was read."""
-    for name, value in options.items():
-        if value not in _DEFAULTS[name]:
+    refuse_options(reading.conversion)
+    for name, defaults in _DEFAULTS.items():
+        if getattr(reading, name) not in defaults:
             hint = "give it to load_model, which reads the model"
             raise error(f"a Model in memory has no option '{name}'", hint=hint)
 

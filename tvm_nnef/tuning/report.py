@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_nnef.diagnostics import plural
+
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
@@ -43,7 +45,7 @@ class TuningReport:
         gain = f", {before / after:.2f} times as fast altogether" if tuned and after else ""
         kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the strategies"
         left = f" Not tuned: {', '.join(self.left_out)}." if self.left_out else ""
-        return f"{self.trials} trials: {kernels}{gain}.{left}"
+        return f"{plural(self.trials, 'trial')}: {kernels}{gain}.{left}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as data for JSON."""

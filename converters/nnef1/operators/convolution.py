@@ -46,7 +46,7 @@ def separable_conv(operation: Operation, builder: Builder) -> Tensor:
     groups = _groups(operation.integer("groups"), filtered.shape[1])
     _check_filter(filtered, point, groups, transposed=False)
     _check_points(point)
-    return _convolved(filtered, point, bias, None, groups, builder)
+    return _convolved("conv", filtered, point, bias, None, groups, builder)
 
 
 @operation("separable_deconv")
@@ -56,7 +56,7 @@ def separable_deconv(operation: Operation, builder: Builder) -> Tensor:
     groups = _groups(operation.integer("groups"), _channels(x))
     _check_filter(x, point, groups, transposed=True)
     _check_points(point)
-    filtered = _deconvolved(x, point, None, None, groups, builder)
+    filtered = _convolved("deconv", x, point, None, None, groups, builder)
     return _deconv(operation, filtered, plane, bias, 0, builder)
 
 
@@ -74,7 +74,7 @@ def _conv(
     border = operation.choice("border", _BORDERS)
     if border != "constant":
         x, window = with_border(x, window, border, builder)
-    return _convolved(x, weight, bias, window, groups, builder)
+    return _convolved("conv", x, weight, bias, window, groups, builder)
 
 
 def _deconv(
@@ -98,10 +98,11 @@ def _deconv(
     border = operation.choice("border", _BORDERS)
     if border != "constant":
         x, window = with_reverse_border(x, window, border, builder)
-    return _deconvolved(x, weight, bias, window, groups, builder)
+    return _convolved("deconv", x, weight, bias, window, groups, builder)
 
 
 def _convolved(
+    name: str,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -109,12 +110,13 @@ def _convolved(
     groups: int,
     builder: Builder,
 ) -> Tensor:
-    """Call SkriptND's convolution; a window of None is a single element without padding."""
+    """Call SkriptND's ``conv`` or ``deconv``; a window of None is an element without padding."""
     out = x.shape[2:] if window is None else window.out
-    shape = (x.shape[0], weight.shape[0], *out)
-    bias_operand, added = _bias(bias, weight.shape[0], x.rank, builder)
+    channels = weight.shape[0] if name == "conv" else weight.shape[1] * groups
+    bias_operand, added = _bias(bias, channels, x.rank, builder)
     convolution = builder.call(
-        "nn.conv", x, weight, *bias_operand, as_shape=shape, groups=None if groups == 1 else groups,
+        f"nn.{name}", x, weight, *bias_operand, as_shape=(x.shape[0], channels, *out),
+        groups=None if groups == 1 else groups,
         stride=None if window is None else unless_ones(window.stride),
         dilation=None if window is None else unless_ones(window.dilation),
         padding=0 if window is None else [*window.before, *window.after],
@@ -123,32 +125,6 @@ def _convolved(
         convolution
         if added is None
         else broadcasting.binary("math.add", convolution, added, builder)
-    )
-
-
-def _deconvolved(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    window: Window | None,
-    groups: int,
-    builder: Builder,
-) -> Tensor:
-    """Call SkriptND's deconvolution; a window of None is a single element without padding."""
-    out = x.shape[2:] if window is None else window.out
-    channels = weight.shape[1] * groups
-    bias_operand, added = _bias(bias, channels, x.rank, builder)
-    deconvolution = builder.call(
-        "nn.deconv", x, weight, *bias_operand, as_shape=(x.shape[0], channels, *out),
-        groups=None if groups == 1 else groups,
-        stride=None if window is None else unless_ones(window.stride),
-        dilation=None if window is None else unless_ones(window.dilation),
-        padding=0 if window is None else [*window.before, *window.after],
-    )  # fmt: skip
-    return (
-        deconvolution
-        if added is None
-        else broadcasting.binary("math.add", deconvolution, added, builder)
     )
 
 

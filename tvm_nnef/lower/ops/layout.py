@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.graph.moving_operators import RESHAPING
 from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
@@ -170,11 +171,7 @@ def _broadcast(invocation: Invocation) -> Lowered:
 
 
 MAPPINGS: Mapping[str, LoweringFunction] = {
-    **dict.fromkeys(
-        ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
-         "layout.unsqueeze"),
-        _view,
-    ),
+    **dict.fromkeys(RESHAPING, _view),
     "layout.constant": _constant,
     "layout.tensor": _constant,
     "layout.shape": _shape,
@@ -188,4 +185,4 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
     "layout.pad": _pad,
     "layout.tile": _tile,
     "layout.broadcast": _broadcast,
-}  # fmt: skip
+}

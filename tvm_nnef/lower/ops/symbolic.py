@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tvm_nnef.graph.moving_operators import RESHAPING
 from tvm_nnef.graph.nodes import Operation, Tensor, flatten
 from tvm_nnef.lower.ops import math
 from tvm_nnef.symbolic.dimensions import equal, is_static, is_symbolic
@@ -18,7 +19,7 @@ def is_safe(operation: Operation) -> bool:
     touched = flatten((*operation.operands, *operation.results))
     symbolic = any(not is_static(size) for tensor in touched for size in tensor.shape)
     name = operation.standard_operator
-    if name in _VIEWS:
+    if name in RESHAPING:
         return True
     attributes = operation.attributes.values()
     if any(map(is_symbolic, (part for value in attributes for part in _parts(value)))):
@@ -79,12 +80,6 @@ _BINARY = (
     *("add", "sub", "mul", "div", "mod", "pow", "min", "max", "select"),
     *("lt", "gt", "le", "ge", "eq", "ne", "and", "or", "xor"),
 )
-
-_VIEWS = (
-    *("layout.reshape", "layout.flatten", "layout.unflatten"),
-    *("layout.squeeze", "layout.unsqueeze"),
-)
-"""Operators that the shape of the result determines, also where attributes are symbols."""
 
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **dict.fromkeys(math.MAPPINGS, _anywhere),
