@@ -127,15 +127,18 @@ def _through_codes(graph: Graph, x: Value, zero: np.generic) -> Value:
 
 
 def _integer_contraction(graph: Graph, x: Value) -> Value | None:
-    """A convolution or product with quantized weights, per channel or not."""
+    """A convolution, perhaps in groups, or product with quantized weights, per channel or not."""
     if x.rank < 2 or not static(x.dims[-1]) or not min(map(min, x.dims)):
         return None
     found = window(graph, x) if 3 <= x.rank <= 5 and static(x.dims[1]) else None
-    outputs = graph.choice((1, 3, 8, 17))
+    outputs, groups = graph.choice((1, 3, 8, 17)), 1
     if found is None:
         shape, axis, dims = (x.dims[-1][0], outputs), 1, (*x.dims[:-1], graph.dim(outputs))
     else:
-        shape, axis = (outputs, x.dims[1][0], *found[0]["kernel_shape"]), 0
+        channels = x.dims[1][0]
+        groups = graph.choice([each for each in (1, 1, 2, channels) if channels % each == 0])
+        outputs = outputs if groups == 1 else groups * graph.choice((1, 1, 5))
+        shape, axis = (outputs, channels // groups, *found[0]["kernel_shape"]), 0
         dims = (x.dims[0], graph.dim(outputs), *found[1])
     scale = x.scale * math.prod(shape) / outputs
     if x.grain is None or 2.0 ** (x.grain + 4) * scale >= 2**20:
@@ -151,7 +154,7 @@ def _integer_contraction(graph: Graph, x: Value) -> Value | None:
     result = graph.value("float32", dims, scale, x.grain + 4)
     if found is None:
         return graph.add("MatMul", (x, weight), [result])[0]
-    return graph.add("Conv", (x, weight), [result], **found[0])[0]
+    return graph.add("Conv", (x, weight), [result], group=groups, **found[0])[0]
 
 
 def transposed_convolution(graph: Graph) -> Sequence[Value] | None:

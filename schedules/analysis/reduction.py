@@ -232,8 +232,9 @@ def _is_neutral(
     if len(uses) > 1:
         return False
     if reduction.reducer is SUM:
-        while isinstance(term, tirx.Mul):
-            term = term.a if loads(term.a, use.source) else term.b
+        while isinstance(term, (tirx.Mul, tirx.Cast)):
+            parts = (term.a, term.b) if isinstance(term, tirx.Mul) else (term.value,)
+            term = next(part for part in parts if loads(part, use.source))
         neutral = float(value.value) == 0
     else:
         init = reduction.init

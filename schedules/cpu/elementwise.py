@@ -125,10 +125,12 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
     divided = {axis: each for axis, each in parts.items() if len(each) > 1}
     count = None if divided else replication(value, axes, stage.dtype, machine)
     merged = _merged(axes, value, target, dtype, divided, machine, regroup=count is None)
-    if count is None and not divided:
+    if count is None and all(axis is axes[-1] for axis in divided):
         joined = with_joined_end(merged, dtype, machine)
-        count = replication(joined.expressions[0], joined.axes, stage.dtype, machine)
-        merged = merged if count is None else joined
+        if joined is not merged or not divided:
+            count = replication(joined.expressions[0], joined.axes, stage.dtype, machine)
+        if count is not None:
+            merged, divided = joined, {}
     value, target = merged.expressions
     assert isinstance(target, TensorLoad)
     assignment = Assignment(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tvm import sym, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis import index_splitting, sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged
@@ -191,9 +191,14 @@ def _quotient(axis: Axis, count: int) -> Axis:
 def _at_remainder(
     value: PrimExpression, axis: Axis, quotient: Axis, count: int, remainder: int
 ) -> PrimExpression:
-    """Return the value with an axis replaced by ``count`` times a quotient, and a remainder."""
+    """Return the value with an axis replaced by ``count`` times a quotient, and a remainder.
+
+    Conditions on the remainder are constant.
+    """
     dtype = dtype_of(axis.var)
     analyzer = sym.Analyzer()
     analyzer.bind(quotient.var, sizes.range_of(quotient.var, 0, quotient.extent))
     index = quotient.var * tirx.const(count, dtype) + tirx.const(remainder, dtype)
-    return with_simple_indices(substituted(value, {axis.var: index}), analyzer)
+    there = substituted(value, {axis.var: index})
+    there = index_splitting.between(there, [quotient], [(0, quotient.extent)])
+    return with_simple_indices(there, analyzer)

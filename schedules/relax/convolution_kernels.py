@@ -147,6 +147,7 @@ def convolution(
         source = padded(data, axes, window.before, window.after, zero)
         steps = window.axes()
         inputs = [te.reduce_axis((0, depth), "c")]
+        is_cast = dot is SINGLE and data.dtype != weights.dtype
 
         def element(batch: PrimExpression, *indices: PrimExpression) -> PrimExpression:
             *spatial_index, output = indices if last else (*indices[1:], indices[0])
@@ -155,7 +156,9 @@ def convolution(
             first_read = (group * depth + inputs[0].var) * dot.loaded
 
             def loaded(channel: PrimExpression) -> PrimExpression:
-                return source(batch, *((*position, channel) if last else (channel, *position)))
+                value = source(batch, *((*position, channel) if last else (channel, *position)))
+                # Codes become elements of the sum here, and stay bytes in memory.
+                return tirx.Cast(weights.dtype, value) if is_cast else value
 
             values = [loaded(first_read + number) for number in range(dot.loaded)]
             term = dot.term(values, weight(weights, output, inputs, steps))

@@ -42,7 +42,7 @@ from tvm_nnef.schedules.relax.quantized_codes import CODES, Quantization
 from tvm_nnef.schedules.relax.quantizers import (
     Reader,
 )
-from tvm_nnef.schedules.relax.ranges import range_of
+from tvm_nnef.schedules.relax.ranges import Range, range_of
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     Operands,
@@ -63,6 +63,9 @@ from tvm_nnef.tvm_support.compat import (
 
 _ADDED = np.iinfo("int32").max
 """Upper limit of a sum of products."""
+
+_EXACT = 1 << 24
+"""Below it float32 holds all integers."""
 
 _LARGEST = 1 << 24
 """Weights of more elements stay integers, that a library does not grow by gigabytes."""
@@ -125,7 +128,20 @@ class _Contractions:
             return self._of_integers(call, found, known)
         if found is not None or known is not None:
             self.note(self.operands.name, obstacle)
+        if known is not None and found is not None and self._is_exact_in_reals(call, found, known):
+            return self._of_integers(call, found, known, "float32")
         return self._with_real_weights(call, known)
+
+    def _is_exact_in_reals(
+        self, call: Call, found: Dequantized, known: tuple[Array, Array]
+    ) -> bool:
+        """Whether float32 holds the sums of a convolution of one channel to each output."""
+        limits, weights = range_of(self.operands, found.integers), known[0]
+        if operator_name(call) not in CONVOLUTIONS or weights.shape[1] != 1 or not weights.size:
+            return False
+        if limits is None or not _is_scalar(found.scale):
+            return False
+        return bool(_largest_sum(weights, limits, 0) < _EXACT)
 
     def real_weights(self, call: Call, reason: str) -> RelaxExpression | None:
         """A contraction with dequantized weights as a constant, if that is not too large."""
@@ -146,14 +162,23 @@ class _Contractions:
         return again(call, call.args[0], constant(weights))
 
     def _of_integers(
-        self, call: Call, found: Dequantized, weights: tuple[Array, Array]
+        self,
+        call: Call,
+        found: Dequantized,
+        weights: tuple[Array, Array],
+        dtype: str = "int32",
     ) -> RelaxExpression:
-        """Return a contraction of dequantized reals and such weights as that of integers."""
+        """Return a contraction of dequantized reals and such weights as that of integers, which
+        have a dtype.
+        """
         integers, scale = weights
         inner = integers.ndim - 2 if operator_name(call) in CONVOLUTIONS else 0
         scale = scale.reshape((-1,) + (1,) * inner)
-        wide = as_dtype(self.operands, found.integers, "int32")
-        product = self.operands.emit(again(call, wide, constant(integers.astype("int32"))))
+        if dtype == "float32":
+            wide = as_real(self.operands, found.integers)
+        else:
+            wide = as_dtype(self.operands, found.integers, dtype)
+        product = self.operands.emit(again(call, wide, constant(integers.astype(dtype))))
         reals = as_dtype(self.operands, product, "float32")
         return relax.op.multiply(reals, self._product(found.scale, scale))
 
@@ -177,13 +202,12 @@ class _Contractions:
         weights = known[0]
         if not weights.size:
             return "it is empty"
-        other = tuple(axis for axis in range(weights.ndim) if axis != outputs % weights.ndim)
-        largest = np.abs(weights.astype("int64")).sum(axis=other).max()
         half = np.iinfo(CODES)
         inside = half.min <= min(limits) and max(limits) <= half.max
         if not (inside and half.min <= weights.min() and weights.max() <= half.max):
             return "its codes have more than 16 bits"
-        return "" if largest * max(map(abs, limits)) <= _ADDED else "its sums may exceed an int32"
+        largest = _largest_sum(weights, limits, outputs)
+        return "" if largest <= _ADDED else "its sums may exceed an int32"
 
     def _product(self, scale: RelaxExpression, factor: Array) -> RelaxExpression:
         """A scale times a constant."""
@@ -277,6 +301,13 @@ class _Rewrite:
 def _outputs(contraction: Call) -> int:
     """Return the dimension of the outputs among those of the weights."""
     return 0 if operator_name(contraction) in CONVOLUTIONS else -1
+
+
+def _largest_sum(weights: Array, limits: Range, outputs: int) -> int:
+    """Return what a sum of products with weights is at most, each for an index of ``outputs``."""
+    other = tuple(axis for axis in range(weights.ndim) if axis != outputs % weights.ndim)
+    largest = np.abs(weights.astype("int64")).sum(axis=other).max()
+    return int(largest) * max(map(abs, limits))
 
 
 def _is_scalar(scale: RelaxExpression) -> bool:

@@ -22,7 +22,13 @@ from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.schedules.codegen.dot_products import multiplies_words
 from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.schedules.relax.permuted import OnPermuted, Order, Permuted, Relayout, of_first
-from tvm_nnef.schedules.relax.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
+from tvm_nnef.schedules.relax.rebuilding import (
+    Symbols,
+    call_te,
+    is_symbol,
+    kernel_at_call,
+    tensors_of,
+)
 from tvm_nnef.schedules.relax.rewriting import (
     CONVOLUTIONS,
     again,
@@ -194,11 +200,14 @@ def _kernel(relayout: Relayout, call: Call) -> Permuted | list[Permuted] | None:
     """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
     if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
         return None
-    arguments, name = list(call.args[1].fields), str(call.args[0].name_hint)
+    given, name = list(call.args[1].fields), str(call.args[0].name_hint)
+    arguments = [argument for argument in given if not is_symbol(argument)]
     permuted = [relayout.permuted(argument) for argument in arguments]
     data = _largest(permuted)
-    kernel = None if data is None else kernel_at_call(relayout.functions[name], arguments)
-    if data is None or kernel is None:
+    if data is None:
+        return None
+    kernel = kernel_at_call(relayout.functions[name], given, numbers=True)
+    if kernel is None:
         return None
     order = data.order
     orders = {stage.buffer: order for stage in kernel.stages if len(stage.axes) == len(order)}
@@ -216,7 +225,8 @@ def _kernel(relayout: Relayout, call: Call) -> Permuted | list[Permuted] | None:
         results = [made[buffer] for buffer in kernel.outputs]
         return results if len(results) > 1 else results[0]
 
-    made = call_te(relayout.builder_, rebuilt, values, name)
+    symbols = [argument for argument in given if is_symbol(argument)]
+    made = call_te(relayout.builder_, rebuilt, values, name, scalars=symbols)
     written = [orders.get(b, tuple(range(len(b.shape)))) for b in kernel.outputs]
     if len(written) == 1:
         return Permuted(made, written[0])

@@ -89,6 +89,7 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
     dot, words, width = SINGLE, None, None
     if groups > 1 and columns == 1:
         # Each output has its own inputs: vectors run along the groups.
+        data = _codes(operands, data)
         weights = _reordered(operands, filters, [*steps, 1, 0])
         weight: Weight = by_channel
     else:
@@ -114,6 +115,15 @@ def _convolution(operands: Operands, call: Call, machine: CpuModel) -> RelaxExpr
     )  # fmt: skip
     made = _call(operands, function, [data, weights], f"conv{dot.suffix}")
     return made if words is None else words.corrected(operands, made)
+
+
+def _codes(operands: Operands, data: RelaxExpression) -> RelaxExpression:
+    """Small integers that reals were cast from, which a kernel casts as it reads them; the data if
+    they are others.
+    """
+    cast = operands.call(data, "astype")
+    source = data if cast is None else cast.args[0]
+    return source if shape_and_dtype(source)[1] in ("uint8", "int8", "int16") else data
 
 
 def _attributes(width: int | None) -> Mapping[str, int] | None:

@@ -36,6 +36,10 @@ from tvm_nnef.tvm_support.compat import (
     constant,
     shape_and_dtype,
 )
+from tvm_nnef.tvm_support.function_attributes import OP_PATTERN, FusionPattern
+
+_LEAST_FILLED = 4
+"""Groups of channels get zeros up to whole words if those are at most one for so many elements."""
 
 _HALF, _BYTE = np.iinfo("int16"), np.iinfo("int8")
 """The limits of the parts of a word."""
@@ -88,19 +92,18 @@ def in_words(
         return None
     last = axis == len(shape) - 1
 
-    def fits(dot: Dot) -> bool:
-        return groups == 1 or not size // groups % dot.parts
-
+    depth = size // groups
     dot = _dot_of_bytes(array, limits, axes[1], machine) if last else None
-    if dot is not None and fits(dot):
-        return _bytes(operands, data, array, axes[1], limits, dot)
+    if dot is not None and (groups == 1 or -depth % dot.parts <= depth // _LEAST_FILLED):
+        return _bytes(operands, data, array, axes[1], limits, dot, groups)
     whole = (*limits, int(array.min()), int(array.max()))
     small = _HALF.min <= min(whole) and max(whole) <= _HALF.max
-    if not small or not fits(PAIRS) or not dot_products.has_pairs(machine):
+    pairs = groups == 1 or not depth % PAIRS.parts
+    if not small or not pairs or not dot_products.has_pairs(machine):
         return None
     packed = constant(_words(array, axes[1], PAIRS))
     if last:
-        narrow = _filled(operands, _cast(operands, data, "int16"), PAIRS)
+        narrow = _filled(operands, _cast(operands, data, "int16"), PAIRS, groups)
         return Words(narrow, packed, PAIRS)
     made = operands.builder.call_te(_in_pairs(axis), data, primfunc_name_hint="pair")
     return Words(operands.emit(made), packed, WHOLE_PAIRS)
@@ -135,6 +138,7 @@ def _bytes(
     axis: int,
     limits: Range,
     dot: Dot,
+    groups: int,
 ) -> Words:
     """Data and weights in words of bytes."""
     kind = np.iinfo("int8" if dot.signed else "uint8")
@@ -142,7 +146,7 @@ def _bytes(
     low = 0 if fitting else limits[0] - int(kind.min)
     if low:
         data = operands.emit(relax.op.subtract(data, relax.const(low, "int32")))
-    narrow = _filled(operands, _cast(operands, data, kind.dtype.name), dot)
+    narrow = _filled(operands, _cast(operands, data, kind.dtype.name), dot, groups)
     # Columns are the first dimension of filters, and the other one of matrices.
     columns = 0 if array.ndim > 2 else 1 - axis % 2
     over = tuple(dimension for dimension in range(array.ndim) if dimension != columns)
@@ -162,17 +166,27 @@ def _cast(operands: Operands, data: RelaxExpression, dtype: str) -> RelaxExpress
     )
 
 
-def _filled(operands: Operands, data: RelaxExpression, dot: Dot) -> RelaxExpression:
-    """Data with zeros after the last element along the last axis, up to whole words."""
+def _filled(operands: Operands, data: RelaxExpression, dot: Dot, groups: int) -> RelaxExpression:
+    """Data with zeros after the last element of each group along the last axis, up to whole
+    words.
+    """
     shape, dtype = shape_and_dtype(data)
-    missing = -shape[-1] % dot.parts
+    depth = shape[-1] // groups
+    missing = -depth % dot.parts
     if not missing:
         return data
 
     def filled(source: te.Tensor) -> te.Tensor:
-        return padded(source, [len(shape) - 1], [0], [missing], tirx.const(0, dtype))
+        return padded(source, [len(source.shape) - 1], [0], [missing], tirx.const(0, dtype))
 
-    return operands.emit(operands.builder.call_te(filled, data, primfunc_name_hint="words"))
+    if groups == 1:
+        return operands.emit(operands.builder.call_te(filled, data, primfunc_name_hint="words"))
+    # Joined with the kernel, reshapes would divide the index of each element; these are views.
+    alone = {OP_PATTERN: int(FusionPattern.OPAQUE)}
+    split = operands.emit(relax.op.reshape(data, (*shape[:-1], groups, depth)))
+    made = operands.builder.call_te(filled, split, primfunc_name_hint="words", primfunc_attrs=alone)
+    whole = (*shape[:-1], groups * (depth + missing))
+    return operands.emit(relax.op.reshape(operands.emit(made), whole))
 
 
 def _in_pairs(axis: int) -> Callable[[te.Tensor], te.Tensor]:

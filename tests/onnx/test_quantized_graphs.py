@@ -86,6 +86,19 @@ def block(graph):
     return graph.through(z, SCALES["z"]), SCALES["z"]
 
 
+def separable(graph):
+    """A convolution with a stride, a depthwise one, and one of size 1 with a residual addition."""
+    x, own = graph.through("x", SCALES["x"]), scales(8, 0.004)
+    y = graph.node("Conv", x, graph.weights(WEIGHTS, own), pads=[1] * 4, strides=[2, 2])
+    y = graph.through(graph.node("Relu", y), SCALES["y"])
+    z = graph.node("Conv", y, graph.weights(WEIGHTS[:, :1], own), pads=[1] * 4, group=8)
+    z = graph.through(graph.node("Relu", z), SCALES["y"])
+    z = graph.node("Conv", z, graph.weights(POINTWISE[[0, 1, 2, 3, 4, 5, 0, 1]], own))
+    z = graph.through(graph.node("Add", z, y), SCALES["y"])
+    z = graph.node("Conv", z, graph.weights(POINTWISE, scales(6, 0.003)))
+    return graph.through(z, SCALES["z"]), SCALES["z"]
+
+
 def joined(graph):
     """A concatenation of tensors of two scales."""
     x = graph.through("x", SCALES["x"])
@@ -143,6 +156,7 @@ def sequence(graph):
 
 CASES = {
     "block": (block, [2, 4, 10, 10]),
+    "separable": (separable, [2, 4, 9, 16]),
     "joined": (joined, [1, 4, 9, 10]),
     "product": (product, [3, 4, 5, 10]),
     "operators": (operators, [1, 4, 9, 10]),
@@ -177,7 +191,7 @@ def test_codes_are_those_of_the_evaluator(case, zero, tmp_path):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("case", ["joined", "block", "dynamic"])
+@pytest.mark.parametrize("case", ["joined", "block", "separable", "dynamic"])
 def test_sizes_may_be_dynamic(case, tmp_path):
     model, shape, step = saved(case, np.uint8(117), tmp_path, dynamic=True)
     executable = tvm_nnef.build(model, progress=False)
@@ -190,16 +204,29 @@ def test_sizes_may_be_dynamic(case, tmp_path):
         assert (steps > 0.01).mean() <= 0.005
 
 
-COUNTS = {"block": 3, "joined": 1, "product": 1, "operators": 3, "dynamic": 2, "sequence": 1}
+COUNTS = {
+    "block": 3,
+    "separable": 3,
+    "joined": 1,
+    "product": 1,
+    "operators": 3,
+    "dynamic": 2,
+    "sequence": 1,
+}
 
 
-def kernels(model, target):
-    """The names of the kernels of a model."""
+def fused(model, target):
+    """The module of a model after fusion."""
     mod = tvm_nnef.from_nnef(model)
     for each in passes(resolve(target)):
         if each.phase in ("bind", "graph", "fuse"):
             mod = each.run(mod)
-    return [str(variable.name_hint) for variable in mod.functions]
+    return mod
+
+
+def kernels(model, target):
+    """The names of the kernels of a model."""
+    return [str(variable.name_hint) for variable in fused(model, target).functions]
 
 
 def in_words(names):
@@ -217,6 +244,16 @@ def test_contractions_are_those_of_integers(case, dynamic, tmp_path):
     assert in_words(names) == COUNTS[case]
     # Zero points are known, and codes computed by the kernel before: no operator saturates.
     assert any("saturate" in name for name in names) == (case in ("dynamic", "sequence"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("case", ["block", "separable", "joined"])
+def test_only_codes_are_between_kernels(case, dynamic, tmp_path):
+    model, _, _ = saved(case, np.uint8(0), tmp_path, dynamic)
+    text = str(fused(model, "x86-64-v3")["main"])
+    # The last two kernels compute reals, and permute the result.
+    *between, _, _ = re.findall(r'R.call_tir\(.*dtype="(\w+)"', text)
+    assert between and "float32" not in between
 
 
 @pytest.mark.parametrize(("zero", "dtype"), [(np.uint8(0), "uint8"), (np.int8(0), "int8")])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tvm
 from tvm import tirx
 
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+# Otherwise TVM computes a statement that rounds for each lane by itself, and LLVM may leave it so.
+tvm.ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 
 def away_from_zero(x: PrimExpression) -> PrimExpression:

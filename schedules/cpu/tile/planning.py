@@ -23,7 +23,6 @@ from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.cpu.tile import tile_sizes
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.plan import emit
 from tvm_nnef.schedules.plan.emit import Tail
 from tvm_nnef.tir.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_support.compat import dtype_of
@@ -136,7 +135,8 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool) -> Ti
         # Many planes keep all threads busy: the tiles of each follow one after the other.
         many = sliding and extent_product(outer) >= machine.parallel_tasks
         tiling = replace(tiling, parallel=len(outer) if many else len(tiling.order))
-    filled = packed is not None and sum(mentions(a, [columns.var]) for a in accesses) == 1
+    across = {load.source for load in accesses if mentions(load, [columns.var])}
+    filled = packed is not None and len(across) == 1
     return _with_column_tail(tiling, sliding=sliding, filled=filled)
 
 
@@ -260,9 +260,8 @@ def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
     if not sizes.is_known(columns):
         return replace(tiling, column_tail=Tail.NARROWER, tail_width=1)
     rest = columns % tiling.width
-    vectors = -(-rest // lanes)
-    if filled and vectors < len(emit.pieces(rest, lanes)):
-        return replace(tiling, column_tail=Tail.GUARD, tail_width=vectors * lanes)
+    if filled and rest % lanes:
+        return replace(tiling, column_tail=Tail.GUARD, tail_width=-(-rest // lanes) * lanes)
     return replace(tiling, column_tail=Tail.NARROWER, tail_width=rest)
 
 
