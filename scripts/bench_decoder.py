@@ -10,7 +10,8 @@ builder of ONNX Runtime writes one: GroupQueryAttention with rotary embeddings i
 SkipSimplifiedLayerNormalization. Other fields of ``Shape`` make decoders like those of Phi, Qwen 3
 and Gemma. Ours is built with the caches as state; ONNX Runtime gets one
 buffer for past and present keys, by an I/O binding, so that it copies no cache either. OpenVINO, if
-it is installed, gets the same file, and copies its caches.
+it is installed, gets the same file, and copies its caches. llama.cpp, if ``llama_cpp`` and ``gguf``
+are installed, gets a file of the same sizes with weights in Q4_0, and has a cache in float16.
 """
 
 from __future__ import annotations
@@ -306,6 +307,95 @@ class OpenVino:
         return lambda: request.infer(given, share_inputs=True, share_outputs=True)
 
 
+class LlamaCpp:
+    """A model of the same sizes in llama.cpp, with random weights in Q4_0."""
+
+    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+        """Writes and opens a file."""
+        import llama_cpp
+
+        write_gguf(path, shape)
+        self._library, self._silent = llama_cpp, llama_cpp.llama_log_callback(lambda *_: None)
+        llama_cpp.llama_log_set(self._silent, None)
+        of_model = llama_cpp.llama_model_default_params()
+        model = llama_cpp.llama_model_load_from_file(str(path).encode(), of_model)
+        of_context = llama_cpp.llama_context_default_params()
+        of_context.n_ctx = of_context.n_batch = room
+        of_context.n_threads = of_context.n_threads_batch = threads
+        self._context = llama_cpp.llama_init_from_model(model, of_context)
+
+    def step(self, length: int, rows: int) -> Callable[[], Any]:
+        """A function that runs some rows after a past of a length."""
+        library = self._library
+        memory, batch = library.llama_get_memory(self._context), self._batch(length, rows)
+
+        def run() -> None:
+            library.llama_memory_seq_rm(memory, 0, length, -1)
+            if library.llama_decode(self._context, batch):
+                raise RuntimeError("llama.cpp computed nothing")
+
+        if library.llama_memory_seq_pos_max(memory, 0) + 1 < length:
+            self.step(0, length)()
+        return run
+
+    def _batch(self, first: int, count: int) -> Any:
+        """Tokens at positions, each with its scores."""
+        batch = self._library.llama_batch_init(count, 0, 1)
+        batch.n_tokens = count
+        for at in range(count):
+            batch.token[at], batch.pos[at], batch.logits[at] = 1, first + at, 1
+            batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+        return batch
+
+
+def write_gguf(path: Path, shape: Shape) -> None:
+    """Write a decoder with random weights for llama.cpp, products in Q4_0."""
+    import gguf
+
+    random = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("no_vocab")
+    writer.add_vocab_size(shape.words)
+    writer.add_context_length(shape.longest)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.inner)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.groups)
+    writer.add_rope_dimension_count(shape.size)
+    writer.add_layer_norm_rms_eps(1e-5)
+
+    def product(name: str, rows: int, columns: int) -> None:
+        blocks = np.empty((columns, rows // 32), [("scale", np.float16), ("codes", np.uint8, 16)])
+        blocks["scale"] = 0.2 / np.sqrt(rows)
+        blocks["codes"] = random.integers(0, 256, blocks["codes"].shape, np.uint8)
+        codes = gguf.GGMLQuantizationType.Q4_0
+        writer.add_tensor(f"{name}.weight", blocks.view(np.uint8), raw_dtype=codes)
+
+    def scale(name: str) -> None:
+        writer.add_tensor(f"{name}.weight", np.ones(shape.width, np.float32))
+
+    embedding = random.standard_normal((shape.words, shape.width), np.float32)
+    writer.add_tensor("token_embd.weight", embedding)
+    queries, keys = shape.heads * shape.size, shape.groups * shape.size
+    for layer in range(shape.layers):
+        for name in ("attn_norm", "ffn_norm"):
+            scale(f"blk.{layer}.{name}")
+        product(f"blk.{layer}.attn_q", shape.width, queries)
+        product(f"blk.{layer}.attn_k", shape.width, keys)
+        product(f"blk.{layer}.attn_v", shape.width, keys)
+        product(f"blk.{layer}.attn_output", queries, shape.width)
+        product(f"blk.{layer}.ffn_gate", shape.width, shape.inner)
+        product(f"blk.{layer}.ffn_up", shape.width, shape.inner)
+        product(f"blk.{layer}.ffn_down", shape.inner, shape.width)
+    scale("output_norm")
+    product("output", shape.width, shape.words)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main() -> int:
     """Measure, and print lines for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -336,6 +426,10 @@ def main() -> int:
         }
         if importlib.util.find_spec("openvino") is not None:
             others["OpenVINO"] = OpenVino(path, shape, options.threads)
+        if all(map(importlib.util.find_spec, ("llama_cpp", "gguf"))) and shape.bits == 4:
+            others["llama.cpp"] = LlamaCpp(
+                Path(folder, "model.gguf"), shape, options.room, options.threads
+            )
         print(
             f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M weights in "
             f"{f'{shape.bits} bits' if shape.bits else 'float32'}, "

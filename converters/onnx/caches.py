@@ -151,8 +151,9 @@ def _pair(
     for axis in growing:
         name = str(declared[axis] or f"{past.name}_{axis}")
         bound = bound_of_dimension(bounds, name, past.name, axis)
-        if not bound:
+        if bound < 1:
             hint = f"say how many entries it has at most: bounds={{'{name}': 2048}}"
+            hint += f", or --bound {name}=2048"
             message = f"the state '{past.name}' grows without a bound"
             raise NnefError([_problem(model, message, hint)])
         shape[axis] = bound

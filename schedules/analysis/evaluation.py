@@ -1,12 +1,15 @@
 """Evaluation of expressions over constant buffers as NumPy arrays.
 
 Input: an expression, arrays that broadcast for its variables, and those of the buffers that it
-reads. Output: the array of its values, or None if it has an unsupported node.
+reads. Output: the array of its values, or None if it has an unsupported node. The nodes of an
+expression are visited once; its function may then be called for many values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from tvm import tirx
@@ -14,13 +17,47 @@ from tvm.ir import Call, Op, TensorLoad
 
 from tvm_nnef.tvm_support.compat import Array, Buffer, PrimExpression, Var, choice_of, dtype_of
 
+Values: TypeAlias = "Mapping[Var, Array]"
+"""Arrays for the variables of an expression, which broadcast together."""
+
+_Function: TypeAlias = "Callable[[Values], Array]"
+
+
+class _Unknown(Exception):
+    """The expression has an unsupported node."""
+
+
+def _divided(left: Array, right: Array) -> Array:
+    if left.dtype.kind != "f":
+        raise _Unknown  # It truncates.
+    return np.asarray(left / right)
+
+
+def _floor_divided(left: Array, right: Array) -> Array:
+    """Return rounded quotients; by a power of two, which a shift computes faster."""
+    if _is_power_of_two(right):
+        return np.asarray(left >> right.dtype.type(int(right).bit_length() - 1))
+    return np.asarray(np.floor_divide(left, right))
+
+
+def _floor_remainder(left: Array, right: Array) -> Array:
+    """Return remainders; by a power of two, which a mask computes faster."""
+    if _is_power_of_two(right):
+        return np.asarray(left & right.dtype.type(int(right) - 1))
+    return np.asarray(np.mod(left, right))
+
+
+def _is_power_of_two(divisor: Array) -> bool:
+    return divisor.ndim == 0 and int(divisor) > 0 and not int(divisor) & (int(divisor) - 1)
+
+
 _BINARY: Mapping[type, Callable[[Array, Array], Array]] = {
     tirx.Add: np.add,
     tirx.Sub: np.subtract,
     tirx.Mul: np.multiply,
-    tirx.Div: np.divide,
-    tirx.FloorDiv: np.floor_divide,
-    tirx.FloorMod: np.mod,
+    tirx.Div: _divided,
+    tirx.FloorDiv: _floor_divided,
+    tirx.FloorMod: _floor_remainder,
     tirx.Min: np.minimum,
     tirx.Max: np.maximum,
     tirx.EQ: np.equal,
@@ -54,68 +91,68 @@ operands.
 """
 
 
-class _Unknown(Exception):
-    """The expression has an unsupported node."""
+def evaluator(
+    expression: PrimExpression, arrays: Mapping[Buffer, Array]
+) -> Callable[[Values], Array | None]:
+    """Return the function from values of the variables of an expression to its own values.
+
+    It returns None if these cannot be computed.
+    """
+    try:
+        function = _function(expression, arrays)
+    except _Unknown:
+        return lambda _: None
+
+    def evaluate(values: Values) -> Array | None:
+        try:
+            with np.errstate(all="ignore"):
+                return function(values)
+        except (_Unknown, KeyError, IndexError):
+            return None
+
+    return evaluate
 
 
 def evaluated(
-    expression: PrimExpression, values: Mapping[Var, Array], arrays: Mapping[Buffer, Array]
+    expression: PrimExpression, values: Values, arrays: Mapping[Buffer, Array]
 ) -> Array | None:
     """Return the values of an expression for those of its variables.
 
     It is None if it cannot be computed.
     """
-    try:
-        with np.errstate(all="ignore"):
-            return _value(expression, values, arrays)
-    except (_Unknown, IndexError):
-        return None
+    return evaluator(expression, arrays)(values)
 
 
-def _value(
-    node: PrimExpression, values: Mapping[Var, Array], arrays: Mapping[Buffer, Array]
-) -> Array:
-    def of(other: PrimExpression) -> Array:
-        return _value(other, values, arrays)
+def _function(node: PrimExpression, arrays: Mapping[Buffer, Array]) -> _Function:
+    def applied(compute: Callable[..., Array], operands: Sequence[PrimExpression]) -> _Function:
+        functions = [_function(each, arrays) for each in operands]
+        return lambda values: np.asarray(compute(*[each(values) for each in functions]))
 
     if isinstance(node, (tirx.IntImm, tirx.FloatImm)):
-        return np.asarray(node.value, dtype_of(node))
-    if isinstance(node, tirx.Var) and node in values:
-        return values[node]
+        number = np.asarray(node.value, dtype_of(node))
+        return lambda _: number
+    if isinstance(node, tirx.Var):
+        return lambda values: values[node]
     if isinstance(node, TensorLoad) and node.source in arrays:
-        return _loaded(arrays[node.source], [of(index) for index in node.indices])
+        return applied(partial(_loaded, arrays[node.source]), node.indices)
     if isinstance(node, tirx.Cast):
-        return np.asarray(of(node.value), dtype_of(node))
+        return applied(partial(np.asarray, dtype=dtype_of(node)), [node.value])
     if isinstance(node, tirx.Let):
-        return _value(node.body, {**values, node.var: of(node.value)}, arrays)
+        value, body = _function(node.value, arrays), _function(node.body, arrays)
+        return lambda values: body({**values, node.var: value(values)})
     choice = choice_of(node)
     if choice is not None:
-        return np.where(*map(of, choice))
+        return applied(np.where, choice)
     if isinstance(node, tirx.BitwiseNot):
-        return np.asarray(~of(node.a))
+        return applied(np.invert, [node.a])
     if isinstance(node, Call) and isinstance(node.op, Op) and str(node.op.name) in _CALLS:
-        return np.asarray(_CALLS[str(node.op.name)](*map(of, node.args)))
-    if type(node) not in _BINARY:
-        raise _Unknown
-    return _binary(node, *(of(getattr(node, operand)) for operand in ("a", "b")))
+        return applied(_CALLS[str(node.op.name)], node.args)
+    if type(node) in _BINARY:
+        return applied(_BINARY[type(node)], [getattr(node, side) for side in ("a", "b")])
+    raise _Unknown
 
 
-def _binary(node: PrimExpression, left: Array, right: Array) -> Array:
-    """Return the value of a node of two operands; divisions by powers of two as shifts and
-    masks.
-    """
-    if isinstance(node, tirx.Div) and left.dtype.kind != "f":
-        raise _Unknown  # It truncates.
-    if isinstance(node, (tirx.FloorDiv, tirx.FloorMod)) and right.ndim == 0:
-        divisor = int(right)
-        if divisor > 0 and not divisor & (divisor - 1):
-            if isinstance(node, tirx.FloorMod):
-                return np.asarray(left & right.dtype.type(divisor - 1))
-            return np.asarray(left >> right.dtype.type(divisor.bit_length() - 1))
-    return np.asarray(_BINARY[type(node)](left, right))
-
-
-def _loaded(array: Array, indices: list[Array]) -> Array:
+def _loaded(array: Array, *indices: Array) -> Array:
     """Return elements at indices; whole rows and columns at once if each index varies along one
     axis.
     """
@@ -127,4 +164,4 @@ def _loaded(array: Array, indices: list[Array]) -> Array:
             return np.asarray(array.take(first.reshape(-1), 0).take(second.reshape(-1), 1))
         if first.shape[0] == second.shape[1] == 1:
             return np.asarray(array.take(second.reshape(-1), 1).take(first.reshape(-1), 0).T)
-    return np.asarray(array[tuple(indices)])
+    return np.asarray(array[indices])

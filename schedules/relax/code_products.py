@@ -12,8 +12,8 @@ codes of neighbouring rows, and scales (and zeros) ``[N/width, K/block, width]``
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import Call
 
-from tvm_nnef.schedules.analysis.evaluation import evaluated
+from tvm_nnef.schedules.analysis.evaluation import evaluated, evaluator
 from tvm_nnef.schedules.analysis.kernel import Kernel
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.relax.constant_elements import ConstantReader, at_load, varies
@@ -52,6 +52,7 @@ from tvm_nnef.tvm_support.function_attributes import (
     PANEL_WIDTH,
     FusionPattern,
 )
+from tvm_nnef.tvm_support.threads import available_cores
 
 _BITS = (2, 4, 8)
 
@@ -67,8 +68,8 @@ LONGEST_BLOCK = 256
 _CLOSE = 1e-4
 """Largest distance of reals from a whole step: those whose zero is real were rounded."""
 
-_SLAB = 1 << 17
-"""The elements that are computed at a time, which stay in a cache: a limit of memory."""
+_SLAB = 1 << 19
+"""The elements that a thread computes at a time: few enough for the last cache and for memory."""
 
 
 def keep_codes(mod: Module, machine: CpuModel, *, int8_activations: bool = False) -> Module:
@@ -209,12 +210,15 @@ def _steps(
     (row, column), (rows, columns) = axes, shape
     whole = np.empty((columns, rows), np.int16)
     offsets = np.zeros((columns, rows // block), np.float32)
-    for first in range(0, columns, max(1, _SLAB // rows)):
-        part = slice(first, min(first + max(1, _SLAB // rows), columns))
-        grid = {row: np.arange(rows)[None, :], column: np.arange(columns)[part, None]}
-        found = evaluated(value, grid, arrays)
+    evaluate, height = evaluator(value, arrays), max(1, _SLAB // rows)
+    all_rows, all_columns = np.arange(rows)[None, :], np.arange(columns)[:, None]
+
+    def fill(first: int) -> bool:
+        """Compute some columns; whether their values are whole steps apart."""
+        part = slice(first, min(first + height, columns))
+        found = evaluate({row: all_rows, column: all_columns[part]})
         if found is None:
-            return None
+            return False
         reals = np.broadcast_to(found, whole[part].shape).astype(np.float32, copy=False)
         steps = np.rint(reals)
         if not np.array_equal(steps, reals):
@@ -223,28 +227,33 @@ def _steps(
             exact = blocks - offsets[part][..., None]
             steps = np.rint(exact)
             if not np.all(np.abs(steps - exact) < _CLOSE):
-                return None
+                return False
         if not np.all(np.abs(steps) < np.iinfo(np.int16).max):
-            return None
+            return False
         whole[part] = steps.reshape(whole[part].shape)
-    return whole, offsets
+        return True
+
+    with ThreadPoolExecutor(available_cores()) as threads:
+        filled = all(threads.map(fill, range(0, columns, height)))
+    return (whole, offsets) if filled else None
 
 
 def _coded(whole: Array, offsets: Array, scales: Array) -> _Weights | None:
     """Integers as codes of as few bits as possible: with one zero for all if that takes no more."""
-    columns, count = offsets.shape
-    blocks = whole.reshape(columns, count, -1)
-    low, high = blocks.min(-1).astype(np.int32), blocks.max(-1).astype(np.int32)
-    single = not offsets.any()
-    ranges = [int(high.max() - low.min())] if single else []
-    for bits, (number, span) in itertools.product(
-        _BITS, enumerate((*ranges, int((high - low).max())))
-    ):
-        if span >= 1 << bits or blocks.shape[-1] % (_WORD // bits):
+    blocks = whole.reshape(*offsets.shape, -1)
+    single, least, most = not offsets.any(), int(whole.min()), int(whole.max())
+    for bits in _BITS:
+        if blocks.shape[-1] % (_WORD // bits):
             continue
-        if single and number == 0:
-            zero = _zero(int(low.min()), int(high.max()), bits)
-            return _Weights((whole + zero).astype(np.uint8), bits, scales, float(zero))
+        if single and most - least < 1 << bits:
+            zero = _zero(least, most, bits)
+            whole += np.int16(zero)
+            return _Weights(whole.astype(np.uint8), bits, scales, float(zero))
+        if np.ptp(blocks[0].astype(np.int32), -1).max() >= 1 << bits:
+            continue  # The blocks of one column show it, mostly, and all of them take long.
+        low, high = blocks.min(-1).astype(np.int32), blocks.max(-1).astype(np.int32)
+        if (high - low).max() >= 1 << bits:
+            continue
         zeros = np.where(high < 1 << bits, np.maximum(-low, 0), -low)
         codes = (blocks + zeros[..., None]).astype(np.uint8).reshape(whole.shape)
         reals = zeros - offsets
