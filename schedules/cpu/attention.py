@@ -30,8 +30,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 )
 from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.analysis.reduction import Reduction
-from tvm_nnef.schedules.cpu.attention_task import REAL, AttentionTask, real
-from tvm_nnef.schedules.cpu.attention_task import size_of as _size
+from tvm_nnef.schedules.cpu.attention_task import REAL, AttentionTask, real, size_of
 from tvm_nnef.schedules.cpu.tile import planning, tile_sizes
 from tvm_nnef.schedules.cpu.tile.planning import Tiling
 from tvm_nnef.schedules.machine import CpuModel
@@ -61,7 +60,7 @@ def match(kernel: Kernel, machine: CpuModel, match_part: MatchPart) -> Attention
     attention = read_attention(kernel)
     if attention is None:
         return None
-    depth, columns = _size(attention.depth), _size(attention.columns)
+    depth, columns = size_of(attention.depth), size_of(attention.columns)
     if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
     if max(depth, columns) > _WIDEST:
@@ -84,7 +83,7 @@ def is_small(kernel: Kernel, machine: CpuModel) -> bool:
 
 def _exceed_cache(attention: Attention, machine: CpuModel) -> bool | PrimExpression:
     """Return whether the scores do not fit the second cache."""
-    return sizes.product((_size(attention.rows), _size(attention.keys))) > machine.l2_bytes // 4
+    return sizes.product((size_of(attention.rows), size_of(attention.keys))) > machine.l2_bytes // 4
 
 
 def _in_parts(kernel: Kernel, match_part: MatchPart) -> PartsPlan | None:
@@ -127,8 +126,8 @@ class AttentionPlan(Plan):
     def emit(self, function: PrimFunction) -> PrimFunction:
         """Return the function with a loop over tasks, or the loops of the parts for few rows."""
         block, dtype = self.block, self.kernel.index_type
-        rows = _size(block.attention.rows)
-        counts = [_size(block.attention.batches), sizes.quotient_above(rows, block.rows)]
+        rows = size_of(block.attention.rows)
+        counts = [size_of(block.attention.batches), sizes.quotient_above(rows, block.rows)]
         body = emit.grid(counts, lambda at: block.task(*at), dtype, parallel=True)
         if self.few is not None:
             parts = opaque_block(self.few.emit(function))
@@ -162,7 +161,7 @@ class _Block(AttentionTask):
     @classmethod
     def _sized(cls, attention: Attention, machine: CpuModel, dtype: str, height: int) -> _Block:
         rows = height * max(1, _ROWS // height)
-        depth, columns = (sizes.static(_size(a)) for a in (attention.depth, attention.columns))
+        depth, columns = (sizes.static(size_of(a)) for a in (attention.depth, attention.columns))
 
         def local(*shape: int, name: str, kind: str = REAL) -> Buffer:
             return tirx.decl_buffer(shape, kind, name, scope="local")
@@ -184,7 +183,7 @@ class _Block(AttentionTask):
 
     def pays(self) -> bool | PrimExpression:
         """Return whether there are enough rows, and scores that do not fit the second cache."""
-        rows = _size(self.attention.rows)
+        rows = size_of(self.attention.rows)
         tests = [rows >= 2 * self.height, _exceed_cache(self.attention, self.machine)]
         if all(isinstance(test, bool) for test in tests):
             return all(tests)
@@ -195,7 +194,7 @@ class _Block(AttentionTask):
         it = self.attention
         row, step, lane = (tirx.Var(name, self.dtype) for name in ("row", "step", "lane"))
         rows = Axis(row, self.tiles * self.number(self.height))
-        depth, columns = (sizes.static(_size(axes)) for axes in (it.depth, it.columns))
+        depth, columns = (sizes.static(size_of(axes)) for axes in (it.depth, it.columns))
         added = tirx.Var("accumulator", REAL)
         # Both products have tiles of the same size.
         panel = tile_sizes.packed_width(self.keys, self.keys, 32, self.machine)
