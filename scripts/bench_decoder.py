@@ -239,11 +239,11 @@ def _normed_heads(writer: Writer, x: str, count: int) -> str:
 class Ours:
     """The model built here, with its caches as state."""
 
-    def __init__(self, path: Path, room: int, threads: int, *, rounded: bool) -> None:
+    def __init__(self, path: Path, capacity: int, threads: int, *, rounded: bool) -> None:
         """Converts and builds the model."""
         import tvm_nnef
 
-        model = tvm_nnef.convert(path, state={PAST: PRESENT}, bounds={"past": room})
+        model = tvm_nnef.convert(path, state={PAST: PRESENT}, bounds={"past": capacity})
         self.executable = tvm_nnef.build(
             model, progress=False, threads=threads, int8_activations=rounded
         )
@@ -259,7 +259,7 @@ class Ours:
 class Theirs:
     """The model in ONNX Runtime, with one buffer for past and present keys, and for values."""
 
-    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+    def __init__(self, path: Path, shape: Shape, capacity: int, threads: int) -> None:
         """Opens a session."""
         import onnxruntime as runtime
 
@@ -267,7 +267,7 @@ class Theirs:
         options.intra_op_num_threads = threads
         options.log_severity_level = 4
         self._session = runtime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-        zeros = np.zeros((1, shape.groups, room, shape.size), np.float32)
+        zeros = np.zeros((1, shape.groups, capacity, shape.size), np.float32)
         kinds = [f"{layer}.{kind}" for layer in range(shape.layers) for kind in ("key", "value")]
         self._caches = {kind: runtime.OrtValue.ortvalue_from_numpy(zeros) for kind in kinds}
 
@@ -310,7 +310,7 @@ class OpenVino:
 class LlamaCpp:
     """A model of the same sizes in llama.cpp, with random weights in Q4_0."""
 
-    def __init__(self, path: Path, shape: Shape, room: int, threads: int) -> None:
+    def __init__(self, path: Path, shape: Shape, capacity: int, threads: int) -> None:
         """Writes and opens a file."""
         import llama_cpp
 
@@ -320,7 +320,7 @@ class LlamaCpp:
         of_model = llama_cpp.llama_model_default_params()
         model = llama_cpp.llama_model_load_from_file(str(path).encode(), of_model)
         of_context = llama_cpp.llama_context_default_params()
-        of_context.n_ctx = of_context.n_batch = room
+        of_context.n_ctx = of_context.n_batch = capacity
         of_context.n_threads = of_context.n_threads_batch = threads
         self._context = llama_cpp.llama_init_from_model(model, of_context)
 
@@ -402,7 +402,9 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=4, help="of the 24 of the shape (default: 4)")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1, 512, 2000])
     parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--room", type=int, default=2048, help="entries of a cache (default: 2048)")
+    parser.add_argument(
+        "--capacity", type=int, default=2048, help="entries of a cache (default: 2048)"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each line (default: 10)")
     parser.add_argument("--bits", type=int, default=0, help="of the weights (default: float32)")
@@ -419,16 +421,16 @@ def main() -> int:
         path = Path(folder, "model.onnx")
         onnx.save(llama(shape), path, save_as_external_data=True, location="weights")
         start = time.perf_counter()
-        ours = Ours(path, options.room, options.threads, rounded=options.int8_activations)
+        ours = Ours(path, options.capacity, options.threads, rounded=options.int8_activations)
         built = time.perf_counter() - start
         others: dict[str, Any] = {
-            "ONNX Runtime": Theirs(path, shape, options.room, options.threads)
+            "ONNX Runtime": Theirs(path, shape, options.capacity, options.threads)
         }
         if importlib.util.find_spec("openvino") is not None:
             others["OpenVINO"] = OpenVino(path, shape, options.threads)
         if all(map(importlib.util.find_spec, ("llama_cpp", "gguf"))) and shape.bits == 4:
             others["llama.cpp"] = LlamaCpp(
-                Path(folder, "model.gguf"), shape, options.room, options.threads
+                Path(folder, "model.gguf"), shape, options.capacity, options.threads
             )
         print(
             f"{shape.layers} of 24 layers, {shape.parameters / 1e6:.0f} M weights in "

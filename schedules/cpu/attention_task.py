@@ -14,10 +14,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.analysis import boxes, sizes
 from tvm_nnef.schedules.analysis.attention import Attention
-from tvm_nnef.schedules.analysis.kernel import (
-    Axis,
-    Kernel,
-)
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.cpu.tile.planning import Tiling
 from tvm_nnef.schedules.cpu.tile.register_tile import RegisterTilePlan
@@ -25,12 +22,7 @@ from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import emit
 from tvm_nnef.tir.expressions import mentions, substituted
 from tvm_nnef.tir.min_max import min_value
-from tvm_nnef.tvm_support.compat import (
-    Buffer,
-    PrimExpression,
-    Var,
-    choice_of,
-)
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Var, choice_of
 
 REAL = "float32"
 

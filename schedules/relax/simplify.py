@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
@@ -25,7 +24,6 @@ from tvm_nnef.schedules.relax.rewriting import (
     operator_name,
     rewritten,
 )
-from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -35,6 +33,7 @@ from tvm_nnef.tvm_support.compat import (
     is_tensor,
     shape_and_dtype,
 )
+from tvm_nnef.tvm_support.relax_functions import with_mapped
 
 
 def simplify(mod: Module) -> Module:
@@ -54,8 +53,9 @@ def share_subexpressions(mod: Module) -> Module:
     hash of all of their elements for each expression.
     """
     large = _LargeConstants()
-    shared = relax.transform.EliminateCommonSubexpr()(_mapped(mod, GenericConst, large.variable))
-    shared = _mapped(shared, relax.Var, lambda var: large.of_variables.get(var, var))
+    named = with_mapped(mod, (GenericConst, large.variable))
+    shared = relax.transform.EliminateCommonSubexpr()(named)
+    shared = with_mapped(shared, (relax.Var, lambda var: large.of_variables.get(var, var)))
     return relax.transform.DeadCodeElimination()(shared)
 
 
@@ -89,17 +89,6 @@ class _LargeConstants:
         same.append((elements, variable))
         self.of_variables[variable] = node
         return variable
-
-
-def _mapped(mod: Module, kind: type, change: Callable[[Any], Any]) -> Module:
-    """The module with the nodes of a class in its Relax functions replaced."""
-    functions = {
-        name: traversal.mapped(function, (kind, change))
-        if isinstance(function, relax.Function)
-        else function
-        for name, function in mod.functions.items()
-    }
-    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 def _rewrite(operands: Operands, node: Call) -> RelaxExpression | None:

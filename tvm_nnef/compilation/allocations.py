@@ -13,8 +13,8 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from tvm_nnef.compilation.relax_functions import with_mapped_calls
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support.relax_functions import with_mapped_calls
 
 _ALLOCATION = "relax.memory.alloc_storage"
 

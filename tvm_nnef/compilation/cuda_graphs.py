@@ -12,10 +12,10 @@ from typing import Any
 import tvm
 from tvm import relax, s_tir
 
-from tvm_nnef.compilation.relax_functions import relax_functions, with_mapped_calls
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
 from tvm_nnef.tvm_support.function_attributes import INPUTS, ON_HOST, PREPARED
+from tvm_nnef.tvm_support.relax_functions import relax_functions, with_mapped_calls
 
 """The attribute of a function that says how many of its parameters may have another address in each
 call. TVM takes the others for weights, which stay where they are."""

@@ -12,8 +12,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call
 
-from tvm_nnef.compilation.relax_functions import with_mapped_calls
 from tvm_nnef.tvm_support.compat import Module, prim_functions
+from tvm_nnef.tvm_support.relax_functions import with_mapped_calls
 
 
 def with_merged_kernels(mod: Module) -> Module:

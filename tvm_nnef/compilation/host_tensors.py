@@ -14,7 +14,6 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
-from tvm_nnef.compilation.relax_functions import relax_functions
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -26,6 +25,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
 )
 from tvm_nnef.tvm_support.function_attributes import ON_HOST
+from tvm_nnef.tvm_support.relax_functions import relax_functions
 
 _HOST = 1
 """The number of the CPU among the devices of a virtual machine: the GPU comes first."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import tvm
 
-from tvm_nnef.compilation.relax_functions import relax_functions
 from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support.compat import Module
 from tvm_nnef.tvm_support.function_attributes import EQUAL_SIZES
+from tvm_nnef.tvm_support.relax_functions import relax_functions
 
 _PREFIX = "relax.memory."
 

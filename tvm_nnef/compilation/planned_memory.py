@@ -13,8 +13,8 @@ from tvm import relax, tirx
 from tvm.sym import Analyzer
 from tvm_ffi import structural_equal
 
-from tvm_nnef.compilation.relax_functions import with_mapped
 from tvm_nnef.tvm_support.compat import Module
+from tvm_nnef.tvm_support.relax_functions import with_mapped
 
 _UNKNOWN = (1 << 63) - 1
 """The largest value of what may have any."""

@@ -1,7 +1,7 @@
 """Symbols and sizes in an order that is the same in each process.
 
-TVM keeps them in sets, whose order is that of addresses. Without this a model would not give the
-same library twice, and a search for schedules would not find what an earlier one did.
+TVM keeps them in sets, whose order is that of addresses. Without this a model would give other
+kernels in each process, and a search for schedules would not find what an earlier one did.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call
 
-from tvm_nnef.compilation.relax_functions import with_mapped_calls
 from tvm_nnef.tvm_support.compat import Module, is_scalar, prim_functions, update_functions
 from tvm_nnef.tvm_support.lowering import is_host_function
+from tvm_nnef.tvm_support.relax_functions import with_mapped_calls
 
 
 def with_sorted_sizes(mod: Module) -> Module:
